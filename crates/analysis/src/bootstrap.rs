@@ -79,9 +79,9 @@ pub fn nearest_ratio_interval(a: &[Timed], b: &[Timed], confidence: f64) -> Opti
     paired_ratio_interval(&a_values, &b_values, confidence)
 }
 
-/// The k-th smallest and k-th largest sample, for the greatest k with sufficient coverage of the
-/// median, or 1. Each end misses the median with the probability that at most k - 1 of n fair
-/// coins show heads.
+/// The k-th smallest and k-th largest sample. k is the greatest number with sufficient coverage of
+/// the median, or 1. The probability that the median lies below the first is that of at most k - 1
+/// heads among n tosses of a fair coin; the same holds above the second.
 fn order_statistics(samples: &[f64], confidence: f64) -> (f64, f64) {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -100,14 +100,14 @@ fn order_statistics(samples: &[f64], confidence: f64) -> (f64, f64) {
     (sorted[skipped], sorted[n - 1 - skipped])
 }
 
-/// The central `confidence` share of the medians of all resamples.
+/// The bounds of the central `confidence` share of the medians of all resamples.
 fn resampled(samples: &[f64], confidence: f64) -> (f64, f64) {
     let medians = medians_of_resamples(samples);
     let tail = (1.0 - confidence) / 2.0;
     (first_beyond(medians.iter(), tail), first_beyond(medians.iter().rev(), tail))
 }
 
-/// The first of these medians up to which the probabilities add up to `tail`.
+/// The first of these medians at which the sum of the probabilities so far reaches `tail`.
 fn first_beyond<'a>(mut medians: impl Iterator<Item = &'a (f64, f64)>, tail: f64) -> f64 {
     let mut sum = 0.0;
     let found = medians.find(|(_, probability)| {
@@ -119,23 +119,25 @@ fn first_beyond<'a>(mut medians: impl Iterator<Item = &'a (f64, f64)>, tail: f64
 
 /// The medians that a resample can have, in ascending order, each with its probability.
 ///
-/// The median of an odd number is one of the samples. That of an even number is the mean of two:
-/// the lower half of the resample is then among the `i` smallest samples and reaches the `i`-th,
-/// and the upper half is among the samples from the `j`-th and reaches it.
+/// The median of an odd number of samples is one of them. The median of an even number is the mean
+/// of two samples, the `i`-th and the `j`-th smallest. The lower half of the resample then contains
+/// the `i`-th and only samples up to it; the upper half contains the `j`-th and only samples from
+/// it on.
 fn medians_of_resamples(samples: &[f64]) -> Vec<(f64, f64)> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (n, half) = (sorted.len(), sorted.len().div_ceil(2));
     let ways = ln_binomial(n as u64, half as u64);
     let at_most = |i: usize| at_least(half, n, i as f64 / n as f64, ways);
-    // Half of the resample are among the `i` smallest samples and reach the `i`-th; the same holds
-    // for the largest.
+    // Half of the resample is among the `i` smallest samples and contains the `i`-th. By symmetry
+    // this also holds for the `i` largest.
     let halves = |i: usize| {
         let (power, i) = (half as i32, i as f64);
         (ways / 2.0 + f64::from(power) * (i / n as f64).ln()).exp()
             * (1.0 - ((i - 1.0) / i).powi(power))
     };
-    // Beyond ten standard deviations of its place, no median is expected.
+    // The standard deviation of the median's rank is about `sqrt(n) / 2`. Ranks farther than ten of
+    // them from the middle are left out.
     let far = 5 * n.isqrt() + 5;
     let places = half.saturating_sub(far).max(1)..=(half + far).min(n);
     let mut medians = Vec::new();
@@ -158,8 +160,8 @@ fn medians_of_resamples(samples: &[f64]) -> Vec<(f64, f64)> {
     medians
 }
 
-/// The probability that at least `count` of `n` independent draws succeed, each with probability
-/// `p`. `ways` is the logarithm of `n` over `count`.
+/// The probability that at least `count` of `n` independent draws succeed, if each succeeds with
+/// probability `p`. `ways` is the logarithm of the binomial coefficient `n` over `count`.
 fn at_least(count: usize, n: usize, p: f64, ways: f64) -> f64 {
     if p <= 0.0 || p >= 1.0 {
         return p.clamp(0.0, 1.0);

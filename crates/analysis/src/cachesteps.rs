@@ -70,7 +70,8 @@ fn noise(logs: &[f64]) -> f64 {
 /// Start indices of the plateaus with the least total cost, and the end of the last plateau.
 fn partition(logs: &[f64], noise: f64) -> Vec<usize> {
     let count = logs.len();
-    // Minimum cost of the points up to each index, and the start of the last plateau.
+    // For each index: the minimum cost of the points before it, and the start of their last
+    // plateau.
     let mut best = vec![(f64::INFINITY, 0); count + 1];
     best[0] = (0.0, 0);
     for end in SHORTEST..=count {
@@ -94,7 +95,8 @@ fn cost(logs: &[f64], noise: f64) -> f64 {
     logs.iter().map(|log| ((log - level) / noise).powi(2).min(POINT_COST_MAX)).sum()
 }
 
-/// The cut between the two neighbouring plateaus that differ least, if they should be merged.
+/// The index in `cuts` of the cut between the two neighbouring plateaus that differ least. None if
+/// they differ enough to stay separate.
 fn cut_to_merge(logs: &[f64], cuts: &[usize]) -> Option<usize> {
     let level = |cut: &[usize]| median(&logs[cut[0]..cut[1]]).unwrap_or(0.0);
     let levels: Vec<f64> = cuts.windows(2).map(level).collect();
@@ -104,7 +106,8 @@ fn cut_to_merge(logs: &[f64], cuts: &[usize]) -> Option<usize> {
     (differences[least] < STEP_MIN.ln()).then_some(least + 1)
 }
 
-/// The plateau of a segment, from the first to the last size whose rate lies on it.
+/// The plateau of a segment. It reaches from the first to the last size whose rate is near the
+/// median.
 fn plateau(curve: &[(u64, f64)], logs: &[f64], noise: f64, start: usize, end: usize) -> Plateau {
     let level = median(&logs[start..end]).unwrap_or(0.0);
     // Points of merged plateaus may deviate by half of the smallest step.

@@ -36,24 +36,24 @@ const OUTLIER_SHARE_MAX: f64 = 0.1;
 /// An outlier is at least this many times as far from the median of its neighbours as the other
 /// values (four standard deviations of normal noise).
 const OUTLIER_RATIO: f64 = 2.5;
-/// An outlier also deviates by at least this share, so that a series of equal values may vary a
-/// little.
+/// An outlier also deviates by at least this share. Otherwise any small change in a series of equal
+/// values would be an outlier.
 const OUTLIER_SHARE_MIN: f64 = 0.05;
-/// A fit counts as perfect if its residual squares are at most this share of all squares, which
-/// rounding of the running sums explains.
+/// A fit counts as perfect if its sum of squared residuals is at most this share of the sum of all
+/// squares, because rounding of the running sums explains that much.
 const ROUNDING: f64 = 1e-12;
 /// Minimum jump at a split, as a share of the difference between the levels; smaller jumps are
 /// slopes.
 const JUMP_SHARE_MIN: f64 = 0.5;
-/// Number of values next to a split that must show most of the jump.
+/// Number of values on each side of a split whose means must differ by most of the jump.
 const NEAR_VALUES: usize = 4;
 /// Minimum drop that counts as throttling, as a share of the earlier rate.
 const FALL_MIN: f64 = 0.1;
-/// Minimum amount that a burst moves beyond the later rate, as a multiple of the noise.
+/// A burst must move more than this many times as much beyond the later rate as noise does.
 const EXCESS_TIMES: f64 = 3.0;
-/// Minimum amount that a burst moves beyond the later rate, as a share of the whole amount.
+/// A burst must move more than this share of the whole amount beyond the later rate.
 const EXCESS_SHARE_MIN: f64 = 0.02;
-/// The peak counts as reached where the running sum has this share of its maximum.
+/// The running sum counts as at its peak from this share of its maximum on.
 const PEAK_SHARE: f64 = 0.98;
 
 /// A jump between two levels.
@@ -61,9 +61,10 @@ const PEAK_SHARE: f64 = 0.98;
 pub struct Step {
     /// Index of the first value of the later level.
     pub index: usize,
-    /// Median since the previous step or the start, with its 95% interval.
+    /// Median of the values before this step, back to the previous step or the start, with its 95%
+    /// interval.
     pub before: Interval,
-    /// Median until the next step or the end, with its 95% interval.
+    /// Median of the values after this step, up to the next step or the end, with its 95% interval.
     pub after: Interval,
     /// Upper bound of the probability that noise around a straight line shows such a step anywhere
     /// in the series.
@@ -103,8 +104,8 @@ pub fn steps(series: &[f64]) -> Vec<Step> {
 /// A permanent change of rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Break {
-    /// Time since the start of the series (ns). A time within an interval is computed from the
-    /// amount moved.
+    /// Time since the start of the series (ns). If the break lies within an interval, the time is
+    /// computed from the amount moved in it.
     pub at_ns: f64,
     /// Amount per second before the break.
     pub before_per_s: f64,
@@ -112,8 +113,8 @@ pub struct Break {
     pub after_per_s: f64,
 }
 
-/// The greatest significant break of a series of intervals (length in nanoseconds, amount moved),
-/// as a share of the higher rate.
+/// The greatest significant break of a series of intervals (length in nanoseconds, amount moved).
+/// The size of a break is its change of rate as a share of the higher rate.
 ///
 /// The rates are means over the intervals on each side up to the next break. The time is computed
 /// from the amounts in the intervals next to the break, so it is more precise than the interval
@@ -151,8 +152,8 @@ pub struct Throttle {
     pub before_per_s: f64,
     /// Amount per second after.
     pub after_per_s: f64,
-    /// Amount moved beyond the later rate, (before - after) x time: the credit of a token bucket
-    /// that refills at the later rate.
+    /// Amount moved beyond what the later rate would have moved until the drop, (before - after) x
+    /// time. This is the credit of a token bucket that refills at the later rate.
     pub credit: f64,
 }
 
@@ -169,12 +170,12 @@ pub fn throttle(series: &[(u64, f64)]) -> Option<Throttle> {
     })
 }
 
-/// A burst at the start of a series that is too short for [`throttle`]. The running sum of the
-/// amount moved beyond the rate of the second half must peak within the first three quarters of the
-/// first half.
+/// A burst at the start of a series that is too short for [`throttle`]. It shows in the running sum
+/// of the amount moved beyond the rate of the second half. This sum must peak within the first
+/// three quarters of the first half.
 ///
-/// The peak must be at least three times the range of this sum over the second half, where the sum
-/// is noise, and at least 2% of the total amount. A rate that falls steadily has no such peak.
+/// The peak must be more than three times the range of the sum over the second half, where the sum
+/// is noise, and more than 2% of the total amount. A rate that falls steadily has no such peak.
 pub fn early_burst(series: &[(u64, f64)]) -> Option<Throttle> {
     let (early, late) = series.split_at(series.len() / 2);
     let (late_ns, late_amount) = total(late);
@@ -253,7 +254,7 @@ struct Sums {
     yy: Vec<f64>,
 }
 
-/// A cut of an interval into two, with the fit of both parts.
+/// A cut of an interval into two parts, and the probability that chance explains it.
 #[derive(Clone, Copy)]
 struct Split {
     index: usize,
@@ -275,8 +276,8 @@ impl Sums {
         Sums { y: running(&|_, y| y), iy: running(&|i, y| i * y), yy: running(&|_, y| y * y) }
     }
 
-    /// The cut of an interval with the best fit of two levels and a slope, and its p-value as a
-    /// single split.
+    /// The cut of an interval for which two levels and a common slope fit best. Its p-value is that
+    /// of a single split, not corrected for the number of possible splits.
     fn best(&self, start: usize, end: usize) -> Option<Split> {
         let n = (end - start) as f64;
         let sum_y = self.y[end] - self.y[start];
@@ -310,8 +311,9 @@ impl Sums {
     }
 }
 
-/// The intervals of a segment, starting with the segment itself. The intervals of each further
-/// layer are shorter by a factor of the square root of two. Intervals of a layer overlap by half.
+/// The intervals of a segment that are searched for a step: first the segment itself, then layers
+/// of shorter intervals. Each layer is shorter than the one before by a factor of the square root
+/// of two. Intervals of a layer overlap by half.
 fn intervals(start: usize, end: usize) -> Vec<(usize, usize)> {
     let whole = end - start;
     let mut all = vec![(start, end)];
@@ -355,7 +357,7 @@ fn search(sums: &Sums, start: usize, end: usize, found: &mut Vec<Split>) {
     }
 }
 
-/// The values before and after a split, up to the neighbouring splits.
+/// The values before and after split `number`, up to the neighbouring splits.
 fn sides<'a>(series: &'a [f64], splits: &[Split], number: usize) -> (&'a [f64], &'a [f64]) {
     let from = if number == 0 { 0 } else { splits[number - 1].index };
     let to = splits.get(number + 1).map_or(series.len(), |next| next.index);
@@ -386,7 +388,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Value at which the least-squares line starts, half a step before the first value.
+/// Value of the least-squares line half a step before the first value.
 fn start_of_line(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let mean = mean(values);

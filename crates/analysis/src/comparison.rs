@@ -11,7 +11,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::interval::{CONFIDENCE, Interval};
 
-/// Accepted share of false differences among the reported ones.
+/// Accepted share of false differences among the reported differences.
 pub const FALSE_DISCOVERIES: f64 = 0.05;
 
 /// Probability of finding a change that [`RatioTest::trials_needed`] assumes.
@@ -30,11 +30,13 @@ pub struct RatioTest {
     /// Ratio of the geometric means, with its 95% interval. The interval has zero width if the
     /// values do not vary.
     pub ratio: Interval,
-    /// Probability of a ratio at least as far from one if there is no difference.
+    /// Probability that a ratio at least as far from one occurs by chance, if there is no
+    /// difference.
     pub p_value: f64,
-    /// Standard deviation of the logarithm of a trial, or of the ratio of a pair.
+    /// Standard deviation of the logarithm of a trial's value; for pairs, of the logarithm of a
+    /// pair's ratio.
     pub deviation: f64,
-    /// Trials on each side: the smaller number.
+    /// Number of trials on each side; if the numbers differ, the smaller one.
     pub trials: u32,
     /// Whether the trials were compared in pairs.
     pub paired: bool,
@@ -67,23 +69,26 @@ pub fn ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
     Some(test.with(b.mean - a.mean, variance.sqrt(), freedom))
 }
 
-/// What is known of the noise of a series before it is measured, such as that of equal hosts.
+/// The noise of a series, as far as it is known before the series is measured, for example from
+/// equal hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
     /// Variance of the logarithms of the values.
     pub variance: f64,
-    /// Degrees of freedom: how many squared deviations of the series itself the variance is worth.
+    /// Degrees of freedom of the variance: it weighs as much as this many squared deviations of the
+    /// series itself.
     pub freedom: f64,
 }
 
-/// Cuts a series in two at each index that leaves at least `least` values on both sides, two or
-/// more. Returns the index and the p-value that the two parts do not differ. Takes linear time.
+/// Cuts a series in two at each index that leaves at least `least` values (two or more) on both
+/// sides. Returns each index and the p-value of the difference between the two parts. Takes linear
+/// time.
 ///
-/// Without `noise` it is that of [`ratio_test`]. A part of three values then shows its noise with
-/// two degrees of freedom, so that even large changes may be chance. With `noise` the variance is
-/// the mean of the known one and that of both parts, weighted with their degrees of freedom
-/// (moderated t-test: Smyth, Linear models and empirical Bayes methods, Statist. Appl. Genet. Mol.
-/// Biol. 3, 2004).
+/// Without `noise`, the p-value is that of [`ratio_test`]. The variance of a part of three values
+/// then has only two degrees of freedom, so that even large changes may be chance. With `noise`,
+/// the variance is the mean of the known one and those of both parts, weighted with their degrees
+/// of freedom (moderated t-test: Smyth, Linear models and empirical Bayes methods, Statist. Appl.
+/// Genet. Mol. Biol. 3, 2004).
 ///
 /// Empty if a value is not positive and finite.
 pub fn cuts(values: &[f64], least: usize, noise: Option<&Noise>) -> Vec<(usize, f64)> {
@@ -99,7 +104,8 @@ pub fn cuts(values: &[f64], least: usize, noise: Option<&Noise>) -> Vec<(usize, 
             Some(noise) => noise.moderated(a, b),
             None => welch(a, b)?,
         };
-        // The mean of a part is relative to its first value.
+        // The mean of each part is relative to its first value; the second part is counted from the
+        // end.
         let difference = (values[values.len() - 1] / values[0]).ln() + b.mean - a.mean;
         Some((index, p_value(difference, variance.sqrt(), freedom)))
     };
@@ -107,13 +113,15 @@ pub fn cuts(values: &[f64], least: usize, noise: Option<&Noise>) -> Vec<(usize, 
 }
 
 impl Noise {
-    /// The variance of a series, given the sum of its own squared deviations and their degrees of
-    /// freedom: the mean of the known variance and its own, weighted with their freedom.
+    /// The variance of a series: the mean of the known variance and its own, weighted with their
+    /// degrees of freedom. `squares` is the sum of its own squared deviations, `freedom` their
+    /// degrees of freedom.
     pub fn variance_with(&self, squares: f64, freedom: f64) -> f64 {
         (self.freedom * self.variance + squares) / (self.freedom + freedom)
     }
 
-    /// Variance of the difference of two means, and its degrees of freedom.
+    /// Variance of the difference of two means and its degrees of freedom, from the parts' own
+    /// variances and the known one.
     fn moderated(&self, a: &Moments, b: &Moments) -> (f64, f64) {
         let squares = |part: &Moments| part.variance.unwrap_or_default() * (part.count - 1.0);
         let own = a.count + b.count - 2.0;
@@ -122,7 +130,8 @@ impl Noise {
     }
 }
 
-/// Variance of the difference of two means, and its degrees of freedom.
+/// Variance of the difference of two means and its degrees of freedom, from the parts' own
+/// variances. None if both have only one value.
 fn welch(a: &Moments, b: &Moments) -> Option<(f64, f64)> {
     match (a.variance, b.variance) {
         (Some(of_a), Some(of_b)) => {
@@ -136,7 +145,7 @@ fn welch(a: &Moments, b: &Moments) -> Option<(f64, f64)> {
     }
 }
 
-/// The probability of a difference at least as far from zero by chance.
+/// The probability that a difference at least as far from zero occurs by chance.
 pub(crate) fn p_value(difference: f64, error: f64, freedom: f64) -> f64 {
     match (error == 0.0, difference == 0.0) {
         (true, true) => 1.0,
@@ -166,7 +175,7 @@ pub fn paired_ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
 }
 
 /// Probabilities corrected for the number of comparisons (Benjamini and Hochberg's step-up
-/// procedure), in the order of `p_values`. A difference whose result is at most
+/// procedure), in the order of `p_values`. A difference whose corrected probability is at most
 /// [`FALSE_DISCOVERIES`] may be reported.
 pub fn false_discovery(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
@@ -181,10 +190,11 @@ pub fn false_discovery(p_values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// Probabilities corrected for the number of comparisons so that all reported differences are real
-/// with the stated confidence (Holm, A simple sequentially rejective multiple test procedure,
-/// Scand. J. Statist. 6, 1979), in the order of `p_values`. Stricter than [`false_discovery`],
-/// which accepts a false difference among many real ones.
+/// Probabilities corrected for the number of comparisons (Holm, A simple sequentially rejective
+/// multiple test procedure, Scand. J. Statist. 6, 1979), in the order of `p_values`. If all
+/// differences up to some corrected probability are reported, that is also the maximum probability
+/// that any of them is false. This is stricter than [`false_discovery`], which accepts a few false
+/// differences among many real ones.
 pub fn family_wise(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
@@ -197,9 +207,9 @@ pub fn family_wise(p_values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// As [`false_discovery`], but some comparisons are more likely to find something, for reasons that
-/// do not depend on the p-values: `weights` says how much more. Only the ratios of the weights
-/// matter (Genovese, Roeder and Wasserman, False discovery control with p-value weighting,
+/// Like [`false_discovery`], if some comparisons are more likely to find a difference for reasons
+/// that do not depend on the p-values. `weights` says how much more likely. Only the ratios of the
+/// weights matter (Genovese, Roeder and Wasserman, False discovery control with p-value weighting,
 /// Biometrika 93, 2006). A comparison without a weight above zero has the result 1.
 pub fn false_discovery_weighted(p_values: &[f64], weights: &[f64]) -> Vec<f64> {
     let mean = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
@@ -234,8 +244,8 @@ impl RatioTest {
     }
 
     /// The result of the comparison. It is a difference if the ratio is farther from one than the
-    /// share `tolerated` and chance does not explain it. `corrected` is the probability of this
-    /// comparison from [`false_discovery`].
+    /// share `tolerated` and chance does not explain it. `corrected` is the p-value of this
+    /// comparison, corrected by [`false_discovery`].
     pub fn difference(&self, tolerated: f64, corrected: f64) -> Difference {
         let limit = 1.0 + tolerated;
         if self.ratio.low >= 1.0 / limit && self.ratio.high <= limit {
@@ -252,8 +262,8 @@ impl RatioTest {
         }
     }
 
-    /// Trials on each side that are needed to find a change of the share `change` with probability
-    /// [`POWER`], if trials vary as they did. `None` above 10,000.
+    /// Number of trials on each side that are needed to find a change of the share `change` with
+    /// probability [`POWER`], if new trials vary like these. `None` if it is above 10,000.
     pub fn trials_needed(&self, change: f64) -> Option<u32> {
         let target = change.ln_1p();
         let sides = if self.paired { 1.0 } else { 2.0 };
@@ -274,13 +284,14 @@ impl RatioTest {
         Some(high)
     }
 
-    /// Whether a sequential comparison may end: enough pairs, and an interval that lies within the
-    /// share `until` of the ratio. The decision depends on the spread of the trials only, not on
-    /// their ratio, so stopping early does not favour a difference.
+    /// Whether a sequential comparison may end: there are enough pairs, and the ends of the
+    /// interval differ from the ratio by at most the share `until`. The decision depends on the
+    /// spread of the trials only, not on their ratio, so stopping early does not favour a
+    /// difference.
     ///
-    /// A comparison tends to stop when the spread happens to look small, and its interval is then
-    /// too narrow. As with the rule of Chow and Robbins (Ann. Math. Statist. 36, 1965), an
-    /// allowance that shrinks with the number of pairs corrects this.
+    /// A comparison tends to stop when the spread looks small by chance, and its interval is then
+    /// too narrow. To correct this, the interval is widened for the test by a share that shrinks
+    /// with the number of pairs, as in the rule of Chow and Robbins (Ann. Math. Statist. 36, 1965).
     pub fn is_narrow(&self, until: f64) -> bool {
         let far = (self.ratio.high / self.ratio.value).ln();
         let pairs = f64::from(self.trials);
@@ -310,8 +321,8 @@ fn moments(values: &[f64]) -> Option<Moments> {
     Some(Moments { count, mean: values[0].ln() + offset, variance })
 }
 
-/// Moments of the first value, the first two, and so on: Welford's method (Technometrics 4, 1962).
-/// Means are relative to the first value.
+/// Moments of the first value, of the first two values, and so on, by Welford's method
+/// (Technometrics 4, 1962). Means are relative to the first value.
 fn running_moments<'a>(values: impl Iterator<Item = &'a f64> + Clone) -> Vec<Moments> {
     let Some(first) = values.clone().next() else { return Vec::new() };
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);

@@ -1,17 +1,17 @@
-//! Odd ones among many hosts that should be alike, and what they have in common.
+//! Finds the odd hosts among many that should be alike, and what the odd ones have in common.
 //!
-//! Each host has one value, such as a rate. The hosts are compared with their median in units of
-//! their scatter, both of which a minority of odd hosts hardly influences. Values vary by factors,
-//! so logarithms are compared. The scatter is 1.4826 times the median absolute deviation, corrected
-//! for small numbers (Croux and Rousseeuw, Time-Efficient Algorithms for Two Highly Robust
-//! Estimators of Scale, COMPSTAT 1992). It is as uncertain as a standard deviation of 37% of the
-//! hosts, so Student's distribution with that many degrees of freedom gives the probabilities.
-//! Hosts without any fault still have heavier tails than a normal distribution, which far from the
-//! median matters more than anything else. The degrees of freedom are therefore limited.
+//! Each host has one value, such as a rate. Its distance from the median of all hosts is measured
+//! in units of the scatter between hosts. A minority of odd hosts hardly influences either. Values
+//! vary by factors, so logarithms are compared. The scatter is 1.4826 times the median absolute
+//! deviation, corrected for small numbers (Croux and Rousseeuw, Time-Efficient Algorithms for Two
+//! Highly Robust Estimators of Scale, COMPSTAT 1992). It is as uncertain as a standard deviation
+//! from 37% of the hosts, so Student's distribution with that many degrees of freedom gives the
+//! probabilities. Even hosts without a fault have heavier tails than a normal distribution, which
+//! matters most far from the median. The degrees of freedom are therefore limited.
 //!
-//! A host has many values: a rate and a tail of latency in each workload, and means over workloads.
-//! [`any_of`] makes one probability of theirs, so that hosts are found, not values, and the rate of
-//! false discoveries is that of hosts.
+//! A host has many values: a rate and a tail latency in each workload, and means over workloads.
+//! [`any_of`] combines their probabilities into one, so that odd hosts are found and not odd
+//! values, and the rate of false discoveries is that of hosts.
 
 use statrs::distribution::{ContinuousCDF, DiscreteCDF, Hypergeometric};
 
@@ -23,7 +23,8 @@ use crate::quantile::{median, median_absolute_deviation};
 /// Minimum number of hosts that can be compared.
 pub const HOSTS_MIN: usize = 5;
 
-/// Efficiency of the median absolute deviation as an estimate of scatter.
+/// Efficiency of the median absolute deviation as an estimate of scatter, relative to the standard
+/// deviation.
 const EFFICIENCY: f64 = 0.37;
 /// Maximum degrees of freedom for single values. Student's distribution with 12 has a kurtosis of
 /// 3.75; a normal distribution has 3.
@@ -31,8 +32,8 @@ const FREEDOM_MAX: f64 = 12.0;
 /// Standard error of a median, in standard errors of a mean: the square root of pi / 2.
 const ERROR_OF_MEDIAN: f64 = 1.253_314;
 
-/// Location of the mean of many numbers 1 / p, beyond the logarithm of their number (Landau's
-/// distribution).
+/// Location of the distribution of the mean of many numbers 1 / p, minus the logarithm of their
+/// number (Landau's distribution).
 const LOCATION: f64 = 0.874;
 
 /// A host among the others.
@@ -41,13 +42,13 @@ pub struct Standing {
     /// The host's value divided by the median of all hosts, with its 95% interval. The interval
     /// covers the error of the host's own value and that of the median.
     pub ratio: Interval,
-    /// Probability that a host like all others is at least as far from the median.
+    /// Probability that a host without a fault is at least as far from the median.
     pub p_value: f64,
 }
 
 /// Where each host stands among all. `errors` are the standard errors of the logarithms of
-/// `values`. `parts` says of how many values that vary independently each value is a mean; 1 for
-/// a single value. The mean of k values has a kth of their excess kurtosis.
+/// `values`. `parts` is the number of independent values of which each value is the mean; 1 for a
+/// single value. The excess kurtosis of a mean of k values is a kth of theirs.
 ///
 /// `None` if there are fewer than [`HOSTS_MIN`] hosts, the lengths differ, a value is not positive
 /// and finite, or an error is not finite.
@@ -69,7 +70,7 @@ pub fn standings(values: &[f64], errors: &[f64], parts: usize) -> Option<Vec<Sta
     let factor = student(freedom).inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
     let standing = |(log, error): (&f64, &f64)| {
         let distance = log - centre;
-        // The scatter between hosts contains the error of a usual host.
+        // The scatter between hosts already contains the error of a typical host.
         let error_of_test = scatter.max(*error).hypot(of_centre);
         let half = factor * error.hypot(of_centre);
         let p_value = p_value(distance, error_of_test, freedom);
@@ -83,12 +84,14 @@ pub fn standings(values: &[f64], errors: &[f64], parts: usize) -> Option<Vec<Sta
     Some(logs.iter().zip(errors).map(standing).collect())
 }
 
-/// The noise that series of equal hosts have in common, as what is known of each of them. Steps
-/// from one value to the next show it, so changes of the level hardly count. Their median is used,
-/// so hosts with more noise hardly count either. `freedom_max` says how much the hosts weigh
-/// against the noise of each series itself; few steps weigh less.
+/// The noise that the series of equal hosts have in common, as prior knowledge about each of them.
+/// It is computed from the steps between successive values, so that changes of the level hardly
+/// count. The median of all steps is used, so that hosts with more noise hardly count either.
+/// `freedom_max` limits the weight of this noise relative to the noise of a series itself. With few
+/// steps the weight is lower.
 ///
-/// `None` if fewer than [`HOSTS_MIN`] series have two positive values, or most do not vary.
+/// `None` if fewer than [`HOSTS_MIN`] series have two successive positive values, or most steps are
+/// zero.
 pub fn common_noise(series: &[Vec<f64>], freedom_max: f64) -> Option<Noise> {
     let steps_of = |values: &Vec<f64>| {
         let steps = values.windows(2).map(|pair| (pair[1] / pair[0]).ln().abs());
@@ -99,19 +102,19 @@ pub fn common_noise(series: &[Vec<f64>], freedom_max: f64) -> Option<Noise> {
         return None;
     }
     let steps = of_hosts.concat();
-    // The variance of a step is that of two values.
+    // The variance of a step is the sum of the variances of two values.
     let variance = (median(&steps)? * MEDIAN_DEVIATION_TO_SIGMA).powi(2) / 2.0;
     let freedom = (EFFICIENCY * steps.len() as f64).min(freedom_max);
     (variance > 0.0).then_some(Noise { variance, freedom })
 }
 
-/// The probability that all of a host's values are those of a host like the others, given the
-/// probability of each: their harmonic mean (Wilson, The harmonic mean p-value for combining
-/// dependent tests, PNAS 116, 2019). Several values that are a little improbable count together,
-/// and dependence between the values hardly matters. Its distribution is that of a mean of numbers
-/// 1 / p, whose tail is that of one of them, shifted by the logarithm of their number.
+/// The probability that chance explains all values of a host: the harmonic mean of the
+/// probabilities of its values (Wilson, The harmonic mean p-value for combining dependent tests,
+/// PNAS 116, 2019). Several values that are a little improbable add up, and dependence between the
+/// values hardly matters. The mean of many numbers 1 / p has the same tail as one of them, shifted
+/// by the logarithm of their number; this shift is subtracted.
 ///
-/// 1 if there are none.
+/// 1 if there are no values.
 pub fn any_of(p_values: &[f64]) -> f64 {
     if let [] | [_] = p_values {
         return p_values.first().copied().unwrap_or(1.0);
@@ -122,8 +125,8 @@ pub fn any_of(p_values: &[f64]) -> f64 {
     if beyond > 1.0 { 1.0 / beyond } else { 1.0 }
 }
 
-/// The probability that chance gives a property to at least `odd_with` of `odd` hosts, if `with` of
-/// `all` hosts have it (one-sided exact test of Fisher).
+/// The probability that chance alone gives a property to at least `odd_with` of the `odd` odd
+/// hosts, if `with` of `all` hosts have it (one-sided exact test of Fisher).
 ///
 /// 1 if the counts contradict each other.
 pub fn chance_of_association(odd_with: u64, odd: u64, with: u64, all: u64) -> f64 {

@@ -1,9 +1,10 @@
-//! The half-power point: the smallest request that delivers more than half of the peak rate.
+//! The half-power point: the smallest request size that delivers more than half of the peak rate.
 //!
-//! [`measured`] takes it from measurements. [`fit`] takes it from a pipeline model with a start-up
-//! time: a request of S bytes takes T = f + s S, so the rate S / T tends to 1 / s and reaches half
-//! of that at S = f / s. These limits are r-infinity and n-one-half of Hockney (Hockney and
-//! Jesshope, Parallel Computers 2, 1988). [`plateau`] finds the peak if it is not given.
+//! [`measured`] finds it among measured points. [`fit`] derives it from a pipeline model with a
+//! start-up time: a request of S bytes takes T = f + s S, so the rate S / T tends to 1 / s and
+//! reaches half of that at S = f / s. Hockney calls these two values r-infinity and n-one-half
+//! (Hockney and Jesshope, Parallel Computers 2, 1988). [`plateau`] finds the peak if it is not
+//! given.
 //!
 //! The same functions work for queue depth instead of size; the time is then the depth divided by
 //! requests per second.
@@ -56,9 +57,9 @@ pub fn measured(points: &[(u64, f64)], pap: f64) -> Option<u64> {
     (0..sizes.len()).find(stands).map(|i| sizes[i].0)
 }
 
-/// The two sizes that enclose the half-power point, for rates with intervals: the smallest size
-/// that may exceed half of `pap`, and the smallest size that, with its next larger size, surely
-/// exceeds it. They are equal if no interval contains half of `pap`.
+/// The two sizes that enclose the half-power point, for rates with intervals. The first is the
+/// smallest size that may exceed half of `pap`. The second is the smallest size that surely exceeds
+/// it, together with its next larger size. They are equal if no interval contains half of `pap`.
 ///
 /// Each size occurs once. `None` under the conditions of [`measured`], or if no size surely exceeds
 /// half.

@@ -140,7 +140,7 @@ pub enum BucketError {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(into = "Parts", try_from = "Parts"))]
 pub struct Histogram {
-    /// None before the first value of a histogram that was created without memory.
+    /// None until the first value is recorded, if the histogram was created without memory.
     counts: Option<Box<[u64; BUCKETS]>>,
     count: u64,
     overflow: u64,
@@ -327,8 +327,8 @@ impl Histogram {
         if consistent { Ok(rebuilt) } else { Err(BucketError::Contradiction) }
     }
 
-    /// Whether minimum and maximum lie in the outermost buckets (or beyond the range) and the sum
-    /// is possible for the counts.
+    /// Whether `exact` can belong to the buckets: minimum and maximum lie in the outermost buckets
+    /// (or beyond the range), and the sum is possible for the counts.
     fn holds(&self, exact: Exact) -> bool {
         let first = self.buckets().next();
         let last = self.buckets().last();
@@ -345,8 +345,8 @@ impl Histogram {
     }
 }
 
-/// Counters of all buckets. Made from a vector, because a vector gets zeroed pages from the system
-/// without touching them.
+/// Counters of all buckets, all zero. They are made from a vector, because the system provides
+/// zeroed pages for it without touching them.
 #[cold]
 fn all_zero() -> Box<[u64; BUCKETS]> {
     vec![0; BUCKETS].into_boxed_slice().try_into().expect("the vector was made with this length")

@@ -9,7 +9,7 @@
 use std::fmt;
 
 /// Maximum difference between the delivered rate and the bottleneck's own rate, as a share of the
-/// own rate. The limit exceeds the variation between separate measurements, and is smaller than the
+/// latter. The limit exceeds the variation between separate measurements, and is smaller than the
 /// usual difference between two components.
 pub const TOLERANCE: f64 = 0.15;
 

@@ -1,9 +1,10 @@
-//! Two levels among the values of one quantity, such as trials that are either fast or slow.
+//! Finds two levels among the values of one quantity, such as trials that are either fast or slow.
 //!
-//! The values are sorted and cut in two where the squares within both parts are smallest (the
-//! two-means method in one dimension). The parts are levels if they are far apart compared with the
-//! scatter within them. A single cloud of values is not: cut in the middle, the halves of a normal
-//! distribution are 2.6 standard deviations apart, those of an even one 3.5.
+//! The values are sorted and cut in two where the sum of squared deviations within both parts is
+//! smallest (the two-means method in one dimension). The parts are levels if they are far apart
+//! compared with the scatter within them. Values with a single level are not: cut in the middle,
+//! the halves of a normal distribution are 2.6 standard deviations apart, those of a uniform one
+//! 3.5.
 
 use crate::quantile::median;
 
@@ -13,7 +14,7 @@ const VALUES_MIN: usize = 12;
 const SIDE_MIN: usize = 3;
 /// Minimum share of the values of each level; fewer values are outliers.
 const SHARE_MIN: f64 = 0.1;
-/// Minimum distance of the levels in standard deviations within them.
+/// Minimum distance between the levels, in standard deviations within a level.
 const DISTANCE_MIN: f64 = 5.0;
 
 /// Two levels.

@@ -1,8 +1,8 @@
 //! Little's law as a consistency check on every run.
 //!
-//! The mean number of requests in flight equals their rate times their mean latency (Little,
-//! A Proof for the Queuing Formula L = λW, 1961), whatever the device does. If a load generator
-//! claims a depth of 32 and keeps 20 in flight, the generator is the limit, or the latencies are
+//! The mean number of requests in flight equals their rate times their mean latency (Little, A
+//! Proof for the Queuing Formula L = λW, 1961), whatever the device does. If a load generator
+//! claims a depth of 32 but the product is 20, the generator is the limit, or the latencies are
 //! wrong. The caller decides which share is acceptable.
 
 /// Nanoseconds per second.

@@ -1,14 +1,15 @@
-//! Nonlinear least squares for models that can only be evaluated, such as a simulation.
+//! Nonlinear least squares for models that have no formula and must be evaluated point by point,
+//! such as a simulation.
 //!
-//! A Levenberg-Marquardt search (damped Gauss-Newton steps with numerical derivatives) over the
-//! logarithms of the parameters, and profile-likelihood intervals. A weak log-normal prior around
-//! the start keeps undetermined parameters from drifting away; such parameters have wide intervals.
-//! Residuals are weighted by Huber's function, so that a few outliers do not dominate. Nothing here
-//! is random: the caller passes the starts.
+//! The best parameters are found by a Levenberg-Marquardt search (damped Gauss-Newton steps with
+//! numerical derivatives) over their logarithms; the intervals are profile-likelihood intervals. A
+//! weak log-normal prior around the start keeps undetermined parameters from drifting away; such
+//! parameters have wide intervals. Residuals are weighted by Huber's function, so that a few
+//! outliers do not dominate. Nothing here is random: the caller passes the starts.
 
-/// Standard deviation of the priors (ln): a factor of ten.
+/// Standard deviation of the priors of the parameters' logarithms: a factor of ten.
 const PRIOR_LN: f64 = 2.3;
-/// Residuals beyond this many standard errors count linearly (Huber).
+/// Residuals beyond this many standard errors count linearly and not squared (Huber).
 const HUBER: f64 = 3.0;
 /// Maximum number of steps of one descent in [`Problem::search`].
 const STEPS: usize = 12;
@@ -18,7 +19,7 @@ const MIN_GAIN: f64 = 0.002;
 const DAMPINGS: [f64; 4] = [1e-3, 0.1, 1.0, 10.0];
 /// Maximum change (ln) of a parameter in one step.
 const STEP_MAX_LN: f64 = 1.5;
-/// Maximum factor by which the profile varies a parameter, up and down.
+/// Maximum factor by which a parameter is varied up and down to find its interval.
 const PROFILE_FACTOR: f64 = 20.0;
 /// The 95% quantile of chi-squared with one degree of freedom.
 const CHI2: f64 = 3.841;
@@ -98,7 +99,8 @@ pub struct Profile {
     pub low: f64,
     /// Upper end of the interval (ln).
     pub high: f64,
-    /// Whether the search range ended before the objective had risen enough, above or below.
+    /// Whether the objective had not risen enough at the end of the search range, above or below,
+    /// so that the interval may be wider.
     pub open: bool,
 }
 
@@ -114,7 +116,7 @@ impl<P: Parallel> Problem<'_, P> {
         self.evaluate_below(at, f64::INFINITY)
     }
 
-    /// The candidate at `at`; may be `None` if its objective exceeds `limit`.
+    /// The candidate with the parameters `at`; may be `None` if its objective exceeds `limit`.
     fn evaluate_below(&self, at: Vec<f64>, limit: f64) -> Option<Candidate> {
         let data = (self.residuals)(&at, limit)?;
         let mut residuals: Vec<f64> = data.into_iter().map(huber).collect();
@@ -299,7 +301,7 @@ fn normal_equations(jacobian: &[Vec<f64>], residuals: &[f64]) -> (Vec<Vec<f64>>,
     (normal, jacobian.iter().map(|row| dot(row, residuals)).collect())
 }
 
-/// First-order change of the other parameters when parameter `j` moves by one.
+/// First-order change of the best values of the other parameters when parameter `j` changes by one.
 fn direction(normal: &[Vec<f64>], j: usize) -> Vec<f64> {
     let others: Vec<usize> = (0..normal.len()).filter(|i| *i != j).collect();
     let matrix = others.iter().map(|a| others.iter().map(|b| normal[*a][*b]).collect()).collect();

@@ -1,14 +1,14 @@
-//! The law that the popularity of blocks follows: even, Zipf's, the self-similar one (80/20, called
-//! pareto by fio), or zones of the region that differ.
+//! Finds the law that the popularity of blocks follows: even, Zipf's, the self-similar one (80/20,
+//! called pareto by fio), or zones of the region with different densities.
 //!
-//! The observation is how many blocks were accessed how often. Ranks of blocks are not used: with
-//! few accesses for each block, sorting blocks by their counts makes even accesses look skewed. A
-//! law gives the expected number of accesses of each block. With independent draws, the accesses of
-//! a block are Poisson distributed, which gives the expected number of blocks for each range of
-//! counts. The parameter is the one whose expectation is nearest to the observation by the
-//! Freeman-Tukey distance, `4 (sqrt(seen) - sqrt(expected))^2` summed over the ranges, which is
-//! distributed like chi-squared for a law that holds. A skewed law is chosen only if it is clearly
-//! nearer than the even one.
+//! The input is the number of blocks that were accessed once, twice, and so on. Ranks of blocks are
+//! not used: with few accesses per block, sorting blocks by their counts makes even accesses look
+//! skewed. A law gives the expected number of accesses of each block. With independent draws, the
+//! accesses of a block are Poisson distributed, which gives the expected number of blocks in each
+//! range of access counts. The parameter of a law is chosen so that these numbers are nearest to
+//! the input by the Freeman-Tukey distance, `4 (sqrt(seen) - sqrt(expected))^2` summed over the
+//! ranges. For the true law this distance has a chi-squared distribution. A skewed law is chosen
+//! only if it is clearly nearer than the even one.
 //!
 //! Zipf's law: the block of rank k is accessed in proportion to `k^-theta`. The self-similar law is
 //! that of Gray et al. (SIGMOD 1994): a fraction h of the blocks gets the fraction 1 - h of the
@@ -18,15 +18,15 @@ use std::collections::BTreeMap;
 
 use statrs::function::erf::erfc;
 
-/// Parts of the region in which accesses are counted by position.
+/// Number of equal parts of the region for which accesses are counted by position.
 pub const PARTS: usize = 100;
-/// Most zones of the zoned law.
+/// Maximum number of zones of the zoned law.
 const ZONES_MAX: usize = 4;
-/// Ranks that are computed one by one; others in groups.
+/// Number of ranks that are computed one by one; the ranks after them are computed in groups.
 const RANKS_ALONE: u64 = 64;
 /// Groups of ranks for each doubling of the rank.
 const GROUPS_PER_DOUBLING: f64 = 6.0;
-/// Means from which on the Poisson distribution is approximated.
+/// From this mean on, the Poisson distribution is approximated.
 const MEAN_APPROXIMATE: f64 = 60.0;
 /// A more complex law must lower the distance by this factor and this amount (three times the
 /// standard deviation of chi-squared with 12 degrees of freedom).
@@ -65,7 +65,8 @@ pub enum Law {
 /// What was counted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// Number of counted blocks that were accessed so often, by number of accesses from 1.
+    /// Number of blocks by their number of accesses, from 1, for the blocks whose accesses were
+    /// counted.
     pub blocks_by_accesses: BTreeMap<u64, u64>,
     /// Blocks of the region.
     pub blocks: u64,
@@ -82,13 +83,15 @@ pub struct Observed {
 pub struct Nearest {
     /// The law.
     pub law: Law,
-    /// Its distance; near the number of ranges (about 10 to 40) if the law holds.
+    /// Distance of the law from the counts; near the number of ranges (about 10 to 40) if the law
+    /// holds.
     pub distance: f64,
     /// The distance of the even law.
     pub even_distance: f64,
 }
 
-/// The law that is nearest to what was counted; None without accesses or blocks.
+/// The law that is nearest to the counts; None if there are no accesses, no blocks or no counted
+/// blocks.
 pub fn nearest(observed: &Observed) -> Option<Nearest> {
     let share = observed.counted_share;
     if observed.accesses == 0 || observed.blocks == 0 || !(share > 0.0 && share <= 1.0) {
@@ -110,8 +113,8 @@ pub fn nearest(observed: &Observed) -> Option<Nearest> {
     }
     if let Some(zones) = zones(&observed.by_part) {
         let distance = ranges.distance(&zone_groups(blocks, &zones));
-        // Evenly popular zones must explain the counts as well as the other laws do; a popular
-        // block alone would also make its part of the region popular.
+        // Zones with even accesses inside must explain the counts about as well as the other laws
+        // do. Otherwise one popular block alone could make its part of the region a zone.
         if distance <= found.1 * BETTER.0 + BETTER.1 {
             found = (Law::Zoned(zones), distance);
         }
@@ -119,10 +122,10 @@ pub fn nearest(observed: &Observed) -> Option<Nearest> {
     Some(Nearest { law: found.0, distance: found.1, even_distance: even })
 }
 
-/// Ranks or blocks of equal popularity: how many, and the share of the accesses of all.
+/// A group of ranks or blocks of equal popularity: their number, and their share of all accesses.
 type Group = (f64, f64);
 
-/// Groups of ranks from 0 to `blocks`, as their bounds.
+/// The bounds of the groups of ranks that cover 0 to `blocks`.
 fn bounds(blocks: u64) -> Vec<(f64, f64)> {
     let mut bounds = Vec::new();
     let mut from = 0.0;
@@ -207,7 +210,8 @@ impl Ranges {
         apart.map(|(seen, expected)| 4.0 * (seen.sqrt() - expected.sqrt()).powi(2)).sum()
     }
 
-    /// The distance if all blocks are accessed in passes over the region.
+    /// The distance of an even law without chance: passes over the region access every block once
+    /// each.
     fn passes(&self) -> f64 {
         let mean = self.accesses / self.blocks;
         let mut expected = vec![0.0; self.from.len()];
@@ -233,7 +237,8 @@ impl Ranges {
         self.apart(&expected)
     }
 
-    /// The parameter with the smallest distance, to a relative precision of about 1e-4.
+    /// The parameter with the smallest distance, to a relative precision of about 1e-4, and that
+    /// distance.
     fn search(&self, (low, high): (f64, f64), groups: &dyn Fn(f64) -> Vec<Group>) -> (f64, f64) {
         let distance = |parameter: f64| self.distance(&groups(parameter));
         let step = (high / low).powf(1.0 / f64::from(STEPS.0));
@@ -261,12 +266,12 @@ impl Ranges {
     }
 }
 
-/// For each of these counts in rising order the probability that a Poisson variable is below.
+/// For each of the counts, which ascend: the probability that a Poisson variable is below it.
 fn poisson_below(mean: f64, counts: &[u64]) -> Vec<f64> {
     if mean < MEAN_APPROXIMATE {
         let (mut at, mut term, mut sum) = (0_u64, (-mean).exp(), 0.0_f64);
         let below = |count: &u64| {
-            // Beyond this, all of the probability has been added up.
+            // From 400 on, the probabilities add up to 1 already.
             while at < (*count).min(400) {
                 sum += term;
                 at += 1;
@@ -288,7 +293,7 @@ fn poisson_below(mean: f64, counts: &[u64]) -> Vec<f64> {
     counts.iter().map(below).collect()
 }
 
-/// Divides the region into zones of even density, if it has more than one.
+/// Divides the region into zones of even density; None if one zone describes it.
 fn zones(by_part: &[u64; PARTS]) -> Option<Vec<Zone>> {
     let mut sums = vec![0.0];
     by_part.iter().for_each(|count| sums.push(sums[sums.len() - 1] + *count as f64));
@@ -297,8 +302,8 @@ fn zones(by_part: &[u64; PARTS]) -> Option<Vec<Zone>> {
         let within: f64 = sums[to] - sums[from];
         if within > 0.0 { within * (within / (to - from) as f64).ln() } else { 0.0 }
     };
-    // best[k][to]: the best division of the parts before `to` into k + 1 zones, and where the last
-    // of them begins.
+    // best[k][to]: the likelihood of the best division of the parts before `to` into k + 1 zones,
+    // and where the last of these zones begins.
     let mut best = vec![vec![(f64::NEG_INFINITY, 0); PARTS + 1]; ZONES_MAX];
     for (to, found) in best[0].iter_mut().enumerate().skip(1) {
         *found = (likelihood(0, to), 0);
@@ -310,7 +315,8 @@ fn zones(by_part: &[u64; PARTS]) -> Option<Vec<Zone>> {
             best[k][to] = found.unwrap_or((f64::NEG_INFINITY, 0));
         }
     }
-    // A zone more must be worth it: beyond chance, and beyond small differences.
+    // A further zone must improve the likelihood by more than chance and more than small
+    // differences in density would.
     let worth = (0.005 * all).max(12.0);
     let mut count = 0;
     for k in 1..ZONES_MAX {

@@ -1,4 +1,4 @@
-//! Whether, and since when, a series is in steady state.
+//! Finds whether a series has reached steady state, and at which index.
 //!
 //! The criterion is from the SNIA Solid State Storage Performance Test Specification (PTS 2.0.2,
 //! definition of steady state). Within a window of rounds, the values stay close to their mean and

@@ -1,5 +1,5 @@
-//! Prints the requests of a command: `calls COMMAND ARGS`. A file for its output must not be on a
-//! disk, since the requests of all disks are among them.
+//! Prints the requests of a command: `calls COMMAND ARGS`. Do not send its output to a disk: the
+//! requests of all disks are printed, also those that the output causes.
 
 use std::io::{self, Write};
 use std::process::Command;

@@ -52,7 +52,7 @@ pub struct Check {
     side: Side,
     target: PathBuf,
     trials: u32,
-    /// Points of the baseline that are left out.
+    /// Number of points of the baseline that are left out.
     left_out: usize,
     groups: Vec<Group>,
 }

@@ -63,7 +63,7 @@ pub fn execute(words: &[String]) -> Outcome<Executed> {
         .map_err(|failure| failed(&format!("{failure}; with fio, add --output-format=json")))?;
     let points: usize = runs.iter().map(|run| run.points.len()).sum();
     if points != 1 {
-        return Err(failed(&format!("results of {points} workloads; a side is one workload")));
+        return Err(failed(&format!("results of {points} workloads; measure one per command")));
     }
     let mut run = runs.swap_remove(0);
     let mut point = run.points.swap_remove(0);

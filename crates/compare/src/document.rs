@@ -45,7 +45,8 @@ pub struct ComparisonDocument {
     pub tolerated: f64,
     /// Runs of either side that are not valid, each with its verdict.
     pub doubts: Vec<String>,
-    /// Settings of all points that differ.
+    /// Settings that have one value in all points of the baseline and another one in all points of
+    /// the other side.
     pub settings: Vec<DifferenceDocument>,
     /// Facts about program, host and target that differ.
     pub facts: Vec<DifferenceDocument>,

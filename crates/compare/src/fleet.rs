@@ -1,10 +1,11 @@
-//! Which hosts of a fleet are odd, in what, since when, and what distinguishes them.
+//! Finds the odd hosts of a fleet: in which values they are odd, since when, and what distinguishes
+//! them.
 //!
-//! A host is compared with the other hosts that have a target of the same model, workload by
-//! workload: its rate, its tail of latency, the scatter between its trials, and the change of its
-//! rate; and over workloads in means of its rates. `contents` reads the databases, `present` makes
-//! the values, `contrast` the means, `facts` knows what hosts are made of, `judge` decides,
-//! `evidence` looks again at odd hosts, and `text` shows the answer.
+//! A host is compared with the other hosts that have a target of the same model. In each workload
+//! its rate, its tail latency, the scatter between its trials and the change of its rate are
+//! compared, and over all workloads the means of its rates. `contents` reads the databases,
+//! `present` makes the values and `contrast` the means. `facts` knows what hosts are made of, and
+//! `judge` decides. `evidence` reads more about odd hosts, and `text` shows the answer.
 
 mod contents;
 pub mod contrast;
@@ -35,7 +36,7 @@ pub struct Question {
     pub databases: Vec<PathBuf>,
     /// Words that the description of a workload must contain.
     pub words: Vec<String>,
-    /// Differences of rates up to this share are no difference.
+    /// Rates that differ by at most this share count as equal.
     pub tolerated: f64,
 }
 

@@ -187,8 +187,8 @@ fn series_of(
 ) -> Outcome<Vec<Series>> {
     let _snapshot = store.snapshot()?;
     let (mut reader, mut all) = (RatesReader::default(), Vec::<Series>::new());
-    // The series of each workload: workloads that differ only in settings that are not compared
-    // are one.
+    // Index of the series of each workload. Workloads that differ only in settings that are not
+    // compared have one series.
     let mut places: Vec<usize> = Vec::new();
     for (index, run) in runs.iter().enumerate() {
         let id = results::RunId(run.id());
@@ -286,7 +286,8 @@ fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
     edges.windows(3).filter_map(test).collect()
 }
 
-/// The indices at which a series changes, in order. `noise` is what is known of that of the series.
+/// The indices at which a series changes, in order. `noise` is what is known of the noise of the
+/// series.
 pub(crate) fn change_indices(rates: &[f64], noise: Option<&Noise>) -> Vec<usize> {
     let mut indices = Vec::new();
     search(rates, noise, (0, rates.len()), &mut indices);

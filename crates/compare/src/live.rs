@@ -328,7 +328,9 @@ impl<'a> Ready<'a> {
         let is_restored = changed.is_none_or(Changed::restore);
         let trial = trial?;
         if !is_restored {
-            return Err(Failure::failed("settings of the device could not be restored"));
+            return Err(Failure::failed(
+                "settings of the device could not be restored; run halfpower restore",
+            ));
         }
         fail_on_errors(&trial, &self.contestant.name)?;
         Ok(trial)

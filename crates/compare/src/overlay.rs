@@ -1,8 +1,8 @@
 //! All sides of a comparison in the same charts: rate by request size, and latency by percentile.
 //!
 //! The baseline is dashed; the legend switches each side off and on. Curves group points that
-//! differ only in request size. Of each curve one request size has its latencies drawn: the one
-//! whose 99th percentile differs most, since all of them would hide the difference.
+//! differ only in request size. For each curve, the latencies of one request size are drawn: the
+//! one whose 99th percentile differs most, since all sizes together would hide the difference.
 
 use std::collections::BTreeMap;
 

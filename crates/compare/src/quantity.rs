@@ -86,7 +86,7 @@ impl std::str::FromStr for Quantity {
     fn from_str(text: &str) -> Result<Quantity, String> {
         Quantity::ALL.into_iter().find(|quantity| quantity.name() == text).ok_or_else(|| {
             let names = Quantity::ALL.map(Quantity::name).join(", ");
-            format!("unknown quantity '{text}': one of {names}")
+            format!("unknown quantity '{text}'; use one of {names}")
         })
     }
 }

@@ -93,7 +93,8 @@ pub struct Comparison {
     pub tolerated: f64,
     /// The points that both sides have.
     pub points: Vec<PointChange>,
-    /// Settings of all points that differ: name, before, after.
+    /// Settings that have one value in all points of the baseline and another one in all points of
+    /// the other side: name, before, after.
     pub settings: Vec<(String, String, String)>,
     /// Facts about program, host and target that differ: name, before, after.
     pub facts: Vec<(String, String, String)>,

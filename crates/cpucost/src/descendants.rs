@@ -32,7 +32,7 @@ pub struct LeftBehind {
     pub running: Vec<Running>,
 }
 
-/// The descendants that this process gets after `adopt`.
+/// Finds the descendants of this process that appear after `adopt`.
 #[derive(Debug)]
 pub struct Descendants {
     /// Descendants that existed before `adopt`.
@@ -64,7 +64,8 @@ impl Descendants {
             let Stat { name, time, is_zombie, .. } = process;
             match sys::reap_if_ended(pid) {
                 Some((user_ns, system_ns)) => left.ended.add(user_ns, system_ns),
-                // This is a child of an orphaned process, which may still wait for it.
+                // Another process is the parent of this zombie and may still wait for it, so it is
+                // not reaped here.
                 None if is_zombie => left.ended.add(time.user_ns, time.system_ns),
                 None => left.running.push(Running { pid, name, time }),
             }

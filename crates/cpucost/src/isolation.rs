@@ -50,7 +50,7 @@ pub(crate) enum Isolation {
 }
 
 impl Isolation {
-    /// Prepares the first way that works on this host.
+    /// Chooses the first kind of isolation that works on this host, and prepares it.
     pub(crate) fn prepare() -> Result<Isolation, Declined> {
         let hierarchy = Hierarchy::of_host();
         let obstacle = match &hierarchy {
@@ -208,8 +208,8 @@ impl Hierarchy {
         }
     }
 
-    /// Whether groups below the root get shares of CPU time. If shares are off, they stay off, to
-    /// leave the host unchanged, and the root task group is used.
+    /// Whether control groups below the root get shares of CPU time. If the host does not have this
+    /// enabled, it is not changed; the root task group is used then.
     fn gives_children_cpu(&self) -> bool {
         match self.version {
             Version::One => true,
@@ -239,8 +239,8 @@ fn in_root_task_group(hierarchy: Option<&Hierarchy>) -> bool {
     }
 }
 
-/// This process's group in the hierarchy of the cpu controller, from `/proc/self/cgroup`, otherwise
-/// in version 2.
+/// The control group of this process in the version 1 hierarchy of the cpu controller or, if there
+/// is none, in version 2. `memberships` is the text of `/proc/self/cgroup`.
 fn cpu_membership(memberships: &str) -> Option<&str> {
     let mut unified = None;
     for line in memberships.lines() {

@@ -34,8 +34,8 @@ pub struct CpuSample {
     pub machine_user_ns: Option<u64>,
     /// Steal time: time taken by the hypervisor, summed over CPUs.
     pub stolen_ns: Option<u64>,
-    /// How long live threads of this process were ready to run but waiting for a CPU, summed over
-    /// threads.
+    /// Time for which the live threads of this process were ready to run but waited for a CPU,
+    /// summed over threads.
     pub run_delay_ns: Option<u64>,
     /// Instructions retired by this process, user and kernel, where the host can count them.
     pub instructions: Option<u64>,
@@ -67,8 +67,8 @@ pub struct CpuUsage {
     pub others_user_ns: Option<u64>,
     /// Steal time, summed over CPUs.
     pub stolen_ns: Option<u64>,
-    /// How long threads of the process were runnable but waiting for a CPU, summed over threads
-    /// that existed for the whole interval.
+    /// Time for which threads of the process were ready to run but waited for a CPU, summed over
+    /// the threads that existed for the whole interval.
     pub run_delay_ns: Option<u64>,
     /// Elapsed time x number of CPUs.
     pub available_ns: u64,
@@ -107,7 +107,7 @@ impl CpuSample {
     }
 }
 
-/// `later - earlier` where both exist, never below zero.
+/// `later - earlier`, never below zero; None if one of them is absent.
 fn difference(later: Option<u64>, earlier: Option<u64>) -> Option<u64> {
     Some(later?.saturating_sub(earlier?))
 }

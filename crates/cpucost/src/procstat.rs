@@ -49,7 +49,8 @@ impl ProcStat {
     }
 
     /// Parses the text of `/proc/stat`, whose times are in units of 1/`ticks_per_second` s. `None`
-    /// if the sum or every single CPU is missing; a malformed line is skipped.
+    /// if the line with the sum over all CPUs is missing, or there is no line of a single CPU.
+    /// Malformed lines are skipped.
     pub fn parse(text: &str, ticks_per_second: u64) -> Option<ProcStat> {
         let tick_ns = 1_000_000_000 / ticks_per_second.max(1);
         let mut total = None;

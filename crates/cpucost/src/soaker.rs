@@ -35,11 +35,12 @@ const WINDOWS: usize = 6;
 /// Maximum duration of a calibration (ns). On a busy machine, further windows are taken until
 /// enough of them agree.
 const CALIBRATION_MAX_NS: u64 = 1_000_000_000;
-/// Number of the cheapest windows that must agree within [`MAX_SPREAD`] of the minimum.
+/// Calibration succeeds if this many of the cheapest windows lie within [`MAX_SPREAD`] of the
+/// minimum.
 const AGREEING_WINDOWS: usize = 3;
 /// Maximum spread of the agreeing windows, as a share of the minimum.
 const MAX_SPREAD: f64 = 0.10;
-/// Minimum units of a window (about 4 ms of work); shorter windows are ignored.
+/// Minimum number of units of work in a window (about 4 ms of work); windows with less are ignored.
 const MIN_UNITS: u64 = 4_000;
 /// Accuracy of the calibration: 4%, so an idle share above 1.04 is impossible.
 const TOLERANCE: f64 = 0.04;
@@ -103,8 +104,9 @@ pub struct SoakerReading {
     pub elapsed_ns: u64,
     /// Results of each soaked CPU.
     pub per_cpu: Vec<SoakedCpu>,
-    /// CPU time used by other processes, summed over CPUs: from 0 to `elapsed_ns` × CPUs. Subtract
-    /// the rate of a [`Soaker::background`] reading to get the cost of the work.
+    /// CPU time that the spinners did not get, summed over CPUs: from 0 to `elapsed_ns` × CPUs. To
+    /// get the cost of the work, subtract what a [`Soaker::background`] reading lost in the same
+    /// time.
     pub lost_ns: u64,
     /// Relative spread of the calibration on the worst CPU.
     pub calibrated_error: f64,
@@ -285,7 +287,8 @@ fn cannot_start(error: &io::Error) -> Declined {
 }
 
 impl Calibration {
-    /// Calibrates from the progress at the window edges, one entry per CPU of `cpus`.
+    /// Calibrates from the progress read at the edges of the windows. Each reading has one entry
+    /// per CPU of `cpus`; two successive readings enclose a window.
     fn from_notes(
         cpus: &[usize],
         progress_readings: &[Vec<Option<Progress>>],

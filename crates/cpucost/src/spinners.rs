@@ -31,7 +31,8 @@ impl Spinners {
         let board = SharedBoard::new(cpus.len())?;
         let pids = sys::fork_spinners(&board)?;
         let spinners = Spinners { board, pids, cpus: cpus.to_vec() };
-        // They inherit a real-time policy, with which no control group accepts them.
+        // They inherit the policy of this process. Control groups accept no real-time processes, so
+        // they get the normal one.
         spinners.pids.iter().try_for_each(|&pid| sys::set_normal_policy(pid))?;
         spinners.pin()?;
         Ok(spinners)
@@ -73,8 +74,8 @@ impl Spinners {
         }
     }
 
-    /// The last published progress of each spinner; units and CPU time are consistent and some
-    /// milliseconds old while the spinner runs. `None` while it is being written.
+    /// The last published progress of each spinner. Units and CPU time belong together, and are
+    /// some milliseconds old while the spinner runs. `None` while the spinner writes them.
     pub(crate) fn noted(&self) -> Vec<Option<Progress>> {
         let noted = |spinner: &sys::SpinnerState| {
             spinner.read_published().map(|(units, cpu_ns)| Progress { units, cpu_ns })

@@ -162,7 +162,7 @@ pub(crate) fn set_normal_policy(pid: i32) -> io::Result<()> {
     set_policy(pid, libc::SCHED_OTHER)
 }
 
-/// Gives a process a policy without real-time priority.
+/// Gives a process a scheduling policy that has no real-time priority.
 fn set_policy(pid: i32, policy: libc::c_int) -> io::Result<()> {
     let priority: libc::c_int = 0;
     // SAFETY: the kernel's sched_param is one int, which is only read. The system call is made

@@ -1,5 +1,6 @@
-//! Checks that the readers of other tools' results share: whole numbers that the database can
-//! store, and files that were not cut off. A reader names the file and the line.
+//! Checks shared by the readers of other tools' results: that a number is whole and can be stored
+//! in the database, and that a file was not cut off. The readers add the file and the line to
+//! errors.
 
 use lab::failure::{Failure, Outcome};
 use lab::point::Trial;
@@ -22,7 +23,7 @@ pub fn is_complete(text: &str) -> Outcome<()> {
     )))
 }
 
-/// A whole number from 0 to `most`; None for any other number.
+/// Converts a whole number from 0 to `most`; None for any other number.
 pub fn whole(number: f64, most: u64) -> Option<u64> {
     let is_whole = number >= 0.0 && number.fract() == 0.0 && number < NUMBER_MAX as f64;
     Some(number as u64).filter(|number| is_whole && *number <= most)

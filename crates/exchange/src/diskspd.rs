@@ -22,7 +22,7 @@ use crate::imported::{self, Imported, UNKNOWN_HOST};
 pub const FORMAT: &str = "diskspd-xml";
 /// Maximum number of XML nodes.
 const NODES_MAX: u32 = 2_000_000;
-/// Maximum number of attributes of an element: the effort of the parser grows with its square.
+/// Maximum number of attributes of an element, because parsing time grows with its square.
 const ATTRIBUTES_MAX: usize = 1000;
 
 /// Whether a text is a result of diskspd.
@@ -95,12 +95,13 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     }])
 }
 
-/// Checks what the parser should not see.
+/// Refuses texts that the XML parser should not get: UTF-16, and elements with too many attributes.
 fn check_text(text: &str) -> Outcome<()> {
     if checked::is_utf16(text) {
         return Err(Failure::failed("the text is in UTF-16; save it as UTF-8"));
     }
-    // Each attribute has a '=', and no attribute has a '<'.
+    // Each attribute has a '=' and none has a '<', so an element has at most as many attributes as
+    // there are '=' before the next '<'.
     let mut line = 1;
     for part in text.split('<') {
         if part.bytes().filter(|byte| *byte == b'=').count() > ATTRIBUTES_MAX {
@@ -135,7 +136,7 @@ fn failed(node: Node<'_, '_>, what: &str) -> Failure {
     Failure::failed(format!("line {line}: {what}; create the file again"))
 }
 
-/// A number; None if the element does not exist.
+/// The number in the child element `name`; None if there is no such element.
 fn number(node: Node<'_, '_>, name: &'static str) -> Outcome<Option<f64>> {
     let mut all = children(node, name);
     let Some(element) = all.next() else { return Ok(None) };
@@ -150,7 +151,7 @@ fn number(node: Node<'_, '_>, name: &'static str) -> Outcome<Option<f64>> {
     })
 }
 
-/// A whole number up to `most`; 0 if the element does not exist.
+/// The whole number, up to `most`, in the child element `name`; 0 if there is no such element.
 fn count(node: Node<'_, '_>, name: &'static str, most: u64) -> Outcome<u64> {
     let Some(number) = number(node, name)? else { return Ok(0) };
     checked::whole(number, most).ok_or_else(|| {
@@ -159,7 +160,8 @@ fn count(node: Node<'_, '_>, name: &'static str, most: u64) -> Outcome<u64> {
     })
 }
 
-/// A time (ns) from seconds; 0 if the element does not exist.
+/// The time in the child element `name`, converted from seconds to ns; 0 if there is no such
+/// element.
 fn time_ns(node: Node<'_, '_>, name: &'static str) -> Outcome<u64> {
     let seconds = number(node, name)?.unwrap_or(0.0);
     let time = imported::time_ns(name, seconds);
@@ -336,7 +338,7 @@ fn histogram(
     Ok(imported::histogram(requests, (min_ns, max_ns), mean_ns, &shares))
 }
 
-/// Busy time of all CPUs; None if it is not reported.
+/// Busy time of all CPUs (ns); None if diskspd does not report it.
 fn machine_ns(span: Node<'_, '_>, elapsed_ns: u64) -> Outcome<Option<u64>> {
     let Some(usage) = child(span, "CpuUtilization") else { return Ok(None) };
     let cpus = children(usage, "CPU").count() as f64;

@@ -1,8 +1,9 @@
 //! elbencho's results file (`--csvfile`): a line for each phase of a test.
 //!
-//! Reads and writes become trials; lines with the same settings belong to one point. The figures of
-//! the last thread that was done count. In a mix (`--rwmixpct`), the main columns are the writes.
-//! elbencho cuts amounts and rates to whole numbers, so amounts of few MiB are made from the IOPS.
+//! Reads and writes become trials; lines with the same settings belong to one point. Only the
+//! columns `[last]` are used: they are the figures when the last thread was done. In a mix
+//! (`--rwmixpct`), the main columns are the writes. elbencho truncates amounts and rates to whole
+//! numbers, so amounts of a few MiB are computed from the IOPS.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,7 @@ pub const FORMAT: &str = "elbencho-csv";
 const MIB: f64 = 1_048_576.0;
 /// Longest time (ms): more than a century.
 const TIME_MAX_MS: u64 = 1 << 42;
-/// How much figures of a line may differ beyond their rounding (share).
+/// By what share the figures of a line may contradict each other beyond their rounding.
 const TOLERANCE: f64 = 0.05;
 /// Columns that every line of reads and writes needs.
 const COLUMNS: [&str; 16] = [
@@ -54,7 +55,7 @@ pub fn is_result(text: &str) -> bool {
     })
 }
 
-/// Reads a results file. Each line with the names of the columns counts for the lines below it.
+/// Reads a results file. A header line applies to all lines below it, up to the next header.
 ///
 /// # Errors
 /// One line with the number of the damaged line.
@@ -142,7 +143,7 @@ impl Columns {
         if let [only] = header.iter().collect::<Vec<_>>().as_slice() {
             let separators = [(';', "semicolons"), ('\t', "tabs")];
             let found = separators.iter().find(|(separator, _)| only.contains(*separator));
-            let word = found.map_or("no commas", |(_, word)| *word);
+            let word = found.map_or("other characters", |(_, word)| *word);
             return Err(failed(&format!("{word} between the columns instead of commas")));
         }
         let columns: HashMap<String, usize> =
@@ -157,7 +158,7 @@ impl Columns {
     }
 }
 
-/// A line with its columns by name.
+/// A line whose fields are found by the names of their columns.
 struct Line<'a> {
     columns: &'a Columns,
     record: &'a csv::StringRecord,
@@ -182,7 +183,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// A whole number that must be there, from 1 on.
+    /// A whole number from 1 to `most`. It is an error if the field is empty or 0.
     fn setting(&self, column: &str, most: u64) -> Outcome<u64> {
         let number = self.number(column, most)?.filter(|number| *number > 0);
         number.ok_or_else(|| self.failed(&format!("{column} is empty or 0")))
@@ -229,7 +230,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// What was transferred, from the figures whose rounding matters least.
+    /// The bytes and requests of one direction, computed from the columns that lose least by
+    /// rounding.
     fn direction(&self, prefix: &str, elapsed_ms: u64) -> Outcome<Direction> {
         let number = |name: &str, most| self.number(&format!("{prefix}{name}"), most);
         let mib = number("MiB [last]", NUMBER_MAX >> 20)?.unwrap_or(0);

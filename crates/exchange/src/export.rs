@@ -1,6 +1,7 @@
 //! Writes stored runs in the formats of other tools.
 //!
-//! A run that was imported from the same format is written with the numbers that were read.
+//! If a single run is exported in the format that it was imported from, the original text is
+//! written.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -25,7 +26,7 @@ pub enum Format {
     FioJson,
     /// A table as comma-separated values.
     Csv,
-    /// A table as one JSON object a row.
+    /// A table with one JSON object per row.
     Ndjson,
     /// A table as an Apache Parquet file.
     Parquet,
@@ -70,8 +71,8 @@ pub fn one_of<T: Copy>(all: &[(&str, T)], text: &str) -> Result<T, String> {
     found.ok_or_else(|| format!("one of {}", names.join(", ")))
 }
 
-/// Writes runs in a format, each once. `table` selects the table of the formats CSV, NDJSON and
-/// Parquet.
+/// Writes runs in a format. A run that is given twice is written once. `table` selects the table of
+/// the formats CSV, NDJSON and Parquet.
 ///
 /// # Errors
 /// The database cannot be read; the destination cannot be written.
@@ -106,8 +107,8 @@ fn written(result: io::Result<()>) -> Outcome<()> {
     })
 }
 
-/// The runs in the format of one tool: the original text if they were imported from this format,
-/// else converted from the points.
+/// The runs in the format of one tool: the original text of a single run that was imported from
+/// this format, otherwise a conversion of the points.
 fn text(store: &Store, runs: &[RunRow], format: Format) -> Outcome<String> {
     let name = if format == Format::Sqlio { sqlio::FORMAT } else { fio::import::FORMAT };
     if let [run] = runs
@@ -142,7 +143,7 @@ fn metrics(store: &Store, run: &RunRow) -> Outcome<openmetrics::Run> {
     })
 }
 
-/// A file that a signal stops being written.
+/// A file to which writes fail as soon as a signal has arrived.
 #[derive(Debug)]
 pub struct Interruptible<'a> {
     file: File,
@@ -151,7 +152,7 @@ pub struct Interruptible<'a> {
 
 impl Write for Interruptible<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // An error of the kind `Interrupted` would be tried again.
+        // Writers retry after an error of the kind `Interrupted`, so this error has another kind.
         if self.interrupt.is_set() {
             Err(io::Error::other("interrupted"))
         } else {
@@ -169,7 +170,7 @@ impl Write for Interruptible<'_> {
 pub struct Output<'a> {
     /// The file.
     pub path: &'a Path,
-    /// The file that may be replaced.
+    /// The existing file that may be replaced (`--overwrite`).
     pub overwrite: Option<&'a Path>,
     /// The database that is read; it and its log are never replaced.
     pub db: &'a Path,

@@ -31,7 +31,7 @@ struct Format {
     name: &'static str,
     /// Whether a file with this name and text has the format.
     is_it: fn(&Path, &str) -> bool,
-    /// Reads the text. Logs of the same import belong to what wrote them.
+    /// Reads the text. fio's JSON takes the logs of its jobs out of the logs of this import.
     read: fn(&Path, &str, &mut Logs) -> Outcome<Vec<Imported>>,
 }
 
@@ -138,7 +138,7 @@ impl ImportedRun {
     }
 }
 
-/// Whether a file is not a database, so that it may be a file of another tool.
+/// Whether a file may be the output of another tool: it is neither empty nor an SQLite database.
 pub fn is_foreign(path: &Path) -> bool {
     let mut head = [0; 16];
     let read = File::open(path).and_then(|mut file| file.read(&mut head));
@@ -228,7 +228,7 @@ fn text_of(path: &Path) -> Outcome<String> {
         .map_err(|_| failed(io::Error::new(io::ErrorKind::InvalidData, "not a text")))
 }
 
-/// The text without a byte order mark, with which some editors and shells begin a file.
+/// The text without the byte order mark that some editors and shells write at the start of a file.
 fn without_mark(text: String) -> String {
     text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
@@ -279,7 +279,11 @@ fn store_all(
                 let new: Vec<RunId> = new.collect();
                 let rest = match store.delete_runs(&new) {
                     Ok(()) => String::new(),
-                    Err(error) => format!("; {} stored runs are left: {error}", new.len()),
+                    Err(error) => format!(
+                        "; {} runs of this import remain stored, because removing them failed: \
+                         {error}",
+                        new.len()
+                    ),
                 };
                 return Err(Failure::new(failure.exit, format!("{file}: {failure}{rest}")));
             }
@@ -289,7 +293,7 @@ fn store_all(
     Ok(runs)
 }
 
-/// An import has no `--no-store`, which the checks of runs recommend.
+/// Removes the advice to use `--no-store` from a message, because `import` has no such flag.
 fn without_no_store(failure: &Failure) -> Failure {
     let message = failure.message.replace(", or use --no-store", "");
     Failure::new(failure.exit, message)

@@ -44,7 +44,8 @@ pub struct Imported {
     pub missing: Vec<String>,
     /// The part of the tool's output that was used.
     pub document: String,
-    /// Text of other files whose numbers are in the points. It is not kept, but distinguishes runs.
+    /// Text of other files (fio's logs) that were used for the points. It is not stored, but the
+    /// uuid depends on it.
     pub supplement: String,
 }
 
@@ -163,7 +164,7 @@ fn json_text(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Checks that a number from the tool's output can be used as a time (ns).
+/// Converts a time in the tool's output from seconds to ns. `what` names it in the error message.
 ///
 /// # Errors
 /// The number is negative, not finite, or more than 292 years.
@@ -206,9 +207,9 @@ pub fn histogram(
     of_counts(counts, (min_ns, max_ns), mean_ns)
 }
 
-/// The histogram of latencies (ns), each with its number of requests, with the stated minimum,
-/// maximum and mean if they are possible. Memory is used only for the result, because a document
-/// may have thousands of histograms.
+/// Builds a latency histogram from pairs of a latency (ns) and its number of requests. The stated
+/// minimum, maximum and mean are used unless they contradict the counts. Only the result has memory
+/// for all buckets, because a document may have thousands of histograms.
 pub fn of_counts(
     counts: impl IntoIterator<Item = (u64, u64)>,
     (min_ns, max_ns): (u64, u64),
@@ -233,7 +234,7 @@ pub fn of_counts(
     })
 }
 
-/// Points whose trials come one by one: trials with the same settings belong to one point.
+/// Collects trials into points: trials with the same settings belong to one point.
 #[derive(Clone, Debug, Default)]
 pub struct Trials {
     /// The points, in the order of their first trials.

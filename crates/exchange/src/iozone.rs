@@ -1,8 +1,8 @@
 //! iozone's table of rates, as it is printed with `-a`, or with `-s`, `-r` and `-i`.
 //!
 //! A row has the size of the file and of a record (KiB) and rates (KiB/s) in columns of equal
-//! width, blank where a test was left out. `rewrite`, `read` and the random columns become
-//! points; `write` (which also makes the file) only where there is no `rewrite`.
+//! width, blank where a test was left out. `rewrite`, `read` and the random columns become points.
+//! `write`, which includes creating the file, is used only where there is no `rewrite`.
 
 use cpucost::CpuUsage;
 use ioengine::{Caching, EngineKind};
@@ -15,9 +15,9 @@ use workload::{Pattern, Workload};
 
 use crate::imported::{self, Imported, Trials, UNKNOWN_HOST};
 
-/// What begins the output of each run of iozone.
+/// Text at the beginning of the output of each run of iozone.
 const BANNER: &str = "Performance Test of File I/O";
-/// The remedy for a row whose columns are not clear.
+/// The remedy for a row whose columns cannot be told apart.
 const REMEDY: &str = "import the output as iozone printed it, with its blanks";
 
 /// Format of the document.
@@ -35,8 +35,8 @@ pub fn is_table(text: &str) -> bool {
     text.contains(BANNER) || text.lines().any(|line| ends(line).is_some())
 }
 
-/// Where the first three columns of the table end, if this is the line of its names. All columns
-/// from the third on have the same width.
+/// Where the first three columns of the table end in a line; None if the line is not the header.
+/// All columns from the third on have the same width.
 fn ends(line: &str) -> Option<[usize; 3]> {
     let words: Vec<&str> = line.split_whitespace().take(5).collect();
     if words.as_slice() != ["kB", "reclen", "write", "rewrite", "read"]
@@ -56,12 +56,12 @@ struct Section {
     is_through: bool,
     has_other_unit: bool,
     started_unix_ns: Option<i64>,
-    /// Ends of the first three columns, while the lines are rows of the table.
+    /// Ends of the first three columns; None outside of a table.
     ends: Option<[usize; 3]>,
 }
 
 impl Section {
-    /// Reads a line that is no row.
+    /// Reads a line that is not a row of a table.
     fn note(&mut self, line: &str) {
         if line.contains(BANNER) {
             *self = Section::default();
@@ -97,7 +97,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         "latencies",
         "CPU time",
         "the rate over time",
-        "the zone of its clock (UTC is assumed)",
+        "the time zone (UTC is assumed)",
     ];
     let start = is_unknown.then_some("the start (no date that can be read; 1970 is stored)");
     Ok(vec![Imported {
@@ -195,7 +195,7 @@ impl Row {
         };
         let size = |from: usize, to: usize| {
             let size = number(from, to)?.filter(|size| *size > 0);
-            size.ok_or_else(|| "no size of the file or of a record".to_owned())
+            size.ok_or_else(|| "the size of the file or of a record is missing or 0".to_owned())
         };
         let (file_kib, record_kib) = (size(0, ends[0])?, size(ends[0], ends[1])?);
         if record_kib > file_kib {
@@ -213,7 +213,7 @@ impl Row {
         Ok(Row { file_kib, record_kib, record_bytes, rates })
     }
 
-    /// A trial for each test: the file once, at the printed rate.
+    /// One trial for each test. It transfers the whole file once, at the printed rate.
     fn trials(&self, caching: Caching) -> Outcome<Vec<(PointKey, Trial)>> {
         let [write, rewrite, read, _, random_read, random_write] = self.rates;
         let tests = [
@@ -299,7 +299,7 @@ iozone test complete.
         for (from, to, cause) in [
             ("     2689", "      NaN", "line 8: 'NaN'"),
             ("     2689", "    -2689", "line 8: '-2689' is no number"),
-            ("       4  ", "       0  ", "line 8: no size"),
+            ("       4  ", "       0  ", "line 8: the size"),
             ("          102400       4", "99999999999999999999   4", "line 8: "),
             ("          102400", "          1024é0", "line 8: "),
             ("kB  reclen", "kb  reclan", "no table with rates"),

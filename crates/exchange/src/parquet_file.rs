@@ -39,8 +39,8 @@ impl Column {
         Column { values, levels: Vec::new() }
     }
 
-    /// Adds a value. A value that is not of the column's type is left out; the types are chosen so
-    /// that there is none.
+    /// Adds a value. A value that does not fit the column's type becomes NULL, but the types are
+    /// chosen so that all values fit.
     fn push(&mut self, cell: Cell<'_>) {
         let is_value = match (&mut self.values, cell) {
             (Values::Integers(all), Cell::Integer(number)) => put(all, number),

@@ -20,9 +20,9 @@ pub const FORMAT: &str = "sqlio-csv";
 /// Bytes of a MB and a KB in the papers.
 const MB: f64 = 1_048_576.0;
 const KB: f64 = 1024.0;
-/// How much MB/s may exceed IO/s times the block size (share): both are rounded.
+/// By what share MB/s may exceed IO/s times the block size, because both are rounded.
 const EXCESS_MAX: f64 = 0.02;
-/// Half of the last digit of MB/s, IO/s and the block size (KB).
+/// Maximum rounding error of MB/s, IO/s and the block size (KB): half of the last digit.
 const ROUNDING: f64 = 0.000_5;
 /// Maximum number of different tests in a trace.
 const POINTS_MAX: usize = 100_000;
@@ -83,7 +83,8 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     }])
 }
 
-/// By what share MB/s exceed IO/s times the block size, as far as rounding does not explain it.
+/// By what share MB/s exceed IO/s times the block size (negative if they are less); 0 if rounding
+/// explains the difference.
 fn excess(line: &TraceLine) -> f64 {
     let most = (line.io_per_s + ROUNDING) * (line.block_kb + ROUNDING) * KB;
     let least = (line.io_per_s - ROUNDING).max(0.0) * (line.block_kb - ROUNDING).max(0.0) * KB;

@@ -1,12 +1,13 @@
-//! Looks topics up: by name, by another name, and by similar names and words in the text.
+//! Finds the topics for a word. If no topic has this name, it offers topics with similar names and
+//! topics whose text mentions the word.
 
 use std::sync::OnceLock;
 
 use crate::topic::{Kind, Topic};
 
-/// Minimum similarity of names that are offered instead (Jaro-Winkler, 0 to 1).
+/// If no topic has the name, names at least this similar to it are offered (Jaro-Winkler, 0 to 1).
 const SIMILAR_MIN: f64 = 0.9;
-/// Maximum number of names that are offered instead.
+/// Maximum number of similar names, and of topics that mention the word.
 const OFFERS_MAX: usize = 5;
 
 /// All topics.

@@ -1,4 +1,5 @@
-//! The text of a topic in parts, which the terminal and the page lay out.
+//! Splits the text of a topic into paragraphs, list items and code. The terminal and the page lay
+//! these out in their own way.
 
 /// A part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub enum Block {
     Code(String),
 }
 
-/// A text in parts: paragraphs, items of lists, and code in fences.
+/// Splits a Markdown text into paragraphs, items of lists, and code in fences.
 pub fn paragraphs(text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let (mut is_code, mut is_new) = (false, true);

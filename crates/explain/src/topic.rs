@@ -1,9 +1,9 @@
 //! A topic, and the Markdown from which it is read.
 //!
-//! A file of topics starts with a heading of level 1. Each heading of level 2 begins a topic, whose
-//! name it is; in the file of studies, each heading of level 3 begins the topic of a finding of
-//! that study. Lines `Also:`, `Source:` and `See:` right below the heading give other names, the
-//! source, and related topics. The rest is text: paragraphs, lists, and code in fences.
+//! A file of topics starts with a heading of level 1. Each heading of level 2 is the name of a
+//! topic and begins it; in the file of studies, each heading of level 3 begins the topic of a
+//! finding of that study. Lines `Also:`, `Source:` and `See:` right below the heading give other
+//! names, the source, and related topics. The rest is text: paragraphs, lists, and code in fences.
 
 /// What a topic explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +84,8 @@ pub struct Topic {
     pub study: Option<String>,
     /// Other names.
     pub also: Vec<String>,
-    /// The paper with its section, or the kernel document; empty if the text needs none.
+    /// The source of what the text states: a paper with its section, or a kernel document. Empty if
+    /// the text needs none.
     pub source: String,
     /// Names of related topics.
     pub see: Vec<String>,
@@ -128,7 +129,8 @@ fn parse(kind: Kind, markdown: &str) -> Vec<Topic> {
     topics
 }
 
-/// Adds a line below a heading.
+/// Adds a line of the Markdown to the topic: an `Also:`, `See:` or `Source:` line before its text,
+/// or a line of the text.
 fn add(topic: &mut Topic, line: &str) {
     let list = |text: &str| text.split(", ").map(|name| name.trim().to_owned()).collect();
     match line.split_once(": ").filter(|_| topic.text.trim().is_empty()) {

@@ -32,7 +32,7 @@ const CAPABILITY: &CStr = c"security.capability";
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// Counts of attributes that were left out, each with its first path.
+/// Counts of attributes that were left out, by reason, each with the path of the first.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
     unsupported: Counter,
@@ -131,7 +131,7 @@ fn group_bits_of_acl(acl: &[u8]) -> Option<u32> {
 /// The mode with which a new file is created. It is private to its owner if the attributes are set
 /// later. Otherwise it has the permission bits of the source, so that a copy never allows more than
 /// its source. If the copy has another group, or its directory gives it an ACL, the group gets only
-/// the permissions that others have.
+/// permissions that all other users have too.
 pub(crate) fn creation_mode(
     keep: Keep,
     source: &EntryInfo,
@@ -160,8 +160,8 @@ pub(crate) fn creation_mode(
     bits & 0o707 | group << 3
 }
 
-/// The mode of a new directory, by the rule for files, minus the umask unless a default ACL
-/// applies.
+/// The mode of a new directory: that of a new file under [`Keep::Mode`], minus the umask unless a
+/// default ACL applies.
 pub(crate) fn directory_mode(
     source: &EntryInfo,
     source_file: Handle,
@@ -202,7 +202,8 @@ pub(crate) struct AttributeCopy<'a> {
     /// The open copy, and its path for messages.
     pub target: Handle<'a>,
     pub path: &'a Path,
-    /// The copy existed before, so attributes that the source does not have are removed.
+    /// Whether the copy existed before; extended attributes that the source does not have are then
+    /// removed.
     pub is_old: bool,
 }
 
@@ -289,7 +290,8 @@ impl AttributeCopy<'_> {
         set.map_err(|error| self.failed("setting the times of", error))
     }
 
-    /// Copies ACLs, or all extended attributes if `all`; removes those inherited from the
+    /// Copies ACLs, or all extended attributes if `all`, except those in `except`. ACLs that the
+    /// source does not have are removed, because the copy may have inherited them from its
     /// directory.
     fn attributes(&self, all: bool, except: &[&CStr]) -> Result<(), Problem> {
         let is_kept = |name: &CString| {

@@ -22,12 +22,12 @@ use crate::stream::Input;
 const PART_BYTES: usize = 512 << 10;
 /// Number of pieces hashed from the page cache between two progress calls.
 const PARTS_AT_ONCE: u64 = 256;
-/// Minimum share in the page cache for hashing in place. Page faults then read the missing pages,
-/// which is still faster than reading everything.
+/// Minimum share of the data in the page cache (7 of 8) for hashing them in place. Page faults then
+/// read the missing pages, which is still faster than reading everything.
 const RESIDENT_SHARE: (u64, u64) = (7, 8);
 
 /// BLAKE3 of the rest of an input, and its length (bytes). `watch` is called repeatedly with the
-/// number of bytes read.
+/// number of bytes read so far.
 ///
 /// # Errors
 /// Any error of reading, with name and offset.
@@ -78,7 +78,7 @@ fn cached_parts(file: &File, mapped: &MappedFile, first: u64) -> Option<Vec<Part
 /// A hashed piece of a file.
 struct Part {
     value: ChainingValue,
-    /// The final hash, if this first piece is also the last.
+    /// The hash of the whole file if it has only this piece; None unless this is the first piece.
     alone: Option<Hash>,
 }
 

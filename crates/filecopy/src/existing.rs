@@ -27,7 +27,7 @@ pub(crate) enum Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Same,
-    /// Equal content, but attributes that are kept differ.
+    /// The content is equal, but attributes that the copy keeps differ.
     OtherAttributes,
     Different,
 }

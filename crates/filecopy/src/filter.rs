@@ -11,12 +11,12 @@ use std::path::Path;
 
 use glob::{MatchOptions, Pattern};
 
-/// A rule of a filter: a pattern, and whether it includes.
+/// A rule of a filter: a pattern, and whether it includes or excludes matching entries.
 #[derive(Clone, Debug)]
 pub struct FilterRule {
     includes: bool,
     pattern: Pattern,
-    /// The pattern at any depth below the source.
+    /// The pattern preceded by `**/`, which matches at any depth below the source.
     anywhere: Option<Pattern>,
     is_path: bool,
     only_directories: bool,

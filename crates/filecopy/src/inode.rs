@@ -1,5 +1,5 @@
 //! Inode numbers, birth times and mounts, by statx(2). Linux before 4.11 and some containers do not
-//! have that call; fstatat(2) then tells all but the birth time and the mount.
+//! have that call; then fstatat(2) is used, which lacks the birth time and the mount.
 
 use std::path::Path;
 
@@ -13,8 +13,9 @@ pub struct Inode {
     /// Device number of the file system.
     pub device: u64,
     pub number: u64,
-    /// Birth time (s, ns); None if the file system or the kernel does not report it. Inode numbers
-    /// are reused, often immediately.
+    /// Birth time (s, ns); None if the file system or the kernel does not report it. It
+    /// distinguishes files with the same number, because inode numbers are reused, often
+    /// immediately.
     pub born: Option<(i64, u32)>,
     /// The mount; 0 before Linux 5.8.
     pub mount: u64,

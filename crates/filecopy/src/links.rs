@@ -43,7 +43,7 @@ enum State {
     Done(FirstCopy),
 }
 
-/// The files with several names that are already known.
+/// The files with several names that this session has met.
 #[derive(Debug, Default)]
 pub(crate) struct HardLinks {
     met: Mutex<HashMap<(u64, u64), State>>,
@@ -60,8 +60,8 @@ pub(crate) struct Claim<'a> {
 }
 
 impl HardLinks {
-    /// Returns the existing copy of another name, or the right to copy this one. Waits while
-    /// another thread is copying it.
+    /// Returns the right to copy a file, or as an error its copy that was made under another name.
+    /// Waits while another thread is copying the file.
     pub fn claim(&self, source: &EntryInfo) -> Result<Claim<'_>, FirstCopy> {
         let source = source.identity();
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +99,7 @@ impl Claim<'_> {
 }
 
 impl Drop for Claim<'_> {
-    /// The file was not copied: the next thread that claims it tries again.
+    /// If the file was not copied, the next thread that claims it tries again.
     fn drop(&mut self) {
         if !self.is_settled {
             self.links.set(self.source, None);

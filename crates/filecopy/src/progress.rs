@@ -71,7 +71,7 @@ pub struct Progress {
 pub struct Counts {
     /// Files that were copied.
     pub files: u64,
-    /// Directories that were created, or that existed and were entered.
+    /// Directories that were created.
     pub directories: u64,
     /// Symbolic and hard links that were created.
     pub links: u64,
@@ -118,7 +118,8 @@ impl Progress {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// The share of the bytes that is copied, if the total is known.
+    /// The share of the work that is done, if the total is known: of the files if there are trees,
+    /// otherwise of the bytes.
     pub fn share(&self) -> Option<f64> {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let done = || of(&self.files) + of(&self.up_to_date) + of(&self.skipped);

@@ -162,7 +162,7 @@ impl Job<'_> {
         if self.info.is_file() { self.settings().keep } else { Keep::Mode }
     }
 
-    /// Decides whether to copy and copies; returns the metadata of the copy if known.
+    /// Copies the file, unless the existing entry stays; returns the metadata of the copy if known.
     fn run(&self, buffer: &mut Buffer) -> Result<Option<EntryInfo>, Problem> {
         let settings = self.settings();
         let decided = decide(settings, &self.info, self.target, self.name, |existing_info| {
@@ -214,12 +214,13 @@ impl Job<'_> {
         settings.tell(&Event::WouldCopy { from, to, replaces });
     }
 
-    /// Metadata of an existing entry under the name.
+    /// Metadata of the existing entry at the destination.
     fn existing_info(&self) -> Result<Option<EntryInfo>, Problem> {
         self.target.look_up(self.name).map_err(on_errno("looking at", &self.to))
     }
 
-    /// Whether the source is not in the page cache, so that the copy leaves it uncached.
+    /// Whether no page of the source is in the page cache. The pages that the copy brings into it
+    /// are then dropped.
     fn is_cold(&self) -> bool {
         if self.settings().cached || Buffer::suits(&self.info) {
             return false;

@@ -24,7 +24,7 @@ pub(crate) const SIZE_MIN_BYTES: u64 = 8 << 20;
 const NOTE_BYTES: u64 = 256 << 20;
 /// Maximum time between two records of the progress (ns).
 const NOTE_NS: u64 = 2_000_000_000;
-/// Maximum wait for the last requests of a killed copy (ns).
+/// Maximum wait until the kernel has completed the last requests of a killed copy (ns).
 const DYING_NS: u64 = 2_000_000_000;
 /// Pause between two checks during this wait.
 const TICK: Duration = Duration::from_millis(10);
@@ -130,7 +130,7 @@ fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<
     });
     let is_it = inode_and_birth(&file.file).is_ok_and(|it| it == (record.inode, record.born));
     if !fits || !is_it {
-        // The file is not the recorded one, so it is kept.
+        // The file is not the recorded one, so it is not deleted.
         file.keep();
         return Ok(None);
     }

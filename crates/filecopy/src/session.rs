@@ -149,8 +149,8 @@ impl Session {
         if let Err(problem) = self.name_staged_trees(&staged) {
             self.context.report(problem);
         }
-        // Staged trees may be inside directories that hold private directories of single entries,
-        // so those are removed last.
+        // The private directory of a staged tree may contain private directories of single entries,
+        // so it is removed after them.
         self.context.staging.close();
         drop(staged);
         if self.context.settings.sync && !self.context.settings.dry_run {
@@ -200,7 +200,8 @@ impl Session {
         }
     }
 
-    /// Marks the records of the trees as finished: their directories have their attributes.
+    /// Marks the records of the trees as finished, because all directories now have their
+    /// attributes.
     fn close_records(&self) {
         let state = self.context.settings.state_folder.as_deref().and_then(State::existing);
         for record in lock(&self.context.records).drain(..) {

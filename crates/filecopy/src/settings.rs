@@ -28,7 +28,7 @@ use crate::progress::{Event, Progress};
 ///
 /// "Limited" means minus the umask, or within the default ACL of the directory, so that a copy
 /// never allows more than its source. If the copy has another group, or its directory gives it an
-/// ACL, its group gets only the permissions that others have.
+/// ACL, its group gets only permissions that all other users have too.
 ///
 /// With `Mode`, a replaced file keeps its own owner, permission bits, ACL and attributes, but not
 /// set-user-ID, set-group-ID and capabilities. With `Basics` and `All` it gets those of the source.

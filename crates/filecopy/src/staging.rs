@@ -202,9 +202,9 @@ impl Staging {
 
 /// Whether a directory belongs to this user, and nobody else can write to it.
 ///
-/// A server may know this user by another number (NFS with `root_squash`, or without a common
-/// domain of names), and some file systems have no permission bits. Such a directory is compared
-/// with a new private directory in it.
+/// A file server may report another owner for this user's files (NFS with `root_squash`, or without
+/// a common ID mapping domain), and some file systems have no permission bits. Then the directory
+/// is compared with a new private directory inside it.
 fn is_ours(directory: &Directory, info: &EntryInfo) -> Result<bool, Errno> {
     if info.uid == rustix::process::geteuid().as_raw() && is_private(info) {
         return Ok(true);

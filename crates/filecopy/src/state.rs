@@ -70,7 +70,8 @@ pub(crate) struct TreeRecord {
     pub target: Identity,
     /// Whether the copy created the directory.
     pub made: bool,
-    /// The copy was interrupted, so directories in it may still be private.
+    /// Whether the copy is running or was interrupted, so that directories in it may still be
+    /// private.
     pub unfinished: bool,
 }
 
@@ -230,8 +231,8 @@ struct Noted {
 }
 
 impl SessionNotes {
-    /// Records a private directory durably, after its creation and before its first use. Each
-    /// directory has its own token.
+    /// Records a private directory durably, after its creation and before its first use. `token` is
+    /// the unique part of the directory's name.
     pub fn note(&mut self, token: &str, directory: &Path, inode: u64) -> io::Result<()> {
         use std::io::Write;
         let path = self.folder.join(format!("session-{token}.json"));

@@ -20,7 +20,8 @@ pub(crate) struct TargetDirectory {
     directory: Option<Directory>,
     /// Path of the directory, for messages.
     pub path: PathBuf,
-    /// The directory that contains the destination, and the path from there.
+    /// An open directory that contains this one, or is this one, and the path from there to this
+    /// one.
     pub root: Arc<Directory>,
     pub relative: PathBuf,
     /// Whether this copy created the directory, which was then empty.
@@ -91,8 +92,8 @@ impl TargetDirectory {
         }
     }
 
-    /// Makes the directory the copy of a source directory, within a parent that waits until the
-    /// copy is done.
+    /// Makes the directory the copy of a source directory, within a parent that counts it as
+    /// unfinished until the copy is done.
     pub fn copy_of(
         self,
         source: (Arc<Directory>, EntryInfo),

@@ -40,7 +40,7 @@ struct Level {
     /// Path below the source.
     relative: PathBuf,
     number: usize,
-    /// Names in the source, if other entries are to be removed.
+    /// Names in the source, collected only if entries that it does not have are to be removed.
     names: HashSet<OsString>,
     /// Whether the source directory was read completely.
     is_whole: bool,
@@ -85,7 +85,8 @@ pub(crate) fn copy(
     let (target, owns) = open_root(context, &source, &info, root, name)?;
     let target = Arc::new(target);
     if let Some(directory) = target.directory() {
-        // The root of the copied tree is an entry of this directory, which must be durable as well.
+        // The whole file system is flushed, so that the name of the tree in its parent is durable
+        // as well.
         let again = directory.descend(Path::new(""));
         let again = again.map_err(on_errno("opening", &directory.path))?;
         context.flush_later(&Arc::new(again), true);
@@ -98,7 +99,8 @@ pub(crate) fn copy(
         for thread in 0..wanted {
             let builder = std::thread::Builder::new().name(format!("copy-{thread}"));
             let spawned = builder.spawn_scoped(scope, move || work(context, queue, thread));
-            // Fewer threads are slower; without threads, the walk copies the files itself.
+            // If a thread cannot be started, the copy is only slower. Without any, the walk copies
+            // the files itself.
             started += usize::from(spawned.is_ok());
         }
         let open_most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -233,7 +235,8 @@ fn make_root(
     Ok(target.map_err(failed)?.copy_of(of, true, true, None))
 }
 
-/// Whether an earlier copy of the same source made a directory. Records this copy.
+/// Whether an earlier copy of the same source made the directory at `path`, or was interrupted.
+/// Also records this copy if it made the directory (`made`), or if there was an earlier one.
 fn is_ours(context: &Context, source: &Directory, path: &Path, made: bool) -> bool {
     let open = |folder: &Path| {
         if made && !context.settings.dry_run {
@@ -393,7 +396,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Starts a directory; one that cannot be read stays unchanged.
+    /// Starts a directory. If it cannot be read, no entry of its copy is created or removed.
     fn enter(
         &mut self,
         source: Arc<Directory>,
@@ -420,7 +423,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Ends a directory that was read completely.
+    /// Ends a directory. Entries that the source does not have are removed only if it was read
+    /// completely.
     fn leave(&mut self) {
         let Some(level) = self.levels.pop() else { return };
         let settings = &self.context.settings;
@@ -504,7 +508,8 @@ impl Walk<'_> {
             release(context, &target);
             return Ok(());
         }
-        // Directories with queued files are open too.
+        // The directories of queued files are open too, so the queue is emptied before there are
+        // too many.
         if self.levels.len() as u64 * 3 + self.queue_bound() > self.open_most {
             self.queue.drain();
         }

@@ -101,8 +101,8 @@ impl Files {
         inode == INodeNo::ROOT || inode == FILE
     }
 
-    /// Delays a prepared request until its completion time. Copying the data happens before its
-    /// arrival in the model, so it does not add to the latency.
+    /// Delays the answer to a request until its completion time. The data were copied before the
+    /// request arrives in the model, so copying does not add to the latency.
     fn pace(
         &self,
         op: Op,

@@ -18,10 +18,10 @@ use crate::timing::Timing;
 /// Sends a reply.
 type Answer = Box<dyn FnOnce() + Send>;
 
-/// Time from the thread's wake-up to a completion (ns): wake-up time plus the kernel's timer slack
-/// of 50 us.
+/// How long before a completion the thread's sleep ends (ns): this covers the wake-up time and the
+/// kernel's timer slack of 50 us.
 const SPIN_NS: u64 = 120_000;
-/// Maximum spin before checking for earlier completions (ns).
+/// Maximum time to spin before checking whether a new request completes earlier (ns).
 const LOOK_NS: u64 = 10_000;
 
 /// A request as seen by the timing model.

@@ -20,7 +20,8 @@ pub trait Timing: Send {
     /// Advances the time to now, and appends the tags of completed requests in order of completion.
     fn advance(&mut self, now_ns: u64, done: &mut Vec<u32>);
 
-    /// When to check again without a new request; `None` if nothing is pending.
+    /// When to call [`Timing::advance`] again if no new request arrives; `None` if nothing is
+    /// pending.
     fn next_ns(&self) -> Option<u64>;
 
     /// CPU time to burn per request in the submitting thread (ns).

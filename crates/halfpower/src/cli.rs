@@ -138,7 +138,7 @@ pub enum Verb {
     Copy(copy::CopyArgs),
     /// Serve a simulated system or a reference device as a real file, until Ctrl-C
     Mount(mount::MountArgs),
-    /// Tell the client of a network study what this server spends, until Ctrl-C
+    /// Report this server's counters to the client of a network study, until Ctrl-C
     Peer(peer::PeerArgs),
     /// Print files, reading at the speed of the storage
     Cat(inputs::CatArgs),
@@ -256,13 +256,13 @@ pub struct RunArgs {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub norandommap: Option<String>,
-    /// For plan files with a table quick: fewer points and shorter trials
+    /// For plan files with a table named quick: fewer points and shorter trials
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
     /// For plan files with figures: path of the HTML page
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
-    /// What to do with job files of fio.
+    /// Flags for job files of fio.
     #[command(flatten)]
     pub jobs: JobFileArgs,
     /// Flags from a plan file, stored with the results.
@@ -308,7 +308,7 @@ impl RunArgs {
     /// The experiment that the flags describe.
     ///
     /// # Errors
-    /// Never for flags that clap accepted.
+    /// A parameter is invalid. Flags that clap accepted give no error.
     pub fn experiment(&self) -> Outcome<Experiment> {
         let mut experiment = self.common.experiment();
         self.parameters.given.apply(&mut experiment)?;
@@ -607,7 +607,8 @@ pub enum PaperName {
   halfpower reproduce riedel97 --leave-out  each figure predicted without its own points
   halfpower reproduce chung2000 --claims    every number in the text, with its simulated value
 
-Cells show simulated, published and error. Nothing is measured: the machines are simulated.")]
+Each cell has the simulated value, the published value and the error. Nothing is measured: the
+machines are simulated.")]
 pub struct ReproduceArgs {
     /// The paper
     #[arg(value_name = "PAPER")]

@@ -71,8 +71,8 @@ pub fn run(name: &str, data: &[u8]) {
     found.expect("the name is one of the table").1(data);
 }
 
-/// The first line is the need of `plan`, the rest a price list. Both are accepted or refused;
-/// accepted needs have positive rates, and accepted prices are not negative.
+/// The first line is the need of `plan`, the rest a price list. If the need is accepted, its rates
+/// are positive; if the price list is accepted, no price is negative.
 fn need(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (need, prices) = text.split_once('\n').unwrap_or((&text, ""));
@@ -85,8 +85,8 @@ fn need(data: &[u8]) {
     }
 }
 
-/// The first line is the path of a request to `serve`, the second its query. What is a page names
-/// runs by number or uuid only, and few of them.
+/// The first line is the path of a request to `serve`, the rest its query. If they are the address
+/// of a page of runs, they name these only by number or uuid.
 fn address(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (path, query) = text.split_once('\n').unwrap_or((&text, ""));

@@ -107,7 +107,8 @@ fn check_built() -> Outcome<()> {
     ))
 }
 
-/// Becomes the relay of a rank; [`is_asked`] has refused this build already.
+/// Takes the place of the relay in a build without MPI. It is never reached, because [`is_asked`]
+/// refuses such a build.
 ///
 /// # Errors
 /// This build has no MPI.
@@ -153,7 +154,8 @@ pub fn relay() -> Outcome {
 
 #[cfg(feature = "mpi")]
 mod transport {
-    //! Messages over MPI, sent and received without waiting inside the library, which would spin.
+    //! Messages over MPI. They are sent and received without waiting inside the MPI library, which
+    //! would busy-wait.
 
     use std::collections::VecDeque;
     use std::time::Duration;
@@ -164,7 +166,7 @@ mod transport {
     use mpi::point_to_point::{Destination, Source};
     use mpi::topology::{Communicator, SimpleCommunicator};
 
-    /// Sleep between two looks at a message that is being sent.
+    /// Sleep between two checks of whether a message has been sent.
     const SLEEP: Duration = Duration::from_micros(50);
 
     /// The relays of an MPI run.
@@ -203,12 +205,12 @@ mod transport {
             let clock = Monotonic::uncalibrated();
             mpi::request::scope(|scope| {
                 let mut sent = world.process_at_rank(to as i32).immediate_send(scope, message);
-                // A large message needs the receiver. Two relays that send to each other must
-                // therefore both receive while they send.
+                // A large message is not sent until the receiver takes it. Two relays that send to
+                // each other must therefore both receive while they send.
                 while let Err(pending) = sent.test() {
                     sent = pending;
                     if let Some(code) = give_up() {
-                        // The message cannot be taken back, and nobody takes it.
+                        // The message cannot be cancelled, and nobody will receive it.
                         world.abort(i32::from(code));
                     }
                     match Mpi::probe(world) {

@@ -46,7 +46,7 @@ struct Flag {
 }
 
 impl Flag {
-    /// The flag as on the command line; None for a flag without a value that is false.
+    /// The flag as on the command line; None for a switch that is set to false.
     fn word(&self) -> Option<String> {
         if self.is_bare {
             (self.values == ["1"]).then(|| format!("--{}", self.name))

@@ -1,7 +1,7 @@
 //! The units in which a file system allocates and frees the space of a file.
 //!
 //! The block size that a file system reports is not always its allocation unit: clusters, extent
-//! size hints and records are larger. The allocated size of a file (st_blocks) reveals the true
+//! size hints and records may be larger. The allocated size of a file (st_blocks) reveals the true
 //! units: how much the first byte in a hole allocates, and the smallest punched hole that frees
 //! space.
 
@@ -21,14 +21,15 @@ const UNIT_MAX: u64 = 1 << 20;
 const PLACES: [u64; 2] = [0, (2 << 20) + 70_001];
 /// Offset at which the detected unit is verified.
 const TRIED_AT: u64 = 6 << 20;
-/// Offsets of single bytes beside the data into which holes are punched. With them the file has so
-/// many extents that ext4 has allocated the block of the extent tree before the first hole, which
-/// would otherwise take the space that a hole frees.
+/// Offsets of single bytes that are written after the data, before holes are punched into the data.
+/// They give the file so many extents that ext4 has already allocated a block for the extent tree.
+/// Otherwise the first hole would make ext4 allocate it, which would hide the space that the hole
+/// frees.
 const BESIDE: [u64; 5] = [3 << 20, 4 << 20, 5 << 20, 6 << 20, 7 << 20];
 /// Smallest hole that is punched (bytes).
 const HOLE_MIN: u64 = 512;
 
-/// Allocation units of a file system. None if it cannot be detected or there is no unit.
+/// Allocation units of a file system. A unit is None if it cannot be detected or does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Units {
     /// The block size that statvfs reports (bytes).

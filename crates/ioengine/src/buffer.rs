@@ -115,8 +115,8 @@ impl SlotBuffers {
             None => Mapping::new(length, huge).map_err(|e| too_large(e, total))?,
         };
         let skip = mapping.base().align_offset(granule);
-        // SAFETY: with huge pages, the mapping is a granule longer than `total`, and `skip` is less
-        // than a granule. Without huge pages, the mapping is page-aligned and `skip` is 0.
+        // SAFETY: with huge pages, the mapping is `granule` bytes longer than `total`, and `skip`
+        // is less than `granule`. Without huge pages, the mapping is page-aligned and `skip` is 0.
         let base = unsafe { mapping.base().add(skip) };
         let lent = vec![false; (memories as usize) << share_bits];
         let mapping = Some(mapping);

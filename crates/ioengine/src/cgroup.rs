@@ -119,8 +119,9 @@ impl Groups {
         high.chain(old).flatten().filter(|bytes| *bytes < 1 << 62).min()
     }
 
-    /// The smallest memory limit minus the anonymous memory in use under it (bytes); None without a
-    /// limit. Page cache does not count, because the kernel reclaims it first.
+    /// How much memory the limits leave (bytes): each limit minus the anonymous memory in use under
+    /// it, and of these the smallest. None without a limit. Page cache does not count as used,
+    /// because the kernel reclaims it first.
     pub fn memory_left_bytes(&self) -> Option<u64> {
         let left = |folder: &PathBuf, limit: Option<u64>, held: &str| {
             let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
@@ -139,9 +140,10 @@ impl Groups {
         new.chain(old).flatten().min()
     }
 
-    /// The smallest memory limit minus the memory charged to it, page cache excepted (bytes); None
-    /// without a limit. In contrast to [`Groups::memory_left_bytes`], it counts memory that the
-    /// process has returned and the kernel has not freed yet, such as buffers of a closed ring.
+    /// How much memory the limits leave (bytes): each limit minus the memory charged to it, except
+    /// page cache, and of these the smallest. None without a limit. In contrast to
+    /// [`Groups::memory_left_bytes`], memory that the process has returned and the kernel has not
+    /// freed yet, such as buffers of a closed ring, counts as used.
     pub fn memory_free_bytes(&self) -> Option<u64> {
         let free = |folder: &PathBuf, names: [&str; 3]| {
             let [limit, used, cached] = names;

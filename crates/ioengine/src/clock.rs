@@ -107,8 +107,8 @@ impl Clocks {
     }
 }
 
-/// How often the clocks are read together. More than once, so that at least one reading is not
-/// interrupted.
+/// How often the clocks are read together. It is more than once, so that at least one reading is
+/// not interrupted.
 const TRIES: usize = 16;
 
 /// How counter ticks become nanoseconds: `base_ns + ((ticks - base_ticks) * mult) >> 32`.
@@ -119,8 +119,8 @@ struct TscScale {
     mult: u64,
 }
 
-/// Length of the comparison of the counter with the system clock (ns). Reading errors of about 30
-/// ns then amount to 3 parts per million.
+/// Duration of the calibration against the system clock (ns). Reading errors of about 30 ns then
+/// amount to 3 parts per million.
 const CALIBRATION_NS: u64 = 10_000_000;
 /// Time before the deadline when a sleep ends and spinning starts (ns). An idle CPU of a virtual
 /// machine takes 40 to 50 µs to wake up; the kernel's timer slack adds up to 50 µs.

@@ -79,15 +79,15 @@ impl DeviceCounters {
     }
 }
 
-/// Revolutions per minute from the page "block device characteristics"; 0 means not reported, 1
-/// means non-rotating.
+/// Revolutions per minute from the page "block device characteristics" (SCSI page B1h). In the
+/// page, 0 means not reported and 1 means non-rotating.
 fn revolutions(page: &[u8]) -> Option<u32> {
     let rate = u16::from_be_bytes([*page.get(4)?, *page.get(5)?]);
     (0x401..0xffff).contains(&rate).then(|| rate.into())
 }
 
-/// The transfer mode of an ATA drive from the folder of its disk in sysfs, which lies below
-/// "ataN/hostN/targetN:0:D": the kernel describes drive D of that port in ataN/linkN/devN.D
+/// The transfer mode of an ATA drive. `disk` is the folder of its disk in sysfs, which lies below
+/// "ataN/hostN/targetN:0:D". The kernel describes drive D of the port ataN in ataN/linkN/devN.D
 /// (Documentation/ABI/testing/sysfs-ata).
 fn transfer_mode(disk: &Path) -> Option<String> {
     let port = disk.ancestors().find(|folder| {
@@ -103,8 +103,9 @@ fn transfer_mode(disk: &Path) -> Option<String> {
     Some(mode.trim_start_matches("XFER_").replace('_', " "))
 }
 
-/// The serial number in a page "unit serial number" (SCSI page 80h): four bytes, of which two are
-/// the length of the number, and the number, padded with blanks.
+/// The serial number in a page "unit serial number" (SCSI page 80h). The page has a header of four
+/// bytes, of which the last two are the length of the number, and then the number, padded with
+/// blanks.
 fn unit_serial(page: &[u8]) -> Option<String> {
     let length = usize::from(u16::from_be_bytes([*page.get(2)?, *page.get(3)?]));
     let number = String::from_utf8_lossy(page.get(4..4 + length)?).trim().to_owned();

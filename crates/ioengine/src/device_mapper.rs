@@ -12,12 +12,12 @@ const TABLE_STATUS: u64 = 0xC138_FD0C;
 const HEADER_BYTES: usize = 312;
 /// Size of struct dm_target_spec (bytes).
 const TARGET_BYTES: usize = 40;
-/// Where dm_ioctl has its fields (bytes): data_size, data_start, target_count, and dev.
+/// Offsets of the fields of dm_ioctl (bytes): data_size, data_start, target_count, and dev.
 const DATA_SIZE_AT: usize = 12;
 const DATA_START_AT: usize = 16;
 const TARGET_COUNT_AT: usize = 20;
 const DEVICE_AT: usize = 40;
-/// Where dm_target_spec has the offset of the next target, and the type (bytes).
+/// Offsets of the fields of dm_target_spec (bytes): where the next target is, and the type.
 const NEXT_AT: usize = 20;
 const TYPE_AT: usize = 24;
 /// Room for the answer (bytes); longer tables are cut off, and only their first targets are seen.
@@ -64,7 +64,7 @@ fn types_in(memory: &[u8]) -> Vec<String> {
         if !name.is_empty() && !found.contains(&name) {
             found.push(name);
         }
-        // The offset counts from the first target.
+        // The field counts from the beginning of the first target.
         match number(at + NEXT_AT) {
             Some(next) if start + next > at => at = start + next,
             _ => break,

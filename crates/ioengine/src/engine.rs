@@ -70,15 +70,15 @@ pub trait Engine {
         Setup::default()
     }
 
-    /// Whether the engine itself fails after a time without an answer, so that nobody else has to
-    /// look for requests that hang.
+    /// Whether the engine itself reports an error if requests hang. If not, the caller has to look
+    /// for requests that do not complete.
     fn gives_up(&self) -> bool {
         false
     }
 
-    /// Makes everything that this engine wrote durable, where it has its own way to storage: a
-    /// connection to a server. False if it has none; [`crate::Target::sync`] does it then. Nothing
-    /// may be in flight.
+    /// Makes everything that this engine wrote durable, if it has its own connection to a server.
+    /// Returns false if it has none; then [`crate::Target::sync`] does it. No request may be in
+    /// flight.
     ///
     /// # Errors
     /// The flush failed, so nothing is known to be durable.
@@ -202,7 +202,7 @@ impl EngineKind {
             }
             EngineKind::Sync => "one blocking pread or pwrite at a time (depth 1)",
             EngineKind::Mmap => "a copy from or to a mapping of the file; buffered (depth 1)",
-            EngineKind::Threads => "a thread for each outstanding request, each blocking",
+            EngineKind::Threads => "one blocking thread for each outstanding request",
             EngineKind::Libaio => "the kernel's aio, asynchronous only with direct I/O",
             EngineKind::IoUring => "io_uring: batched, with registered ring, file and buffers",
             EngineKind::Nvme => "commands for an NVMe drive, without the kernel's block layer",

@@ -95,7 +95,7 @@ impl fmt::Display for Error {
 
 /// The system's text for an error, in lower case and without Rust's "(os error N)".
 pub fn cause(source: &io::Error) -> String {
-    // The block layer reports wrong checksums with an error that is meant for characters.
+    // The block layer reports a wrong checksum as EILSEQ, whose usual text is about characters.
     if source.raw_os_error() == Some(libc::EILSEQ) {
         return "the checksum of a block is wrong, or the block was never written, or a name has \
                 characters that the file system does not take (EILSEQ)"

@@ -35,7 +35,7 @@ pub struct DiskExtents {
     pub disk: (u32, u32),
     /// Kernel name of the whole disk ("sda").
     pub name: String,
-    /// In order of offset, without holes.
+    /// The extents in the order of their offsets in the target. Holes have none.
     pub extents: Vec<DiskExtent>,
 }
 

@@ -148,7 +148,8 @@ impl HostTarget {
             None => None,
             Some(device) => {
                 let found = Zones::of(&file, &device.whole().unwrap_or_else(|| device.clone()));
-                // Only writes need the zones, which old kernels report only to root.
+                // Only writes need the zones, so a target can be read without them. Old kernels
+                // report them only to root.
                 found.or_else(|error| if writable { Err(error) } else { Ok(None) }).map_err(
                     |e| Error::io(format!("asking for the zones of {}", path.display()), e),
                 )?
@@ -189,8 +190,8 @@ impl HostTarget {
         !self.faults.rules.is_empty()
     }
 
-    /// Releases the blocks of a range of a file, which then reads as zeros. Without effect on other
-    /// targets, and where the file system cannot.
+    /// Releases the blocks of a range of a file, which then reads as zeros. Has no effect on other
+    /// targets, or if the file system cannot release blocks.
     ///
     /// # Errors
     /// The file system fails.
@@ -232,7 +233,7 @@ impl HostTarget {
     }
 
     /// Device number and inode of the open file, which identify it even after a rename. For a
-    /// network target a number of its server and path, the same on all hosts.
+    /// network target, a hash of its server and path, which is the same on all hosts.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
@@ -663,7 +664,7 @@ impl Target for HostTarget {
     }
 }
 
-/// Adds the disks that a device consists of, or itself if it is one.
+/// Adds the disks below a device to `found`, or the device's own disk if there is nothing below it.
 fn add_disks_below(device: &Device, found: &mut Vec<Device>) {
     let whole = device.whole().unwrap_or_else(|| device.clone());
     let image = whole.image().and_then(|image| device_of(&image));

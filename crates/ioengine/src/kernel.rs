@@ -17,7 +17,8 @@ use crate::sys;
 #[derive(Clone, Debug)]
 pub struct Kernel {
     root: PathBuf,
-    /// The block devices that other programs have open for writing, once they were looked for.
+    /// The block devices that other programs have open for writing. They are searched for when
+    /// first asked for.
     device_writers: Arc<OnceLock<Vec<Writer>>>,
 }
 
@@ -237,7 +238,7 @@ impl Kernel {
         self.writers(|backing| backing == file).into_iter().next()
     }
 
-    /// What other programs have open for writing, of the files and block devices that are wanted.
+    /// The wanted files and block devices that other programs have open for writing.
     fn writers(&self, is_wanted: impl Fn(Backing) -> bool) -> Vec<Writer> {
         let proc = self.path("/proc");
         let own_program = backing_of_descriptor(&proc.join("self/exe"));

@@ -75,7 +75,7 @@ pub fn all() -> Vec<Mount> {
     parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
 
-/// The mount that holds a path whose files carry the device number `device`.
+/// The mount that holds the file at `path`, whose device number is `device`.
 pub fn of(path: &Path, device: (u32, u32)) -> Option<Mount> {
     find(&all(), path, device)
 }

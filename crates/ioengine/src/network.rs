@@ -1,12 +1,12 @@
 //! Network targets: files, disks and objects of a server, reached without the kernel's clients.
 //!
 //! A network target has an address such as `nbd://host/export`. Each I/O engine opens its own
-//! connection and keeps up to `depth` requests outstanding on it. [`Address`] parses addresses, and
-//! each protocol is one file. A protocol does no I/O of its own after the connection is set up: it
-//! translates requests into messages and the bytes of replies into completions (`protocol`). The
-//! connection (`link`) moves the bytes, with the payload going directly to and from the buffer
-//! slots. Every reply is untrusted: a reply that does not fit an outstanding request ends the
-//! connection with an error.
+//! connection and keeps up to `depth` requests outstanding on it; it opens several where the
+//! protocol allows fewer on one. [`Address`] parses addresses, and each protocol is one file. A
+//! protocol does no I/O of its own after the connection is set up: it translates requests into
+//! messages and the bytes of replies into completions (`protocol`). The connection (`link`) moves
+//! the bytes, with the payload going directly to and from the buffer slots. Every reply is
+//! untrusted: a reply that does not fit an outstanding request ends the connection with an error.
 
 mod address;
 pub(crate) mod fuzz;
@@ -98,8 +98,8 @@ impl Remote {
         &self.info
     }
 
-    /// Makes everything written durable on the server, over a new connection. Engines flush what
-    /// they wrote themselves.
+    /// Makes everything written durable on the server, over a new connection. Engines need not call
+    /// it: each flushes its own writes.
     ///
     /// # Errors
     /// The flush fails, or would not cover what was written on other connections.
@@ -124,7 +124,7 @@ impl Remote {
 /// # Errors
 /// The server cannot be reached.
 pub fn round_trip_ns(address: &Address) -> Result<f64, Error> {
-    // Finds the address that answers, so that neither the search for the name nor addresses that
+    // First find the address that answers, so that neither the name resolution nor addresses that
     // do not answer are timed.
     let wire = Wire::connect(address)?;
     let peer = wire.peer().ok_or_else(|| wire.violated("closed the connection at once"))?;
@@ -225,7 +225,7 @@ mod tests {
                 Err(error) => break error.to_string(),
             }
         };
-        assert!(error.contains("the server asked to wait for 1 s; use a smaller"), "{error}");
+        assert!(error.contains("the server was too busy for 1 s; use a smaller"), "{error}");
     }
 
     /// What a client says about a server of NBD that sends these replies to its option.

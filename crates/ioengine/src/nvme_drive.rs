@@ -1,4 +1,4 @@
-//! What an NVMe drive says about itself: formats, limits and preferred sizes (Identify), and its
+//! What an NVMe drive reports about itself: formats, limits and preferred sizes (Identify), and its
 //! health (log page 02h). NVM Express Base Specification 2.0, sections 5.17 and 5.16.1.3; NVM
 //! Command Set Specification 1.0, section 4.1.5.
 
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use crate::device::Device;
 use crate::nvme_ioctl;
 
-/// The page size in which an NVMe drive counts its largest request (bytes). The specification
-/// names the smallest page of the controller, which is 4 KiB on all known drives.
+/// The page size in which an NVMe drive counts its largest request (bytes). By the specification it
+/// is the smallest page of the controller, which is 4 KiB on all known drives.
 const PAGE_BYTES: u64 = 4096;
 /// Log page of the drive's health, and its length (bytes).
 const HEALTH_PAGE: u8 = 0x02;
 const HEALTH_BYTES: usize = 512;
 
-/// Sizes of blocks, as powers of two: 512 bytes, and more than any drive has. A format with another
-/// size is not available.
+/// The range of block sizes, as powers of two: from 512 bytes to more than any drive has. A format
+/// with a size outside the range is not available.
 const BLOCK_SHIFT_MIN: u8 = 9;
 const BLOCK_SHIFT_MAX: u8 = 24;
 
@@ -39,7 +39,7 @@ pub struct Identity {
     pub max_request_bytes: Option<u64>,
     /// Whether the drive has a volatile write cache.
     pub has_write_cache: bool,
-    /// Largest power of each power state, from the fastest (watts).
+    /// Maximum power of each power state, beginning with the fastest state (watts).
     pub power_watts: Vec<f64>,
     /// The formats that the namespace can have.
     pub formats: Vec<BlockFormat>,
@@ -47,14 +47,14 @@ pub struct Identity {
     pub preferred_write_bytes: Option<u64>,
     /// Preferred unit of discards: NPDG (bytes).
     pub preferred_discard_bytes: Option<u64>,
-    /// Size of a write from which on the drive is fastest: NOWS (bytes).
+    /// Size of writes at which the drive is fastest: NOWS (bytes).
     pub optimal_write_bytes: Option<u64>,
 }
 
 /// The state of a drive, from its log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Warnings that hold now: bits as in [`Health::WARNINGS`].
+    /// The current warnings: bits as in [`Health::WARNINGS`].
     pub warnings: u8,
     /// Temperature (kelvin); 0: unknown.
     pub kelvin: u16,
@@ -83,7 +83,7 @@ impl Health {
         "its persistent memory is read-only",
     ];
 
-    /// The warnings that hold now.
+    /// The texts of the current warnings.
     pub fn warning_texts(&self) -> impl Iterator<Item = &'static str> {
         let warnings = self.warnings;
         let texts = Health::WARNINGS.iter().enumerate();
@@ -91,7 +91,7 @@ impl Health {
     }
 }
 
-/// The device node of a namespace; None if a device is none.
+/// The device node of a namespace; None if the device is not an NVMe namespace of this host.
 fn node_of(device: &Device) -> Option<PathBuf> {
     let name = device.disk().file_name()?.to_str()?.to_owned();
     let is_here = device.disk().starts_with("/sys");
@@ -157,7 +157,8 @@ fn read_identity(controller: &[u8], namespace: &[u8]) -> Identity {
     };
     let used = formats.iter().find(|format| format.in_use && is_possible(format));
     let block_bytes = used.map(|format| format.bytes);
-    // Bit 4 of the features: the fields of preferred sizes are valid. They count from 0, in blocks.
+    // Bit 4 of the features: the fields of preferred sizes are valid. They are in blocks, and 0
+    // means one block.
     let are_valid = namespace[24] & 0x10 != 0;
     let size = |at: usize| {
         let blocks = u64::from(u16_at(namespace, at)) + 1;

@@ -60,12 +60,12 @@ fn read(file: &File, command: NvmeCommand, bytes: usize) -> io::Result<Vec<u8>> 
     Ok(data)
 }
 
-/// Sends an admin command; returns the controller's result. A memory that the command names must
-/// be valid and as long as it says.
+/// Sends an admin command; returns the controller's result. If the command has a buffer, it must be
+/// valid and as long as the command says.
 fn admin(file: &File, mut command: NvmeCommand) -> io::Result<u32> {
     const NVME_IOCTL_ADMIN_CMD: libc::Ioctl = 0xC048_4E41_u32 as libc::Ioctl;
-    // SAFETY: the command is a whole struct nvme_passthru_cmd, and the only memory that it names is
-    // that of `read`, which outlives the call.
+    // SAFETY: the command is a whole struct nvme_passthru_cmd, and its only buffer is that of
+    // `read`, which outlives the call.
     let status = unsafe { libc::ioctl(file.as_raw_fd(), NVME_IOCTL_ADMIN_CMD, &mut command) };
     match sys::check(status)? {
         0 => Ok(command.result),
@@ -75,7 +75,7 @@ fn admin(file: &File, mut command: NvmeCommand) -> io::Result<u32> {
     }
 }
 
-/// The identifier of the namespace that a device is (NVME_IOCTL_ID).
+/// The identifier of the namespace to which a device node belongs (NVME_IOCTL_ID).
 pub fn namespace(file: &File) -> io::Result<u32> {
     const NVME_IOCTL_ID: libc::Ioctl = 0x4E40;
     // SAFETY: the ioctl takes no argument.

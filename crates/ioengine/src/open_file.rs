@@ -16,9 +16,9 @@ pub fn direct_alignment(file: &File) -> Option<Alignment> {
     (offset_bytes > 0).then_some(Alignment { memory_bytes, offset_bytes })
 }
 
-/// A handle (O_PATH) of what a path below an open folder names. The kernel refuses a path that
-/// leaves the folder or leads through a symbolic link. Opening the handle has no side effects, so
-/// its metadata can be checked before anything is read.
+/// Opens a handle (O_PATH) of the file at a path below an open folder. The kernel refuses a path
+/// that leaves the folder or leads through a symbolic link. Opening the handle has no side effects,
+/// so its metadata can be checked before anything is read.
 ///
 /// # Errors
 /// The system call's error: EXDEV for a path that leaves the folder, ELOOP for a symbolic link,

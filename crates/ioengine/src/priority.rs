@@ -31,7 +31,8 @@ impl IoPriority {
     /// If a sandbox filters the call; the kernel itself always allows it.
     pub fn set(self) -> Result<(), Error> {
         sys::set_io_priority(self.packed()).map_err(|source| {
-            Error::io("ioprio_set", source).with_remedy("allow the call (a sandbox may filter it)")
+            Error::io("setting the I/O priority (ioprio_set)", source)
+                .with_remedy("allow the call (a sandbox may filter it)")
         })
     }
 }

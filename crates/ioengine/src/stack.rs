@@ -159,8 +159,8 @@ impl Walk<'_> {
     }
 
     fn device(&mut self, device: &Device, depth: usize) {
-        // `seen` is the current path only: a disk with two partitions in an array is listed
-        // twice, but a cycle ends.
+        // `seen` has only the devices of the current branch. So a disk with two partitions in an
+        // array is listed twice, but a cycle ends.
         if depth > DEPTH_MAX || self.seen.contains(device) {
             return;
         }

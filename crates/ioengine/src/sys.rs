@@ -200,7 +200,7 @@ pub fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     told.then_some((stat.stx_dio_mem_align, stat.stx_dio_offset_align))
 }
 
-/// What a path leads to.
+/// The attributes of the file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownAttributes {
     /// Type and permission bits.
@@ -212,9 +212,9 @@ pub struct KnownAttributes {
     pub rdev: u64,
 }
 
-/// The attributes of a file as far as this machine knows them; a server is not asked, because one
-/// that is gone would hang this process (statx(2), AT_STATX_DONT_SYNC). Without that call (before
-/// Linux 4.11, in some containers) it is asked.
+/// The attributes of a file as far as this machine knows them (statx(2), AT_STATX_DONT_SYNC). The
+/// server of a network file system is not asked, because this process would hang if it does not
+/// answer. Where statx is missing (before Linux 4.11, in some containers), the server is asked.
 pub fn known_attributes(path: &Path) -> Option<KnownAttributes> {
     let name = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: an all-zero statx is a valid value of that plain C struct.
@@ -230,7 +230,7 @@ pub fn known_attributes(path: &Path) -> Option<KnownAttributes> {
             rdev: libc::makedev(stat.stx_rdev_major, stat.stx_rdev_minor),
         });
     }
-    // The C library of GNU imitates the call where it is missing, but not this flag (EINVAL).
+    // Where the call is missing, glibc emulates it, but rejects this flag (EINVAL).
     let why = io::Error::last_os_error().raw_os_error();
     let lacks_call = matches!(why, Some(libc::ENOSYS | libc::EPERM | libc::EINVAL));
     let known = std::fs::metadata(path).ok().filter(|_| lacks_call)?;

@@ -154,9 +154,9 @@ pub trait Target {
     {
         targets.iter().try_for_each(|target| target.sync())
     }
-    /// Announces the coming accesses to `bytes` from `offset` on, 0 being all from there on
-    /// (posix_fadvise(2)). Only `WillNeed` and `DontNeed` are about a part; the others hold for the
-    /// whole target.
+    /// Announces coming accesses to the `bytes` bytes from `offset` on (posix_fadvise(2)); 0 bytes
+    /// mean all from there on. Only `WillNeed` and `DontNeed` can be given for a part. All other
+    /// hints hold for the whole target.
     fn advise(&self, hint: Hint, offset: u64, bytes: u64) -> Result<(), Error>;
     /// Evicts the target from the page cache and checks that it is gone.
     fn scrub(&self) -> Result<Scrub, Error>;

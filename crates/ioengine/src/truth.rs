@@ -71,7 +71,7 @@ pub struct CacheTruth {
 /// continue the previous read starts no read-ahead.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefetchTruth {
-    /// Maximum distance beyond the missing read (bytes).
+    /// How far the read-ahead goes beyond the end of the read that missed (bytes).
     pub bytes: u64,
     /// Time of a read that is entirely prefetched; replaces every other cost (ns).
     pub hit_ns: u64,

@@ -48,7 +48,8 @@ fn use_of(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option
         return None;
     }
     visited.push(device.clone());
-    // A program that has the device open for a moment hides no other reason.
+    // Programs that have the device open come last, because one that has it open for a moment must
+    // not hide another reason.
     let found = of_family(device, |one| own_use(kernel, one, visited))
         .or_else(|| use_of_backing(kernel, device, visited))
         .or_else(|| of_family(device, |one| open_in(kernel, one)));
@@ -56,7 +57,8 @@ fn use_of(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option
     found
 }
 
-/// What `of` says about a device, its partitions, or the disk that it is a partition of.
+/// The first reason that `of` finds for a device, its partitions, or the disk of which it is a
+/// partition.
 fn of_family(device: &Device, mut of: impl FnMut(&Device) -> Option<String>) -> Option<String> {
     let partitions = device.partitions().into_iter().map(|one| ("partition", one));
     let disk = device.whole().map(|one| ("disk", one));

@@ -28,9 +28,10 @@ const SECTOR_BYTES: u64 = 512;
 pub struct Zones {
     /// From the start of one zone to that of the next (bytes).
     pub zone_bytes: u64,
-    /// How much can be written to each zone that takes writes only in order (bytes): the smallest.
+    /// The smallest capacity of the zones that take writes only in order (bytes): how much can be
+    /// written to each of them.
     pub capacity_bytes: u64,
-    /// Where the zones begin that take writes only in order (bytes); before it, writes may go
+    /// Offset of the first zone that takes writes only in order (bytes). Below it, writes may go
     /// anywhere.
     pub sequential_from_bytes: u64,
     /// Zones that can be open for writing at the same time; None without a limit.
@@ -80,8 +81,9 @@ impl Zones {
     }
 }
 
-/// How many bytes between two offsets lie behind the write pointers of their zones: they were never
-/// written since the zone was reset, so reads of them bring zeros without the medium.
+/// How many bytes between two offsets lie behind the write pointers of their zones. These bytes
+/// were not written since the zone was reset, so reads of them return zeros without using the
+/// medium.
 ///
 /// # Errors
 /// The device does not report its zones.

@@ -1,5 +1,5 @@
-//! The error of this crate: why there is no trace, and what to do. Tracing needs root, and kernels
-//! differ in their tracepoints.
+//! The error of this crate: why a trace is not available, and what to do. Tracing needs root, and
+//! kernels differ in their tracepoints.
 
 use std::fmt;
 use std::io;

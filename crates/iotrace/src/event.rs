@@ -42,7 +42,7 @@ pub struct UringRequest {
 pub enum What {
     /// A bio was submitted to the block layer.
     BioQueued(Range),
-    /// A bio, or its first part, was given a new request.
+    /// A bio, or its first part, got a new request.
     Accepted(Range),
     /// A bio was merged into an existing request.
     Merged(Range),
@@ -105,7 +105,7 @@ pub struct Tracepoint {
     pub group: &'static str,
     /// Names of the tracepoint on different kernels, newest first.
     pub names: &'static [&'static str],
-    /// Whether a trace needs this tracepoint.
+    /// Whether tracing is impossible without this tracepoint.
     pub needed: bool,
     kind: Kind,
 }
@@ -140,7 +140,8 @@ struct Decoder {
     id: u16,
     kind: Kind,
     thread: Field,
-    /// dev, sector, nr_sector, rwbs; or ctx, req (or ctx again), user_data; or pid.
+    /// Block events: dev, sector, nr_sector, rwbs. io_uring events: ctx, req (or ctx again),
+    /// user_data. Wake-ups: pid.
     fields: [Field; 4],
 }
 

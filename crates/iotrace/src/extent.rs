@@ -1,5 +1,5 @@
-//! The location of a file on its disk. Events name sectors of whole disks, loads name offsets in
-//! files; the program that opened the file supplies its extents.
+//! The location of a file on its disk. Traced events name sectors of whole disks, but a load knows
+//! offsets in a file. The program that opened the file supplies its extents, which connect the two.
 
 /// Sector size in tracepoints, independent of the disk's own (bytes).
 pub const SECTOR_BYTES: u64 = 512;

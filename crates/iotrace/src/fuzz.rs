@@ -22,8 +22,8 @@ pub fn texts(text: &str) {
     let _ = tracefs::mount_point(text);
 }
 
-/// Decodes `data` as a page of records that have all fields, and splits the time of requests that
-/// could match the first events.
+/// Decodes `data` as a page of records that have the fields of all events. Then splits the time of
+/// requests that might match the first events into phases.
 pub fn page(data: &[u8]) {
     let number = |offset, bytes| Field { offset, bytes };
     let (at, commit) = (number(0, 8), number(8, 8));

@@ -1,9 +1,9 @@
 //! Reconstructs the life of every bio in the block layer from the events of a trace.
 //!
 //! A bio is split into parts if it is too large for one request; each part gets a new request or is
-//! merged into another. A request is issued and completed, and may be requeued and issued again.
-//! Events identify only a location on the disk. If several candidates wait at the same location,
-//! the oldest is taken, which is the order of the block layer.
+//! merged into another. A request is issued and completed; it may also be requeued and issued
+//! again. Events identify a request only by its location on the disk. If several objects wait at
+//! the same location, the oldest one is chosen, because the block layer keeps this order.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -33,7 +33,7 @@ pub struct Bio {
     pub queued_ns: u64,
     /// The thread that submitted the bio.
     pub thread: i32,
-    /// Index of the io_uring request that this thread was submitting.
+    /// Index of the io_uring request that the thread was submitting when it submitted the bio.
     pub uring: Option<usize>,
     /// Indices of the bio's pieces so far.
     pub parts: Vec<usize>,
@@ -93,7 +93,7 @@ pub struct Lifecycles {
 /// Objects in progress at the current event.
 #[derive(Default)]
 struct InProgress {
-    /// Bios, by the location of their first piece without a request.
+    /// Bios of which a part has no request yet, by the location of the first such part.
     bios: HashMap<Location, Vec<usize>>,
     /// Pieces that have a request that is not yet issued.
     parts: BTreeMap<Location, VecDeque<usize>>,
@@ -101,7 +101,7 @@ struct InProgress {
     inserted: BTreeMap<Location, VecDeque<u64>>,
     /// Requests that the driver requeued.
     requeued: HashMap<Location, VecDeque<usize>>,
-    /// Requests at the device, by the location of their first uncompleted piece.
+    /// Requests at the device, by the location of their first sector that is not completed.
     issued: HashMap<Location, VecDeque<usize>>,
     /// Requests of io_uring by ring and address.
     urings: HashMap<(u64, u64), usize>,
@@ -130,7 +130,7 @@ impl Lifecycles {
         lifecycles
     }
 
-    /// Whether all of a bio was issued to the device and completed.
+    /// Whether every sector of a bio was issued to the device and completed.
     pub fn is_done(&self, bio: &Bio) -> bool {
         let sectors = |part: &usize| u64::from(self.parts[*part].range.sectors);
         let whole = bio.parts.iter().map(sectors).sum::<u64>() == u64::from(bio.range.sectors);
@@ -142,8 +142,8 @@ impl Lifecycles {
         self.requests[self.parts[part].request?].completed_ns
     }
 
-    /// When a thread noticed an event that occurred at `since_ns`: immediately if its wake-up was
-    /// under way, otherwise when it was next woken, up to `until_ns`. None without a wake-up.
+    /// When a thread noticed an event that occurred at `since_ns`: at once if the thread was just
+    /// being woken, otherwise when it was next woken, up to `until_ns`. None if it was not woken.
     pub fn woken_ns(&self, thread: i32, since_ns: u64, until_ns: u64) -> Option<u64> {
         let wakings = self.wakings.get(&thread)?;
         let next = wakings.partition_point(|waking| waking.at_ns < since_ns);
@@ -154,7 +154,7 @@ impl Lifecycles {
         wakings.get(next).map(|waking| waking.at_ns).filter(|at_ns| *at_ns <= until_ns)
     }
 
-    /// Notes that the thread of an event is running.
+    /// Records that the thread of an event is running, which ends its wake-up.
     fn note_running(&mut self, event: &Event) {
         let waking = self.wakings.get_mut(&event.thread).and_then(|wakings| wakings.last_mut());
         if let Some(waking) = waking.filter(|waking| waking.ran_ns.is_none()) {
@@ -218,9 +218,9 @@ impl Lifecycles {
         self.bios.push(Bio { range, queued_ns, thread, uring, parts: Vec::new() });
     }
 
-    /// The first remaining piece of a bio got its request or was merged. A thread submits one bio
-    /// at a time, so this bio is the last one that the thread queued at this location; earlier bios
-    /// were rejected (EAGAIN).
+    /// Called when the first remaining piece of a bio got its request or was merged. A thread
+    /// submits one bio at a time, so this bio is the last one that the thread queued at this
+    /// location. Earlier bios of the thread at this location were rejected (EAGAIN).
     fn accept(&mut self, event: &Event, range: Range, in_progress: &mut InProgress) {
         let Some(waiting) = in_progress.bios.get_mut(&range.location()) else { return };
         let of_thread = |index: &usize| self.bios[*index].thread == event.thread;
@@ -252,7 +252,8 @@ impl Lifecycles {
         in_progress.issued.entry(range.location()).or_default().push_back(index);
     }
 
-    /// Assigns pieces of bios to a request: at each location, the oldest piece.
+    /// Assigns pieces of bios to a request: at each location in its range, the oldest waiting
+    /// piece.
     fn assign_parts(&mut self, index: usize, in_progress: &mut InProgress) {
         let range = self.requests[index].range;
         let inserted: Vec<(Location, u64)> = peek_all(&in_progress.inserted, range).collect();
@@ -265,7 +266,8 @@ impl Lifecycles {
             }
             assigned_to = part.range.end();
             part.request = Some(index);
-            // A front-merged part starts before the location of the inserted request.
+            // A part that was merged at the front of a request lies before the location at which
+            // the request was inserted.
             let behind = inserted.iter().rfind(|(at, _)| at.1 <= part.range.sector);
             let scheduled = behind.or(inserted.first());
             part.inserted_ns = scheduled.map(|(_, at_ns)| (*at_ns).max(part.accepted_ns));

@@ -1,4 +1,4 @@
-//! Reads one page of the kernel's ring buffer: a header, and records with the time since the
+//! Reads one page of the kernel's ring buffer: a header, then records, each with the time since the
 //! previous record.
 //!
 //! A record starts with a word of 5 bits of type and 27 bits of time. Types 1 to 28 are the length
@@ -11,7 +11,7 @@ use crate::format::PageLayout;
 const MISSED: u64 = 1 << 31;
 /// Mask of the length in the commit field.
 const LENGTH: u64 = (1 << 20) - 1;
-/// Number of low bits in an absolute time; the upper bits are taken from the page's time.
+/// Number of low bits in an absolute time; the upper bits are those of the time so far.
 const ABSOLUTE_TIME_BITS: u32 = 59;
 
 const PADDING: u32 = 29;
@@ -27,7 +27,7 @@ pub struct PageEnd {
     pub damaged: bool,
 }
 
-/// The number of used bytes of a page: header and data.
+/// The number of used bytes of a page, header included.
 pub fn used_bytes(page: &[u8], layout: &PageLayout) -> usize {
     let length = layout.commit.number(page).unwrap_or(0) & LENGTH;
     (layout.data_offset + length as usize).min(page.len())

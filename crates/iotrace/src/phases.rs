@@ -1,9 +1,9 @@
 //! Splits the time of a load's requests into phases.
 //!
-//! Each request of the load is found in the trace by its disk location, its direction and the time
-//! between submission and reaping. A split request completes with its last part, so the path of
-//! that part is reported. The phases do not overlap, and the time between two observed events
-//! belongs to exactly one phase. Time that no events explain is the remainder.
+//! Each request of the load is found in the trace by its disk location, its direction, and the time
+//! between its submission and its reaping. A request that was split completes with its last part,
+//! so the path of that part counts. The phases do not overlap, and the time between two observed
+//! events belongs to exactly one phase. Time that no events explain is the remainder.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::extent::{Extent, SECTOR_BYTES, sectors_of};
 use crate::lifecycle::{Lifecycles, Part, Uring};
 use crate::tracer::Trace;
 
-/// Tolerance between the clock of the load's timestamps and the kernel's (ns).
+/// Maximum difference between the load's timestamps and the kernel's (ns).
 const SLACK_NS: u64 = 20_000;
 
 /// A request as seen by the load. Both times are of `CLOCK_MONOTONIC`.
@@ -137,7 +137,7 @@ pub struct PhaseTime {
     pub max_ns: u64,
     /// Sum over all requests (ns).
     pub total_ns: u64,
-    /// Fraction of the time of all requests of the load.
+    /// Fraction of the summed latencies of all requests of the load.
     pub share: f64,
     /// Fraction of elapsed time in which at least one request was in this phase.
     pub utilisation: f64,
@@ -156,8 +156,8 @@ pub struct Phases {
     pub times: Vec<PhaseTime>,
     /// Sum of the latencies of all requests (ns).
     pub total_ns: u64,
-    /// Time in `total_ns` that no phase explains: requests that were not found, and contradictory
-    /// timestamps (ns).
+    /// Time in `total_ns` that no phase explains (ns): the latencies of requests that were not
+    /// found, and contradictions between timestamps.
     pub remainder_ns: u64,
     /// Time from the first submission to the last reaping (ns).
     pub wall_ns: u64,
@@ -212,7 +212,7 @@ pub fn split(trace: &Trace, requests: &[AppRequest], extents: &[Extent]) -> Phas
     totals.finish(&order, trace.lost.total())
 }
 
-/// The path of a request: the path of its last completed piece.
+/// How a request passed through the kernel: the path of its piece that completed last.
 #[derive(Clone, Copy, Debug)]
 struct RequestPath {
     bio: usize,
@@ -267,8 +267,9 @@ impl<'a> Finder<'a> {
         Ok(path)
     }
 
-    /// Claims the bios of a request in a range of sectors. Returns true if some of them never
-    /// completed.
+    /// Claims the bios of a request in a range of sectors, and adds them to `bios`. Returns true if
+    /// bios of the right time begin at a sector of the range, but none of them fits and is
+    /// complete.
     fn claim(&mut self, request: &AppRequest, from: u64, to: u64, bios: &mut Vec<usize>) -> bool {
         let op = if request.write { Op::Write } else { Op::Read };
         let earliest = request.submit_ns.saturating_sub(SLACK_NS);
@@ -317,8 +318,8 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// Adds the request of io_uring to a path. If another thread submitted the bio, this is the
-    /// first unclaimed io_uring request that was in progress at that time.
+    /// Adds the io_uring request to a path. If another thread submitted the bio, this is the first
+    /// unclaimed io_uring request that was in progress at that time.
     fn with_uring(
         &mut self,
         request: &AppRequest,

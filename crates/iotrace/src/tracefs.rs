@@ -103,7 +103,7 @@ pub(crate) fn mount_point(mounts: &str) -> Option<PathBuf> {
     found.map(|folder| PathBuf::from(folder.replace("\\040", " ")))
 }
 
-/// The process id in an instance's name.
+/// The process id in the name of an instance; None if the name is not one of ours.
 fn owner_pid(name: &str) -> Option<&str> {
     let (process, number) = name.strip_prefix(INSTANCE_PREFIX)?.split_once('-')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,5 +1,5 @@
-//! Records a trace: enables tracepoints, copies the pages of the kernel's ring buffers to memory in
-//! a separate thread before they overrun, and decodes them after the end.
+//! Records a trace. It enables tracepoints, and a separate thread copies the pages of the kernel's
+//! ring buffers to memory before they overrun. The pages are decoded after the end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -265,7 +265,7 @@ impl CpuPages {
 /// The thread that collects pages.
 #[derive(Debug)]
 struct Reader {
-    /// None after the thread was told to end.
+    /// Dropped to tell the thread to end; None after that.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<io::Result<Vec<CpuPages>>>>,
 }
@@ -284,7 +284,7 @@ impl Reader {
         Ok(Reader { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Stops the thread after it has collected the rest.
+    /// Lets the thread collect the rest of the pages, and ends it.
     fn end(&mut self) -> Result<Vec<CpuPages>, Declined> {
         self.stop = None;
         let ended = self.thread.take().map(JoinHandle::join);

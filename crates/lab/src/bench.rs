@@ -45,9 +45,9 @@ pub struct Bench {
     simulated: Option<SimulatedTarget>,
     /// Size of the region, which fits in every target (bytes).
     pub region_bytes: u64,
-    /// Holes and unwritten blocks of the regions.
+    /// Holes and unwritten blocks of the regions; None if the system does not report them.
     pub coverage: Option<Coverage>,
-    /// The part of this rank; None for one process.
+    /// How this rank shares the targets with the others; None for one process.
     share: Option<Share>,
     /// Dropped last: removes the test files.
     _scratches: Vec<Scratch>,
@@ -294,8 +294,9 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Refuses threads with `buffer_bytes` of buffers each if they need more than a memory limit of
-/// this process. Beyond such a limit the kernel would kill the program without an error message.
+/// Refuses threads with `buffer_bytes` of buffers each if together they need more memory than a
+/// limit of this process allows. Beyond such a limit the kernel would kill the program without an
+/// error message.
 fn check_memory(workload: &Workload, buffer_bytes: u64, targets: usize) -> Outcome<()> {
     let Some(limit) = memory_limit::narrowest() else { return Ok(()) };
     let threads = u64::from(workload.threads) * targets.max(1) as u64;
@@ -472,7 +473,7 @@ impl Bench {
         Ok(Bench { coverage, _scratches: scratches, _permits: permits, ..bench })
     }
 
-    /// The target of the trials of one combination.
+    /// The target of the trials, the same for all combinations of the axes.
     pub fn place(&self) -> Place<'_> {
         match &self.simulated {
             Some(place) => Place::Simulated(place),
@@ -480,7 +481,7 @@ impl Bench {
         }
     }
 
-    /// The inputs of the trials of one combination of the job.
+    /// The inputs of the trials of one combination of the axes.
     pub fn setting(&self, job: &Job, axes: &Axes) -> Setting<'_> {
         let place = self.place();
         let caching = place.caching();
@@ -531,19 +532,19 @@ impl Bench {
     }
 }
 
-/// The part of this rank; None for one process.
+/// How this rank shares the targets with the others; None for one process.
 fn share_of(job: &Job, lab: &Lab) -> Option<Share> {
     let ranks = lab.ranks.as_ref()?;
     let group = RankGroup { count: ranks.count(), files: job.rank_files };
     Some(Share { group, number: share::shifted(ranks.rank, job.rank_shift, ranks.count()) })
 }
 
-/// Whether a target is on a server, and what identifies it.
+/// A target that a rank uses: whether it is on a server, and its identity.
 type UsedTarget = (bool, (u64, u64));
 
-/// Another rank that uses one of these targets: a file or device of the same host, or a target of
-/// a server that is open for writing. Ranks may read the same target of a server. All ranks must
-/// call this.
+/// The first other rank that uses one of these targets: a file or device of the same host, or a
+/// target of a server that is open for writing. Ranks may read the same target of a server. All
+/// ranks must call this.
 fn other_user<'a>(
     ranks: &Ranks,
     targets: impl Iterator<Item = &'a HostTarget>,
@@ -613,8 +614,9 @@ fn check_sharing(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()
     Ok(())
 }
 
-/// Opens a new test file in a directory: the file of this rank, of the rank whose part it uses, or
-/// the one file that all ranks share. The rank that made a file also removes it.
+/// Opens a new test file in a directory. With ranks, it is the file of this rank, the file of the
+/// rank whose part this rank uses (`--rank-shift`), or the one file that all ranks share. The rank
+/// that made a file also removes it.
 fn test_file(
     folder: &Path,
     job: &Job,

@@ -4,7 +4,7 @@
 /// Defines the checks with their names.
 macro_rules! checks {
     ($($(#[$meaning:meta])* $check:ident = $name:literal,)*) => {
-        /// A check of a result.
+        /// A check of a result. The comment of each variant states what the check requires.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Check {
             $($(#[$meaning])* $check,)*
@@ -25,17 +25,17 @@ macro_rules! checks {
 }
 
 checks! {
-    /// The scatter of the trials.
+    /// The trials agree: the confidence interval of the rate is narrow.
     Noisy = "noisy",
-    /// More than one trial.
+    /// There is more than one trial.
     OneTrial = "one-trial",
-    /// Enough requests for the percentile that is shown.
+    /// There are enough requests for the percentile that is shown.
     FewRequests = "few-requests",
-    /// A rate that does not rise or fall within a trial.
+    /// The rate does not rise or fall gradually within a trial.
     Drift = "drift",
-    /// No sudden change of the rate within a trial.
+    /// The rate does not change suddenly within a trial.
     RateChange = "rate-change",
-    /// Requests complete all the time.
+    /// Requests complete all the time, without long pauses.
     Stall = "stall",
     /// The rate became steady (`--steady-state`).
     Steady = "steady",

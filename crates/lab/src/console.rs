@@ -103,7 +103,7 @@ pub fn bytes(line: &[u8]) {
 }
 
 /// Standard output for data of any length. As with [`data`], a closed pipe is not an error, and
-/// other write errors are found by [`lost_data`]; what follows them is discarded.
+/// other write errors are reported by [`lost_data`]. After an error, all further data is discarded.
 #[derive(Debug)]
 pub struct DataStream {
     out: std::io::BufWriter<std::io::Stdout>,
@@ -289,8 +289,8 @@ impl Progress {
         }
     }
 
-    /// Shows how a trial goes on. `outstanding` is the number of requests that it keeps in flight;
-    /// `None` if that varies, and the mean latency is then unknown.
+    /// Shows the progress of a trial. `outstanding` is the number of requests that it keeps in
+    /// flight; `None` if that varies, so that the mean latency is unknown.
     pub fn observe(&mut self, at: TrialProgress, outstanding: Option<u64>) {
         if !self.is_live {
             return;
@@ -317,7 +317,7 @@ impl Progress {
     }
 }
 
-/// Time without a completed request from which on the rate is shown as zero (ns).
+/// If no request completes for this time, the rate is shown as zero (ns).
 const STILL_NS: u64 = 1_000_000_000;
 /// Values of a sparkline.
 const SPARKS: usize = 18;
@@ -351,13 +351,15 @@ impl Live {
         }
     }
 
-    /// Adds an observation at a moment with the CPU time of this process until then (ns).
+    /// Adds an observation that was made at `now_ns`; `cpu_ns` is the CPU time of this process
+    /// until then.
     fn add(&mut self, at: TrialProgress, now_ns: u64, cpu_ns: u64) {
         // A new trial begins at zero.
         let is_new = at.elapsed_ns < self.last.elapsed_ns;
         let last = if is_new { TrialProgress::default() } else { self.last };
         let passed_ns = at.elapsed_ns.saturating_sub(last.elapsed_ns);
-        // A slow request, or the flush at the end, is no rate of zero before a while has passed.
+        // While no request completes (one is slow, or the final flush runs), the last rate stays
+        // until `STILL_NS` have passed.
         if at.requests != last.requests || passed_ns >= STILL_NS {
             self.last = at;
             let seconds = passed_ns.max(1) as f64 / 1e9;

@@ -15,7 +15,7 @@ pub struct EngineFlags {
     pub options: EngineOptions,
     /// Periodic flushes between writes.
     pub flush_every: Option<FlushEvery>,
-    /// Whether I/O is direct; None: if the target supports it.
+    /// Whether I/O is direct; None: direct if the target supports it.
     pub direct: Option<bool>,
 }
 

@@ -163,8 +163,8 @@ impl MeasuredPoint {
         self.point.key.depth()
     }
 
-    /// The value of a flag for this point, as text; also of `part`, `target`, `disks` and
-    /// `caching`. Empty if unknown.
+    /// The value of a flag for this point, as text; empty if unknown. `part`, `target`, `disks` and
+    /// `caching` count as flags here.
     pub fn word(&self, flag: &str) -> String {
         let key = &self.point.key;
         match flag {

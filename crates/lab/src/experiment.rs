@@ -212,22 +212,22 @@ pub struct EngineParameters {
     pub fdatasync: Option<u32>,
 }
 
-/// Requests of a program that are issued again, in place of axes.
+/// A replay of the recorded requests of a program, in place of axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayParameters {
     /// A trace file, or a trace of another tool.
     pub trace: PathBuf,
-    /// Its format; None: found by its content.
+    /// Format of the trace; None: detected from its content.
     pub format: Option<Format>,
-    /// Which of its requests.
+    /// Which of its requests are replayed.
     pub selection: Selection,
-    /// When they are issued.
+    /// When the requests are issued.
     pub pace: Pace,
     /// Changes to what the program did.
     pub changes: Changes,
     /// Move requests beyond the end of the target into it.
     pub folds: bool,
-    /// Trials; None: several of a short trace, one of a long one.
+    /// Number of trials; None: several for a short trace, one for a long trace.
     pub trials: Option<u32>,
 }
 
@@ -236,7 +236,7 @@ pub struct ReplayParameters {
 pub struct Experiment {
     /// Files, devices, directories, simulated systems or reference devices.
     pub targets: Vec<PathBuf>,
-    /// Requests of a program, which set the axes that follow; None: the axes describe the load.
+    /// A replay of a program, which sets the axes below; None: the axes describe the load.
     pub replay: Option<ReplayParameters>,
     /// Axis: direction and order.
     pub rw: Vec<Rw>,
@@ -254,7 +254,7 @@ pub struct Experiment {
     pub truth: Option<Truth>,
     /// Faults injected into the requests of each thread.
     pub faults: Option<FaultPlan>,
-    /// Bypass the page cache; None: if the target supports it.
+    /// Whether to bypass the page cache; None: bypass it if the target supports that.
     pub direct: Option<bool>,
     /// Open the target with O_DSYNC.
     pub write_through: bool,
@@ -288,7 +288,8 @@ pub struct Experiment {
     pub trials: u32,
     /// Rate of an open loop (requests per second); None: a closed loop.
     pub rate_iops: Option<f64>,
-    /// The same rate in bytes per second: divided by the mean request size.
+    /// Rate of an open loop (bytes per second), in place of `rate_iops`: requests per second times
+    /// the mean request size.
     pub rate_bytes_per_s: Option<f64>,
     /// When requests of an open loop are due.
     pub rate_process: RateProcess,
@@ -328,7 +329,7 @@ pub struct Experiment {
     pub endurance_bytes: Option<u64>,
     /// How ranks share files; None: each rank has its own.
     pub rank_files: Option<RankFiles>,
-    /// Each rank uses the part of the rank this much further.
+    /// Rank `r` uses the part of rank `r + rank_shift`, modulo the number of ranks.
     pub rank_shift: u32,
 }
 

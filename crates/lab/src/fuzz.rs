@@ -25,8 +25,8 @@ const DISKS_BUILT: u32 = 64;
 /// Maximum number of events simulated for one request.
 const EVENTS_MAX: usize = 2000;
 
-/// The first line names a built-in system and the others change it; or all lines are a system
-/// file.
+/// Fuzzes systems. Either the first line names a built-in system and the others change it, or all
+/// lines are a system file.
 pub fn system(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
@@ -92,8 +92,8 @@ fn work(system: &System, choice: u8) {
     assert!(done.len() <= 1 && driver.in_flight() as usize + done.len() == 1);
 }
 
-/// Bytes of a client before and in the handshake, a request, or two answers of a server, by the
-/// first byte.
+/// Fuzzes the protocol of halfpower peer. The first byte selects what the others are: what a client
+/// sends before and during the handshake, a request, or two answers of a server.
 pub fn peer(data: &[u8]) {
     let Some((first, data)) = data.split_first() else { return };
     match first % 3 {
@@ -103,11 +103,11 @@ pub fn peer(data: &[u8]) {
     }
 }
 
-/// Whatever a client sends that does not compute with the key, it never comes to a request; a
-/// recorded handshake does not help it either.
+/// A client that does not have the key cannot get a request accepted, whatever it sends. A recorded
+/// handshake does not help it either.
 fn peer_handshake(data: &[u8]) {
     let Ok((mut client, server)) = UnixStream::pair() else { return };
-    // What does not fit into the socket is not sent.
+    // Bytes that do not fit into the socket buffer are not sent.
     let _ = client.set_nonblocking(true);
     let _ = client.write_all(data);
     let _ = client.shutdown(Shutdown::Write);
@@ -138,7 +138,7 @@ fn peer_request(data: &[u8]) {
     }
 }
 
-/// Two answers, one per line. The difference of any two counters is finite.
+/// Two answers, one per line. The difference of any two readings of the counters is finite.
 fn peer_answers(data: &[u8]) {
     let counters = |line: &[u8]| -> Option<Counters> {
         match message::decode::<Reply>(line).ok()? {

@@ -3,10 +3,10 @@
 //! A regular file needs `--overwrite` with its own path. Symbolic links, files with several hard
 //! links, swap files and images of loop devices are always refused. A block device needs
 //! `--destroy-data-on` with its by-id name, its serial if no other disk has it, or its kernel path
-//! if it has neither. It is always refused while in use ([`ioengine::usage`]). So is a file that
-//! another program has open for writing, but not as the destination of a copy, which takes its name
-//! only. Checks use the open descriptor, because a name can be redirected at any time. A reopened
-//! target is compared with its [`Permit`].
+//! if it has neither. It is always refused while in use ([`ioengine::usage`]). A file that another
+//! program has open for writing is refused too, except as the destination of a copy: a copy is a
+//! new file that only takes over the name. Checks use the open descriptor, because a name can be
+//! redirected at any time. A reopened target is compared with its [`Permit`].
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -86,7 +86,8 @@ pub fn check_writable(
 }
 
 /// Decides whether a copy may replace or remove an existing file: `--overwrite` must name the file
-/// or the destination directory of the tree. Files in use are never replaced.
+/// or the destination directory of the tree. Swap files and images of loop devices are never
+/// replaced.
 pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
     // A path that ends in a slash names a directory, never a file.
     let ends_in_slash = |path: &&PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b"/");
@@ -327,7 +328,7 @@ fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
-    // Some adapters give all drives one serial number, which then names none of them.
+    // Some adapters give all drives the same serial number, which then identifies none of them.
     if let Some(serial) = device.info().serial {
         let disk = device.whole().unwrap_or_else(|| device.clone());
         let mut others = Kernel::of_host().all();

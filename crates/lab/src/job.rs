@@ -71,7 +71,7 @@ pub struct Job {
     pub targets: JobTargets,
     /// All combinations, in the order of the axes.
     pub axes: Vec<Axes>,
-    /// Bypass the page cache; None: if the target supports it.
+    /// Whether to bypass the page cache; None: bypass it if the target supports that.
     pub direct: Option<bool>,
     /// Open the target with O_DSYNC.
     pub write_through: bool,
@@ -107,7 +107,7 @@ pub struct Job {
     pub log: Option<PathBuf>,
     /// How ranks share files.
     pub rank_files: RankFiles,
-    /// Each rank uses the part of the rank this much further.
+    /// Rank `r` uses the part of rank `r + rank_shift`, modulo the number of ranks.
     pub rank_shift: u32,
     /// The settings of the workload that do not depend on axes or targets.
     pub base: Workload,
@@ -115,7 +115,8 @@ pub struct Job {
     pub trace: Option<TraceLoad>,
     /// End a trial at the end of the region.
     stop_at_size: bool,
-    /// Rate of an open loop [bytes per second], for each request size to divide.
+    /// Rate of an open loop [bytes per second]. Divided by the mean request size, it gives requests
+    /// per second.
     rate_bytes_per_s: Option<f64>,
 }
 

@@ -233,7 +233,7 @@ pub fn state_of(entry: &Entry) -> Stray {
 }
 
 /// The state of the journal entry of a FUSE mount. If the server process has ended, reading the
-/// mount fails with ENOTCONN. Unlike a look at the process, this works across PID namespaces.
+/// mount fails with ENOTCONN. Unlike a check of the process id, this works across PID namespaces.
 pub fn state_of_mount(entry: &Entry) -> Stray {
     if machine::is_alive(entry.pid, &entry.boot_id) {
         return Stray::InUse;

@@ -133,15 +133,15 @@ pub struct NvmeFacts {
     pub max_request_bytes: Option<u64>,
     /// Whether the drive has a volatile write cache.
     pub has_write_cache: bool,
-    /// Largest power of each power state, from the fastest (watts).
+    /// Maximum power of each power state, the fastest state first (watts).
     pub power_watts: Vec<f64>,
-    /// Data of a block in each format that the namespace can have (bytes).
+    /// Data size of a block in each format that the namespace supports (bytes).
     pub format_bytes: Vec<u64>,
     /// Preferred unit of writes, NPWG (bytes).
     pub preferred_write_bytes: Option<u64>,
     /// Preferred unit of discards, NPDG (bytes).
     pub preferred_discard_bytes: Option<u64>,
-    /// Size of a write from which on the drive is fastest, NOWS (bytes).
+    /// Size from which on writes reach the best rate of the drive, NOWS (bytes).
     pub optimal_write_bytes: Option<u64>,
 }
 

@@ -204,7 +204,8 @@ const GUESSED_BYTES_PER_S: f64 = 10e9;
 
 fn takes_ns(spec: &MemorySpec, plan: &MemoryPlan) -> u64 {
     let form = usize::from(spec.quick);
-    // Each visit takes a sample, or a pass if that is longer. The first visit also warms up.
+    // A sample takes `sample_ns`, or one pass over the working set if that is longer. The warm-up
+    // takes as long as one more sample.
     let cell = |sample_ns: u64, set_bytes: u64| {
         let pass_ns = set_bytes as f64 / GUESSED_BYTES_PER_S * 1e9;
         (REPEATS[form] as f64 + 1.0) * (sample_ns as f64).max(pass_ns)

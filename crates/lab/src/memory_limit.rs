@@ -9,8 +9,8 @@ use ioengine::cgroup;
 use ioengine::clock::{Clock, Monotonic};
 use ioengine::host::address_space_left;
 
-/// Part of the address-space limit that buffers may not use (bytes): libraries, the database,
-/// results.
+/// Part of the address-space limit that buffers may not use (bytes): it is for libraries, the
+/// database and results.
 const SPARE_MAPPED_BYTES: u64 = 64 << 20;
 /// Memory of the control group that buffers may not use (bytes): it is for other memory of the
 /// process and for the kernel.

@@ -94,7 +94,7 @@ fn credentials_of(
     };
     let pair = pairs.iter().map(|(user, password)| (set(user), set(password)));
     let mut found = pair.into_iter().filter(|(user, password)| match &address.user {
-        // The address names the user, so the pair must be of that user, or of nobody.
+        // The address names the user, so the pair must name the same user, or only a password.
         Some(named) => password.is_some() && user.as_ref().is_none_or(|user| user == named),
         None => user.is_some(),
     });

@@ -1,7 +1,7 @@
-//! A second halfpower on the server of a network study: what the server spends while the client
-//! measures, and what it gets from a file itself.
+//! A second halfpower, on the server of a network study. It reports what CPU time and I/O the
+//! server spends while the client measures, and how fast the server itself reads a file.
 //!
-//! `halfpower peer` is the [`server`]; a study is its [`client`]. Both know one [`key`]. The
+//! `halfpower peer` is the [`server`]; a study is its [`client`]. Both have the same [`key`]. The
 //! [`channel`] authenticates both sides with it and encrypts everything (Noise NNpsk0), so that an
 //! unauthenticated client costs the server one small message and gets no answer. A [`message`] is
 //! JSON with a version. The server reads [`counters`] of its machine, and files below one

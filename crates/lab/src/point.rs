@@ -115,7 +115,7 @@ pub struct Percentiles {
 /// Bytes and requests of one interval of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesPoint {
-    /// Since the start of the measured phase (ns).
+    /// Start of the interval, counted from the start of the measured phase (ns).
     pub start_ns: u64,
     /// Length of the interval (ns).
     pub length_ns: u64,
@@ -134,7 +134,7 @@ pub struct Trial {
     pub started_unix_ns: i64,
     /// Whether a soaker ran during the trial.
     pub soaked: bool,
-    /// Reads and writes, in the order of [`Op`].
+    /// Counts and latencies of the reads and of the writes, in the order of [`Op`].
     pub directions: [Direction; 2],
     /// Failed requests.
     pub errors: u64,
@@ -193,13 +193,14 @@ pub struct LiveTrial {
     pub log_lost: u64,
     /// Durations of flushes between writes (ns).
     pub flushes: Histogram,
-    /// What the server of a network target used meanwhile; None without a halfpower peer.
+    /// What the server of a network target used during the trial; None without a halfpower peer.
     pub server: Option<ServerUsage>,
     /// Resource use of a simulated system.
     pub account: Option<Account>,
     /// Upper bounds on the rate of a simulated system, the tightest first.
     pub bounds: Vec<Bound>,
-    /// The time of a request to a simulated disk if nothing overlaps, by steps.
+    /// The steps of a request to a simulated disk and their times, if nothing overlaps (the papers'
+    /// simple model).
     pub simple: Option<SimpleModel>,
 }
 
@@ -233,8 +234,8 @@ impl Trial {
         self.directions.iter().map(|d| d.bytes).fold(0, u64::saturating_add)
     }
 
-    /// The fewest and the most bytes that a rank moved; both are all bytes in a trial of one
-    /// process.
+    /// The fewest and the most bytes that any rank moved. In a trial of one process, both are the
+    /// bytes of the trial.
     pub fn bytes_of_a_rank(&self) -> (u64, u64) {
         let present = self.ranks.iter().filter(|rank| rank.lost.is_none());
         let bytes = || present.clone().map(|rank| rank.bytes);
@@ -267,7 +268,7 @@ impl Trial {
         per_second(self.requests(), self.elapsed_ns)
     }
 
-    /// The time from which the trial's rates are computed; None for the whole trial.
+    /// The period over which the trial's rates are computed; None: the whole trial.
     fn rated(&self) -> Option<&FullQueue> {
         self.full_queue.as_ref().filter(|_| self.accepted_ns.is_none())
     }
@@ -305,7 +306,7 @@ fn per_second(count: u64, elapsed_ns: u64) -> f64 {
 /// Maximum half-width of a rate's confidence interval, as a share; a wider interval is noisy.
 const NOISY: f64 = 0.15;
 
-/// Minimum number of requests in all trials.
+/// Minimum number of requests of all trials together; a point with fewer is suspect.
 const REQUESTS_MIN: u64 = 5;
 
 /// The reason given for a result of a single trial.

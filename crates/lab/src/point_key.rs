@@ -143,7 +143,7 @@ impl PointKey {
         self.workload.pattern == Pattern::Random
     }
 
-    /// Whether the buffers use 4 KiB pages by request.
+    /// Whether the user requested 4 KiB pages for the buffers.
     pub fn has_small_pages(&self) -> bool {
         self.workload.pages == BufferPages::Small
     }
@@ -168,7 +168,7 @@ impl PointKey {
         self.workload.think.is_some() || self.is_replay()
     }
 
-    /// Whether requests of a program are issued again, in place of a pattern.
+    /// Whether the recorded requests of a program are replayed, in place of a pattern.
     pub fn is_replay(&self) -> bool {
         self.workload.replay.is_some()
     }

@@ -1,5 +1,5 @@
-//! The share of each rank in a trial, and the rates that IOR reports: until the first rank was done
-//! and until the last.
+//! The share of each rank in a trial, and the rates that IOR reports: of all ranks until the first
+//! was done, and until the last was done.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// A rank is a straggler if its rate is below this share of the median rank.
 const STRAGGLER: f64 = 0.8;
-/// Minimum number of ranks among which a straggler can be told.
+/// Stragglers are reported only among at least this many ranks.
 const RANKS_MIN: usize = 3;
 
 /// How ranks share files and devices.
@@ -39,7 +39,7 @@ impl RankFiles {
         }
     }
 
-    /// What the ranks share, in a sentence.
+    /// How the ranks share files, as text.
     pub fn describe(self) -> &'static str {
         match self {
             RankFiles::Own => "each with the target that it names",

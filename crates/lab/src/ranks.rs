@@ -39,28 +39,28 @@ use crate::ranks::message::{Hello, Message, Pong};
 
 /// The environment variable of a worker: its rank and the number of ranks, such as `2/4`.
 pub const RANK_VARIABLE: &str = "HALFPOWER_RANK";
-/// Time from the decision to start until the start (ns): more than a message takes.
+/// Rank 0 sets the start of a trial this far ahead (ns), further than any message takes.
 const LEAD_NS: u64 = 20_000_000;
-/// Questions from which the offset of a clock is computed; the fastest answer counts.
+/// Number of times that each clock is read to compute its offset; the fastest answer counts.
 const PINGS: u32 = 16;
 /// Time for which rank 0 waits for results after an interrupt. A launcher that ends a run kills all
 /// processes about a second after it has asked them to stop.
 const INTERRUPTED_WAIT_NS: u64 = 500_000_000;
-/// Time after which rank 0 says for which ranks it waits.
+/// Time after which rank 0 reports which ranks it is waiting for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Interval at which a waiting rank looks at the interrupt flag.
+/// Interval at which a waiting rank checks the interrupt flag.
 const TICK: Duration = Duration::from_millis(50);
-/// Difference of two wall clocks above which they are reported (ns).
+/// A wall clock that differs from that of rank 0 by more than this is reported (ns).
 const WALL_APART_NS: u64 = 1_000_000_000;
 
-/// The clock of another rank against that of rank 0.
+/// The clock of another rank relative to that of rank 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Offset {
     /// Its `CLOCK_MONOTONIC` minus ours (ns).
     monotonic_ns: i64,
     /// Its wall clock minus ours (ns).
     wall_ns: i64,
-    /// The time of the question and its answer, twice the largest error of the offsets (ns).
+    /// Time from the question to its answer: twice the largest error of the offsets (ns).
     round_trip_ns: u64,
 }
 
@@ -114,7 +114,8 @@ impl Ranks {
         let no_relay = |error| Failure::failed(format!("standard input is not a relay: {error}"));
         let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(no_relay)?;
         let socket = UnixStream::from(socket);
-        // Fails if it is not a socket, so that nothing else is written to.
+        // Fails if standard input is not a socket, so that no message is written to a file or
+        // terminal.
         socket.peer_addr().map_err(no_relay)?;
         let link = Link::new(socket, interrupt)?;
         Ranks::introduce(link, ranks, console, interrupt)
@@ -191,8 +192,9 @@ impl Ranks {
         }
     }
 
-    /// Measures the clocks of ranks on other hosts (Cristian's algorithm: the answer with the
-    /// shortest round trip was read in its middle), and reports wall clocks that are off.
+    /// Measures the clocks of ranks on other hosts with Cristian's algorithm: it takes the answer
+    /// with the shortest round trip, and assumes that the clock was read in the middle of it.
+    /// Reports wall clocks that are off.
     fn compare_clocks(&mut self, foreign: &[u32]) -> Outcome<()> {
         for number in 0..PINGS {
             for &other in foreign {
@@ -256,7 +258,7 @@ impl Ranks {
             if let Some(theirs) = theirs.as_ref().filter(|theirs| *theirs != what) {
                 return Err(Failure::failed(format!(
                     "{} is about to measure '{theirs}', but rank 0 '{what}'; the ranks need the \
-                     same command and alike targets",
+                     same command and similar targets",
                     self.name(other)
                 )));
             }
@@ -270,9 +272,9 @@ impl Ranks {
         Ok(clocks.ours_near(at_ns))
     }
 
-    /// Merges the results of all ranks, whose times are of `CLOCK_MONOTONIC`. Every rank gets the
-    /// merged result, with times of rank 0. A lost rank is part of it, without counts. An interrupt
-    /// of one rank ends the run of all.
+    /// Merges the results of all ranks, in which times are those of each host's `CLOCK_MONOTONIC`.
+    /// Every rank gets the merged result, in which times are those of rank 0. A lost rank is listed
+    /// in it, without counts. An interrupt of one rank ends the run of all.
     ///
     /// # Errors
     /// Rank 0 is lost, or no rank has a result.
@@ -317,7 +319,7 @@ impl Ranks {
         Ok(*merged)
     }
 
-    /// The value of rank 0, on every rank.
+    /// Returns the value of rank 0 on every rank.
     ///
     /// # Errors
     /// Rank 0 is lost.
@@ -334,7 +336,7 @@ impl Ranks {
         }
     }
 
-    /// The values of all ranks in their order, on every rank.
+    /// Returns the values of all ranks, in the order of the ranks, on every rank.
     ///
     /// # Errors
     /// A rank is lost.
@@ -377,7 +379,7 @@ impl Ranks {
         (1..self.count()).for_each(|other| self.send_to(other, message));
     }
 
-    /// Waits for the next message of rank 0, which reports if it is lost.
+    /// Waits for the next message of rank 0. Fails if rank 0 is lost.
     fn hear_first(&self) -> Outcome<Message> {
         let gone = |why: &str| {
             let name = self.name(0);
@@ -408,7 +410,9 @@ impl Ranks {
         }
     }
 
-    /// Waits for one message of every other rank that is not lost, in the order of the ranks.
+    /// Waits for one message of every other rank. Returns what `pick` takes from each message, in
+    /// the order of the ranks; None for a lost rank. `what` completes the line "waiting for rank 1
+    /// ..".
     fn collect<T>(&self, what: &str, pick: impl Fn(Message) -> Option<T>) -> Vec<Option<T>> {
         let mut collected: Vec<Option<T>> = (1..self.count()).map(|_| None).collect();
         let mut silent_since_ns = self.clock.now_ns();
@@ -428,7 +432,7 @@ impl Ranks {
                     } else if missing.contains(&from) {
                         match pick(message) {
                             Some(picked) => collected[from as usize - 1] = Some(picked),
-                            None => self.lose(from, "it took another course than rank 0"),
+                            None => self.lose(from, "it sent a message that rank 0 did not expect"),
                         }
                     }
                 }
@@ -462,7 +466,7 @@ impl Ranks {
         }
     }
 
-    /// Whether an interrupt was noticed long enough ago.
+    /// Whether rank 0 has waited long enough for results after an interrupt.
     fn is_over(&self) -> bool {
         if !self.interrupt.is_set() {
             return false;

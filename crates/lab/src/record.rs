@@ -301,7 +301,7 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
     }
 }
 
-/// Converts what comparisons need of a trial. Histograms and series are empty.
+/// Converts the part of a trial that comparisons need. Histograms and series are empty.
 pub fn trial_of_rates(row: &TrialRates) -> Trial {
     let direction = |bytes, requests| Direction { bytes, requests, ..Direction::default() };
     let rates = (row.full_queue_bytes_per_s, row.full_queue_requests_per_s);

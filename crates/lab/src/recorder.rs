@@ -302,15 +302,15 @@ pub fn each_point(store: &Store, run: RunId, mut each: impl FnMut(Point)) -> Out
     Ok(())
 }
 
-/// Reads points of stored runs as far as comparisons need them: without histograms and series.
+/// Reads the part of stored points that comparisons need: no histograms and no series.
 ///
-/// Runs of one target mostly measure the same workloads. Each is given a number, from 0 in the
-/// order of appearance, so that its key is read only once. Workloads that differ only in their seed
-/// have one number, and the seed of the first one.
+/// Runs of one target mostly measure the same workloads. Each workload is given a number, from 0 in
+/// the order of appearance, so that its key is read only once. Workloads that differ only in their
+/// seed share a number, and the key with the seed of the first one.
 #[derive(Debug, Default)]
 pub struct RatesReader {
     keys: Vec<PointKey>,
-    /// Numbers by the text of the row; None for workloads that are not wanted.
+    /// Number of each workload, by the text from `identity`; None if the workload is not wanted.
     numbers: HashMap<String, Option<usize>>,
 }
 
@@ -320,7 +320,7 @@ impl RatesReader {
         &self.keys
     }
 
-    /// The points of a run: the number of the workload, and the trials.
+    /// The points of a run, each as the number of its workload and its trials.
     ///
     /// # Errors
     /// As [`load`].
@@ -349,8 +349,8 @@ impl RatesReader {
     }
 }
 
-/// The text of a row without its number and its seed. A seed makes no other workload, and with a
-/// new seed in each run there would be as many keys as points.
+/// The text that identifies the workload of a row. It leaves out the seed: runs have different
+/// seeds, so each would otherwise bring workloads of its own.
 fn identity(row: &PointRow) -> String {
     let PointRow { rw, pattern, request_bytes, depth, threads, ioengine, caching, .. } = row;
     let PointRow { size_bytes, read_percent, rate_requests_per_s, workload_json, .. } = row;

@@ -152,14 +152,14 @@ impl SimpleDocument {
     }
 }
 
-/// The resource that limits a simulated system: the one whose speed would raise the rate.
+/// The resource that limits a simulated system: if it were faster, the rate would rise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BindingDocument {
     /// The resource, or "latency" if no resource is near its limit, in which case a larger queue
     /// depth may help.
     pub resource: String,
     /// Utilisation of the limiting resource, from 0 to 1; for "latency", that of the busiest
-    /// resource by work that requests wait for.
+    /// resource, counting only work that requests wait for.
     pub utilisation: f64,
     /// A busier resource that mostly waits for the limiting one; null if there is none.
     #[serde(default)]

@@ -109,11 +109,12 @@ pub fn run_in_full(store: &Store, row: &RunRow) -> Outcome<Vec<String>> {
     Ok(lines)
 }
 
-/// Half-widths below this would be printed as 0.0% (percent).
+/// A smaller half-width of the interval would be printed as 0.0% (percent).
 const SPREAD_SHOWN_MIN: f64 = 0.05;
 
-/// What the line of a replay does not say: how long it took beside the program, and its reads,
-/// writes and flushes apart. Empty for other points, and for a replay that did not reach its end.
+/// Additional lines for a replay: how long it took compared with the recorded program, and the
+/// number and latencies of its reads, writes and flushes. Empty for other points, and for a replay
+/// that did not reach its end.
 pub fn replay_lines(point: &Point) -> Vec<String> {
     let Some(replay) = &point.key.workload.replay else { return Vec::new() };
     let trials = point.unsoaked();
@@ -162,7 +163,7 @@ pub fn point_line(point: &Point, pap_bytes_per_s: Option<f64>, percentiles: &[f6
     let rate = summary.bytes_per_s;
     let spread = match (point.unsoaked().len(), 100.0 * rate.half_width_relative()) {
         (1, _) => String::new(),
-        // Trials of a simulated system may be equal; that is no precision of a measurement.
+        // Trials of a simulated system may be equal, which says nothing about the precision.
         (_, percent) if percent < SPREAD_SHOWN_MIN && point.key.is_simulated => String::new(),
         (_, percent) if percent < SPREAD_SHOWN_MIN => " +-<0.1%".to_owned(),
         (_, percent) => format!(" +-{percent:.1}%"),

@@ -47,7 +47,8 @@ const LOOKS: u32 = 20;
 /// Pause between two of these attempts.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
-/// Settings that the kernel may reset when another is changed, besides the scheduler's tunables.
+/// For each setting, those that the kernel may reset when it is changed. A change of the scheduler
+/// also resets the tunables of the scheduler.
 const MOVED: [(&str, &[&str]); 3] = [
     (SCHEDULER, &[NR_REQUESTS, "wbt_lat_usec"]),
     (WRITE_CACHE, &[READ_AHEAD, "wbt_lat_usec"]),
@@ -377,7 +378,8 @@ fn mover(name: &str, wanted: &[HostSetting]) -> Option<String> {
     wished.map(|(by, _)| (*by).to_owned())
 }
 
-/// The settings that the kernel may reset along with this one, with their present values.
+/// The settings that the kernel may reset when the setting `by` is changed, with their present
+/// values.
 fn moved_by_kernel(by: &str, disk: &Path) -> impl Iterator<Item = Change> {
     let queue = disk.join("queue");
     let moved = MOVED.iter().filter(|(name, _)| *name == by).flat_map(|(_, moved)| *moved);
@@ -486,9 +488,9 @@ fn is_of_drive(change: &Change) -> bool {
     change.name == DRIVE_CACHE
 }
 
-/// What can be undone after a reboot, or after the drive was detached, which reset the settings of
-/// the kernel. A drive may keep the mode of its write cache: SCSI disks save their caching page if
-/// they can. The drive is found by its serial number, because its name may have changed.
+/// What can be undone after a reboot, or after the drive was detached. Both reset the settings of
+/// the kernel, but a drive may keep the mode of its write cache: SCSI disks save their caching page
+/// if they can. The drive is found by its serial number, because its name may have changed.
 fn in_drive(entry: &Entry, kernel: &Kernel) -> Standing {
     let forget = |why: &str| Standing::Forget(why.to_owned());
     let Some(change) = entry.changes.iter().find(|change| is_of_drive(change)) else {
@@ -502,8 +504,8 @@ fn in_drive(entry: &Entry, kernel: &Kernel) -> Standing {
     };
     let mut drives = kernel.all();
     drives.retain(|drive| drive.info().serial.as_ref() == Some(serial));
-    // The namespaces of an NVMe drive share its serial number. Other drives with one number cannot
-    // be told apart, so none of them is written to.
+    // The namespaces of an NVMe drive share its serial number. Other drives with the same number
+    // cannot be told apart, so none of them is written to.
     let controller = |drive: &Device| {
         let name = drive.name();
         name.strip_prefix("nvme").and_then(|rest| rest.split('n').next().map(str::to_owned))

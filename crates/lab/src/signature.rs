@@ -226,7 +226,8 @@ fn linux_file_systems(sample: &Sample) -> Vec<Signature> {
 fn ext_version(sample: &Sample) -> &'static str {
     let (compatible, incompatible) = (sample.u32(1024 + 92), sample.u32(1024 + 96));
     let read_only_compatible = sample.u32(1024 + 100);
-    // Extents, 64 bits, flexible groups; huge files, checksums, many links, large inodes.
+    // Features of ext4 only: extents, 64 bits, flexible groups; huge files, checksums, many links,
+    // large inodes.
     if incompatible & 0x2c0 != 0 || read_only_compatible & 0x478 != 0 {
         "ext4"
     } else if compatible & 0x4 != 0 {

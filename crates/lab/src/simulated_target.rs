@@ -111,7 +111,8 @@ impl SimulatedTarget {
         )?))
     }
 
-    /// Makes the file as large as the requested region, like a test file in a directory.
+    /// A target whose file is at least as large as the requested region, like a test file in a
+    /// directory.
     fn new(
         name: String,
         description: &Description,

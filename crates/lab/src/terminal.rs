@@ -64,8 +64,8 @@ pub(crate) fn charset_of_locale() -> Charset {
     }
 }
 
-/// A line of a survey or study with its colours, as escape sequences that the output stream removes
-/// where nobody wants them (NO_COLOR, no terminal).
+/// A line of a survey or study with escape sequences for colours. The output stream removes them if
+/// colours are off (NO_COLOR) or it is not a terminal.
 pub(crate) fn coloured(line: &str) -> String {
     let (bold, dim, end) = ("\x1b[1m", "\x1b[2m", "\x1b[0m");
     let (red, yellow, green) = ("\x1b[31m", "\x1b[33m", "\x1b[32m");
@@ -105,8 +105,8 @@ fn width_of(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     size.map(|(width, _)| usize::from(width.0).clamp(WIDTH_MIN, WIDTH_MAX))
 }
 
-/// A message for standard error: wrapped on a terminal, one line in a file, where it is searched
-/// for. Several lines are left as they are.
+/// A message for standard error: wrapped on a terminal, one line in a file, so that it can be found
+/// by grep. Text of several lines is not changed.
 pub(crate) fn for_stderr(text: &str) -> String {
     match width_of(&std::io::stderr()) {
         Some(width) if text.chars().count() > width && !text.contains('\n') => {
@@ -117,7 +117,7 @@ pub(crate) fn for_stderr(text: &str) -> String {
 }
 
 /// A line for standard output: on a terminal wrapped to its width, with the further lines indented;
-/// one line in a file or pipe, where it is searched for.
+/// one line in a file or pipe, so that it can be found by grep.
 pub fn for_stdout(text: &str) -> String {
     match width_of(&std::io::stdout()) {
         Some(width) => folded(width, text),

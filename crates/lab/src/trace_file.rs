@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 /// The first bytes of a Parquet file.
 const OWN_FORMAT: &[u8] = b"PAR1";
 
-/// A trace file, or a temporary one that is removed with this value.
+/// A trace file. If it is temporary, dropping this value removes it.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,

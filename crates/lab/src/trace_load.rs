@@ -1,8 +1,8 @@
 //! A trace as a load: reads what a program did, and makes the experiment that issues its requests
 //! again.
 //!
-//! Files of the trace lie one after another in one target. Each thread of the program becomes a
-//! worker, as far as there are not too many; on a simulated system one worker issues the requests
+//! The files of the trace lie one after another in one target. Each thread of the program becomes a
+//! worker, up to a maximum number of workers; on a simulated system one worker issues the requests
 //! of all threads.
 
 use std::sync::Arc;
@@ -22,17 +22,18 @@ use crate::simulated_target;
 use crate::target::TargetSpec;
 use crate::trace_file::{TraceFile, failed};
 
-/// Workers at most.
+/// Maximum number of workers.
 const WORKERS_MAX: usize = 16;
 /// Trials of a short trace.
 const TRIALS: u32 = 3;
 /// A trace that lasts longer is replayed once (ns).
 const LONG_NS: u64 = 60_000_000_000;
-/// Requests in flight of one worker at most.
+/// Maximum number of requests in flight of one worker.
 const DEPTH_MAX: u32 = 1024;
-/// Requests in flight of one worker if the trace does not say how many there were.
+/// Number of requests in flight of one worker if the trace does not say how many there were.
 const DEPTH_OF_UNKNOWN: u32 = 64;
-/// Buffers of all workers together at most (bytes); longer requests are issued in pieces.
+/// Maximum size of the buffers of all workers together (bytes). If requests are too long for that,
+/// they are issued in pieces.
 const BUFFERS_MAX_BYTES: u64 = 256 << 20;
 /// Longest piece (bytes).
 const PIECE_MAX_BYTES: u64 = 16 << 20;
@@ -91,7 +92,7 @@ impl TraceLoad {
 
     /// The experiment whose axes describe the load of the trace.
     pub fn experiment(&self, given: &Experiment) -> Experiment {
-        // Servers and reference devices have no page cache of this host.
+        // Network targets and reference devices are not cached in the page cache of this host.
         let has_cache = self.is_on_host || self.is_simulated;
         let as_recorded = || has_cache.then(|| self.is_mostly_direct());
         let caching = given.direct.or_else(as_recorded);
@@ -122,7 +123,8 @@ impl TraceLoad {
             trials: self.parameters.trials.unwrap_or_else(|| self.trials()),
             page_cache: given.page_cache.or_else(|| self.page_cache(direct)),
             hint: given.hint.or_else(|| self.hint(direct)),
-            // A simulated system has no pages. Those of a replay on a host are ordinary by default.
+            // `halfpower replay` asks for 4 KiB pages by default. A simulated system would refuse
+            // them, because it has no memory pages.
             buffer_pages: if self.is_simulated { BufferPages::Huge } else { given.buffer_pages },
             ..given.clone()
         }
@@ -162,7 +164,8 @@ impl TraceLoad {
                 description,
                 span_bytes: self.scan.span_bytes,
                 new_ranges: if folds { Vec::new() } else { self.scan.new_ranges.clone() },
-                // The trace has the end of such a request where the program took its completion.
+                // A trace of libaio has the end of a request at the time when the program reaped
+                // its completion.
                 takes_only_awaited: self.scan.call == Call::LIBAIO && changes.depth.is_none(),
                 source: Some(Arc::new(source)),
             }),
@@ -238,9 +241,9 @@ impl TraceLoad {
         applies.then_some(if is_warm { PageCache::Warm } else { PageCache::Cold })
     }
 
-    /// Ends the kernel's read-ahead if the program read several files, and read-ahead did not serve
-    /// its reads: most waited for the device themselves. In one target it would reach from one file
-    /// into the next.
+    /// A hint that turns off the kernel's read-ahead, if the program read several files and most of
+    /// its reads waited for the device instead of being served by read-ahead. All files lie in one
+    /// target, so read-ahead would reach from one file into the next.
     fn hint(&self, direct: bool) -> Option<Hint> {
         let [waited, known] = self.scan.waiting_reads;
         let is_unserved = known > 0 && 2 * waited >= known;
@@ -248,7 +251,7 @@ impl TraceLoad {
         (applies && is_unserved).then_some(Hint::Random)
     }
 
-    /// Requests in flight of the worker with the most.
+    /// Maximum number of requests in flight of any worker.
     pub fn depth(&self) -> u32 {
         let Changes { depth, .. } = self.parameters.changes;
         let of_lane = |lane: &trace::replay::LaneFacts| match depth {
@@ -327,7 +330,7 @@ impl ReplaySource for TraceSource {
     }
 }
 
-/// A request of a trace as the load generator takes it.
+/// Converts a request of a trace for the load generator.
 fn replayed(request: &trace::replay::ReplayRequest) -> ReplayRequest {
     let operation = match request.action {
         Action::Read => ReplayOperation::Read,

@@ -64,8 +64,8 @@ pub struct Lab {
     soaker: RefCell<Option<ReadySoaker>>,
 }
 
-/// Memory that could serve direct requests instead of storage, and the drives below the targets,
-/// with their counters before a trial.
+/// Readings before a trial. Their changes show whether memory served direct requests instead of
+/// storage, and what the trial did to the health of the drives.
 struct Before {
     /// The devices that hold the images of loop devices, with their counters.
     images: Vec<(Device, DeviceCounters)>,
@@ -99,7 +99,7 @@ impl Before {
         dirtied_bytes()?.checked_sub(self.dirtied_bytes?)
     }
 
-    /// The health of the drives then and now.
+    /// The health of the drives before the trial and now.
     fn health(&self) -> Vec<DriveHealth> {
         let again = |(disk, before): &(Device, Health)| {
             let after = nvme_drive::health(disk)?.ok()?;
@@ -245,8 +245,8 @@ pub struct Setting<'a> {
     pub ranks: Option<RankGroup>,
 }
 
-/// Releases the blocks of the ranges in which a replayed program wrote new files. That they are
-/// overwritten was asked before.
+/// Releases the blocks of the ranges in which a replayed program wrote new files. The permission to
+/// overwrite them was checked before.
 fn release_new_ranges(target: &HostTarget, workload: &Workload) -> Outcome<()> {
     let replay = workload.replay.as_ref().filter(|_| workload.writes());
     let ranges = replay.map_or(&[][..], |replay| &replay.new_ranges);
@@ -509,7 +509,7 @@ impl Lab {
         Some((watch.counters()?, self.meter.sample(self.clock.now_ns())))
     }
 
-    /// What the server and this process used since then.
+    /// What the server and this process used since the readings before the trial.
     fn server_since(&self, (before, own): &(Counters, CpuSample)) -> Option<ServerUsage> {
         let client = self.meter.sample(self.clock.now_ns()).since(own);
         let after = self.server.as_ref()?.counters()?;
@@ -575,7 +575,8 @@ impl Lab {
         Ok(scrubbed)
     }
 
-    /// Empties the zones that a workload writes. That its data may be lost was asked before.
+    /// Empties the zones that a workload writes. The permission to lose their data was checked
+    /// before.
     fn empty_zones(&self, target: &HostTarget, workload: &Workload) -> Outcome<()> {
         let Some(zones) = target.zones().filter(|_| workload.writes()) else { return Ok(()) };
         let Workload { region_offset, region_bytes, .. } = *workload;
@@ -651,7 +652,8 @@ impl Lab {
             return Ok((sample, Ok(None)));
         };
         if self.clock.now_ns() > ready.background_at_ns + BACKGROUND_HOLDS_NS {
-            // On failure the last value stays in use; the next reading reports the reason.
+            // If this fails, the last value stays in use; the next reading of the soaker reports
+            // the reason.
             let _ = ready.watch_background(&self.clock);
         }
         let ReadySoaker { soaker, background_share, .. } = ready;

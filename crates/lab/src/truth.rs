@@ -174,7 +174,7 @@ fn zones(text: &str) -> Result<Vec<(f64, f64)>, String> {
     }
 }
 
-/// The ends of zones in a span (bytes).
+/// Zones in a span of `span` bytes. `shares` gives the rate and the end of each zone (percent).
 fn laid_out(span: u64, shares: &[(f64, f64)]) -> Result<Vec<Zone>, String> {
     let zone = |(bytes_per_s, end): &(f64, f64)| Zone {
         end_bytes: (span as f64 * end / 100.0).round() as u64,

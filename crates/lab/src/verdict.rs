@@ -80,7 +80,8 @@ pub struct Throttled {
 }
 
 impl Throttled {
-    /// The throttled share of the elapsed time (ns); None if it is too small to matter.
+    /// The share of `elapsed_ns` for which threads were throttled; None if it is too small to
+    /// matter.
     pub fn felt_share(&self, elapsed_ns: u64) -> Option<f64> {
         let share = (self.waited_ns as f64 / elapsed_ns.max(1) as f64).min(1.0);
         (share > THROTTLED_SHARE_MAX).then_some(share)
@@ -239,7 +240,8 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     verdict
 }
 
-/// Suspended machine, wall clock set, or a measuring clock that disagrees with the system's.
+/// Checks whether the machine was suspended, the wall clock was set, or the measuring clock
+/// disagrees with the system's.
 fn check_clocks(around: &Circumstances, verdict: &mut Verdict) {
     let Disagreement { elapsed_ns, ours_ns, asleep_ns, wall_ns } = around.clocks;
     let allowed_ns = (elapsed_ns as f64 * APART_SHARE_MAX) as u64;
@@ -313,8 +315,8 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
     }
 }
 
-/// How to make buffered reads reach the device. Direct reads that a cache below them serves have no
-/// remedy that always applies.
+/// How to make buffered reads reach the device. Empty for direct reads: a cache below the page
+/// cache served them, and no remedy always applies.
 fn device_remedy(key: &PointKey, read_bytes: u64, around: &Circumstances) -> String {
     let region = around.target_bytes;
     if key.is_direct() {
@@ -386,8 +388,8 @@ fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verd
     }
 }
 
-/// A server that asked to wait: requests were made again after pauses, which their latencies
-/// include.
+/// Checks whether the server asked the client to wait. The requests were then made again after
+/// pauses, and their latencies include the pauses.
 fn check_busy(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let retries = trial.live.as_ref().map_or(0, |live| live.retries);
     let allowed = trial.requests() as f64 * BUSY_SHARE_MAX;
@@ -400,8 +402,8 @@ fn check_busy(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// CPU use of other programs, and steal time. Kernel threads that serve the requests have no user
-/// time, so user time of other processes is never caused by the trial.
+/// Checks the CPU use of other programs, and the steal time. Kernel threads that serve the requests
+/// have no user time, so user time of other processes is never caused by the trial.
 fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
     if trial.soaked || trial.elapsed_ns < LOAD_TRIAL_NS {
         return;
@@ -418,8 +420,8 @@ fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// Time for which runnable threads waited because another program used their CPU. Not checked with
-/// more threads than CPUs, which wait for each other.
+/// Checks for how long runnable threads waited because another program used their CPU. Not checked
+/// if there are more threads than CPUs, because they then wait for each other.
 fn check_run_delay(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let pool = if key.is_issued_by(EngineKind::Threads) { key.depth() } else { 1 };
     let threads = key.threads().saturating_mul(pool).max(1);
@@ -564,8 +566,9 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// Direct requests that memory served instead of storage: on tmpfs, on a file system that falls
-/// back to the page cache (btrfs for checksummed data), or on a loop device with a cached image.
+/// Checks for direct requests that memory served instead of storage: on tmpfs, on a file system
+/// that falls back to the page cache (btrfs for checksummed data), or on a loop device with a
+/// cached image.
 fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     if around.in_memory {
         verdict.flag(
@@ -635,7 +638,7 @@ fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdic
         return;
     }
     let pool = if key.is_issued_by(EngineKind::Threads) { key.depth() } else { 1 };
-    let cpus = (key.threads() * pool).min(around.cpus.max(1));
+    let cpus = key.threads().saturating_mul(pool).min(around.cpus.max(1));
     let available = trial.elapsed_ns as f64 * f64::from(cpus);
     let share = trial.cpu.process_ns as f64 / available.max(1.0);
     if share > GENERATOR_SHARE_MAX && key.is_direct() && !around.allow_holes {

@@ -177,7 +177,7 @@ impl From<&Replay> for ReplayDocument {
 }
 
 impl ReplayDocument {
-    /// The replay, which cannot be measured again.
+    /// The replay without its requests, so it cannot be measured again.
     fn replay(&self) -> Result<Replay, String> {
         let fingerprint = u64::from_str_radix(&self.fingerprint, 16);
         Ok(Replay {

@@ -25,7 +25,7 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Maximum number of arrays of a kernel.
 const ARRAYS: usize = 3;
 
-/// Memory for working sets up to a size.
+/// The memory of a thread, for working sets up to a maximum size.
 pub(crate) struct Arena {
     mapping: *mut u8,
     mapped_bytes: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Maps and touches memory for sets of up to `set_bytes`.
+    /// Maps and touches memory for working sets of up to `set_bytes`.
     pub fn new(set_bytes: usize, pages: Pages) -> io::Result<Arena> {
         // Each array may start on a new page, plus an offset.
         let bytes = set_bytes.checked_add(2 * ARRAYS * PAGE_BYTES);

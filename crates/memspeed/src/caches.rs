@@ -1,4 +1,5 @@
-//! The data caches of a CPU as the kernel reports them; a hypervisor may report anything.
+//! The data caches of a CPU as the kernel reports them. On a virtual machine they may differ from
+//! the real ones.
 
 use std::fs;
 use std::path::Path;

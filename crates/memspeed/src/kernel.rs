@@ -1,10 +1,10 @@
-//! The kernels: their access to the arrays, and the bytes that they count as moved.
+//! The kernels: how they access their arrays, and how many bytes each counts as moved.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Size of a cache line (bytes). Correct on every x86-64 and nearly every other CPU; where lines
-/// are longer, a touch counts less than it moves.
+/// Size of a cache line (bytes). It is 64 bytes on every x86-64 and nearly every other CPU. Where
+/// lines are longer, a touch moves more than is counted.
 pub const LINE_BYTES: usize = 64;
 /// Array sizes are multiples of this (eight of the widest vectors), so that no loop has a remainder
 /// (bytes).
@@ -83,13 +83,15 @@ impl Kernel {
         set_bytes / self.arrays() / GRANULE_BYTES * GRANULE_BYTES
     }
 
-    /// Bytes of one pass over a working set in the convention "once".
+    /// Bytes that one pass over a working set counts in the convention "once" (see the crate's
+    /// documentation).
     pub fn once_bytes(self, set_bytes: usize) -> u64 {
         let arrays = if self == Kernel::Triad { 3 } else { 1 };
         (arrays * self.array_bytes(set_bytes)) as u64
     }
 
-    /// Bytes of one pass over a working set in the convention "traffic": read and written.
+    /// Bytes that one pass over a working set counts in the convention "traffic": all bytes read
+    /// and written.
     pub fn traffic_bytes(self, set_bytes: usize) -> u64 {
         (self.arrays() * self.array_bytes(set_bytes)) as u64
     }

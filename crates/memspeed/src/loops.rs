@@ -1,9 +1,9 @@
 //! The loops of the kernels, and the instruction sets they use.
 //!
-//! Each kernel has one generic loop, compiled for each instruction set and selected once per batch
-//! of passes. An iteration moves eight vectors. `black_box` makes the arrays opaque to the compiler
-//! after each pass, so that it neither drops nor merges passes. The stored words are opaque too, so
-//! that no loop is replaced by a library call.
+//! Each kernel has one generic loop, which is compiled for each instruction set. The instruction
+//! set is selected once per batch of passes. An iteration moves eight vectors. `black_box` hides
+//! the arrays from the compiler after each pass, so that it neither drops nor merges passes. It
+//! also hides the stored words, so that no loop is replaced by a library call.
 
 use std::hint::black_box;
 

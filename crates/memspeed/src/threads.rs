@@ -1,10 +1,10 @@
 //! Runs kernels on several threads, each with its own arena, from a common start.
 //!
-//! All cases are measured in turn, and the round is repeated, so that a disturbance of the machine
-//! affects all cases alike. The first visit determines how many passes make a sample. A later visit
-//! starts with one untimed pass that fills the caches again, unless a sample is a single pass,
-//! because the set is then far larger than the caches. A sample lasts from the first thread's start
-//! to the last thread's end.
+//! All cases are measured in turn, and this round is repeated, so that a disturbance of the machine
+//! affects all cases alike. The first round determines how many passes of a case make a sample. In
+//! later rounds, an untimed pass first fills the caches again. It is omitted if a sample is a
+//! single pass, because the set is then far larger than the caches. A sample lasts from the first
+//! thread's start to the last thread's end.
 
 use std::hint::black_box;
 use std::io;
@@ -18,7 +18,7 @@ use crate::loops::{Arrays, Isa, passes};
 /// Delay of the common start after the last thread has arrived (ns): the time a sleeping thread
 /// needs to wake up.
 const START_AFTER_NS: u64 = 60_000;
-/// Maximum growth of the number of passes from one calibration step to the next.
+/// Maximum factor by which the number of passes grows from one calibration step to the next.
 const GROWTH_MAX: u64 = 64;
 
 /// A kernel over a working set.
@@ -45,7 +45,7 @@ pub struct Plan<'a> {
     pub offset_bytes: usize,
     /// Number of samples of each case.
     pub repeats: usize,
-    /// Minimum length of a sample (ns); at least one pass.
+    /// Minimum length of a sample (ns). A sample has at least one pass.
     pub sample_ns: u64,
 }
 
@@ -90,8 +90,8 @@ pub fn measure(plan: &Plan, world: &World) -> io::Result<Vec<Reading>> {
             })
             .collect();
         let failed = handles.into_iter().find_map(Result::err);
-        // The threads wait for this value. If a thread could not be started, the others must not
-        // wait for it at the barrier.
+        // The threads wait until this value is set. If a thread could not be started, the others
+        // must not go on to the barrier, where they would wait for it.
         let _ = shared.all_started.set(failed.is_none());
         failed.into_iter().for_each(|error| shared.give_up(error));
     });
@@ -101,7 +101,7 @@ pub fn measure(plan: &Plan, world: &World) -> io::Result<Vec<Reading>> {
 fn check(plan: &Plan) -> io::Result<()> {
     let small = plan.cases.iter().any(|case| case.set_bytes < SET_BYTES_MIN);
     let wrong = if plan.cases.is_empty() || plan.threads == 0 {
-        "nothing to measure: name a kernel, a size and a thread"
+        "nothing to measure: name at least one kernel, size and thread"
     } else if small {
         "a working set must have at least 4096 bytes"
     } else if !plan.offset_bytes.is_multiple_of(8) || plan.offset_bytes >= PAGE_BYTES {
@@ -125,7 +125,8 @@ struct Shared<'a> {
     barrier: Barrier,
     failed: AtomicBool,
     error: Mutex<Option<io::Error>>,
-    /// Set by the first thread for all: the start of the sample, the number of passes, and the end.
+    /// Set by the first thread for all threads: the start of the sample, the number of passes of
+    /// each case, and whether to end.
     start_ns: AtomicU64,
     passes: Vec<AtomicU64>,
     finished: AtomicBool,
@@ -241,7 +242,7 @@ impl<'a> Shared<'a> {
             self.run(case, arrays, count);
             let took_ns = (self.world.now_ns)().saturating_sub(start_ns).max(1);
             let wanted = (count as f64 * self.plan.sample_ns as f64 / took_ns as f64).ceil() as u64;
-            // A quarter of a sample is long enough to extrapolate from.
+            // If the passes took a quarter of a sample, the number can be extrapolated from them.
             if took_ns.saturating_mul(4) >= self.plan.sample_ns {
                 return wanted.max(1);
             }

@@ -178,7 +178,8 @@ pub struct Claim {
     pub role: Role,
     /// Why the claim is not scored, what it restates, or why the simulator misses it.
     pub why: String,
-    /// Claims that contradict each other form a group, which counts as one claim.
+    /// Name of the claim's group; empty if it has none. Claims that contradict each other form a
+    /// group, which counts as one claim.
     pub group: String,
 }
 

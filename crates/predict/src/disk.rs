@@ -33,7 +33,7 @@ use self::seek::{Arm, Curve, Cylinders};
 
 /// The system file of a disk before calibration.
 const BASE: &str = include_str!("disk/disk.toml");
-/// Requests in flight when the order of the queue is determined.
+/// Requests in flight when the order in which the disk serves its queue is determined.
 const QUEUE_DEPTH: u32 = 32;
 /// Length of a trial for the order of the queue (ns).
 const QUEUE_NS: u64 = 8_000_000_000;
@@ -46,7 +46,7 @@ const LONG_WRITE_BYTES: u32 = 64 << 10;
 /// The size of the write cache is corrected by at most this factor, in this many steps.
 const REFINED_WITHIN: f64 = 1.5;
 const REFINEMENTS: usize = 9;
-/// Writes far apart, to see whether the arm moves.
+/// Number of writes far apart that show whether the arm moves.
 const FAR_WRITES: u64 = 24;
 /// Seed of the random choices.
 const SEED: u64 = 42;
@@ -60,7 +60,8 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// A value with its interval, in the unit of the system file.
+    /// Writes a value into the system file and records it with its interval, both in the file's
+    /// unit.
     fn put(&mut self, key: &str, found: Interval) -> Outcome<()> {
         let unit = self.base.value_of(key).map(|(_, unit)| unit).unwrap_or_default();
         // Noise may make a small value negative.
@@ -158,8 +159,9 @@ pub fn calibrate(
     Ok(calibrated(values, &predicted, &layout, &curve, still_ns))
 }
 
-/// Refuses a disk that writes data far apart without moving its arm: it keeps them in a media cache
-/// first. Pauses of all parts of a revolution are tried, so that one write waits for no angle.
+/// Refuses a disk that writes data far apart without moving its arm, because it keeps writes in a
+/// media cache first. The pauses before the writes are spread over a revolution, so that at least
+/// one write hardly waits for the platter.
 fn refuse_media_cache(
     probe: &mut dyn Probe,
     curve: &Curve,
@@ -203,7 +205,7 @@ fn put_layout(values: &mut Values<'_>, layout: &Layout, bytes: u64) -> Outcome<(
     values.put("drive.heads", Interval::exact(heads.unwrap_or(1) as f64))?;
     if heads.is_none() {
         values.not_determined(
-            "drive.heads: the skews of tracks and cylinders are alike, so distances count tracks",
+            "drive.heads: track and cylinder skew are equal, so seek distances are in tracks",
         );
     }
     values.put("drive.track_skew", layout.skews.track)?;
@@ -264,7 +266,7 @@ fn put_curve(values: &mut Values<'_>, curve: &Curve) -> Outcome<()> {
     values.put("drive.seek.knee", knee)?;
     if knee.low < knee.value * 0.95 || knee.high > knee.value * 1.05 {
         values.not_determined(
-            "drive.seek.knee: both parts of the seek curve are alike over its interval",
+            "drive.seek.knee: both parts of the seek curve are nearly equal over its interval",
         );
     }
     values.put("drive.seek.far_fixed", times(curve.far.intercept, 1e-6))?;
@@ -357,10 +359,10 @@ fn buffers_of<'a>(probe: &'a mut dyn Probe, layout: &Layout, seed: u64) -> Buffe
     Buffers { probe, revolution_ns, ns_per_byte, dice: Stream::new(seed) }
 }
 
-/// Corrects the size of the write cache by simulation. What the disk writes while the cache fills
-/// depends on this size. The size is chosen so that a simulated disk accepts as many writes as the
-/// real disk in a burst that the bytes of the cache limit. If no size near the measured one does
-/// this, the size is not changed.
+/// Corrects the size of the write cache by simulation, because the amount that the disk writes
+/// while the cache fills depends on this size. The size is chosen so that a simulated disk accepts
+/// as many writes as the real disk in a burst that the bytes of the cache limit. If no size near
+/// the measured one does this, the size is not changed.
 fn refine_write_buffer(
     values: &mut Values<'_>,
     (size, count): (u32, u64),
@@ -437,8 +439,8 @@ fn is_zero_latency(probe: &mut dyn Probe, layout: &Layout) -> Outcome<bool> {
     Ok(longest_ns - shortest_ns < revolution_ns * (1.0 - share / 2.0))
 }
 
-/// Determines the order of the queue: the order whose simulated rate at depth is closest to the
-/// measured one.
+/// Determines the order in which the disk serves its queue: the one whose simulated rate at depth
+/// [`QUEUE_DEPTH`] is closest to the measured rate.
 fn put_order(values: &mut Values<'_>, probe: &mut dyn Probe) -> Outcome<()> {
     let workload = Workload {
         pattern: Pattern::Random,

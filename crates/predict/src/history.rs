@@ -202,21 +202,21 @@ impl History {
         self.trials.iter().map(of).sum()
     }
 
-    /// The most hosts of a fitted point.
+    /// The largest number of hosts of a fitted point.
     pub fn fitted_hosts(&self) -> u32 {
         let fitted = self.points.iter().filter(|point| !point.held_out);
         fitted.map(|point| point.hosts).max().unwrap_or(1)
     }
 
-    /// The most hosts that measured together.
+    /// The largest number of hosts that measured together.
     pub fn hosts(&self) -> u32 {
         self.points.iter().map(|point| point.hosts).max().unwrap_or(1)
     }
 
     /// Estimates the burst credit (bytes): the size of a token bucket that refills at
-    /// `bytes_per_s`, also during pauses, from which trials of the points that `counts` accepts
-    /// take bytes. It is the largest amount by which consecutive trials exceeded that rate.
-    /// Held-out trials are skipped; the level stays as it was before them.
+    /// `bytes_per_s`, also during pauses. It is the largest amount by which consecutive trials
+    /// exceeded that rate. Only the bytes of points that `counts` accepts are taken from the
+    /// bucket. Held-out trials are skipped; the level stays as it was before them.
     pub fn credit_bytes(&self, bytes_per_s: f64, counts: impl Fn(&MeasuredPoint) -> bool) -> f64 {
         let (mut level, mut most, mut at_ns) = (0.0_f64, 0.0_f64, 0_u64);
         for trial in &self.trials {
@@ -260,7 +260,8 @@ fn usable_of<'a>(points: &'a [Point], left_out: &mut Vec<String>) -> Vec<&'a Poi
     usable
 }
 
-/// Number of hosts of a point; `None` if they have different numbers of ranks, or ranks are lost.
+/// Number of hosts of a point; `None` if the hosts have different numbers of ranks, or if ranks
+/// were lost.
 fn hosts_of(point: &Point) -> Option<u32> {
     let mut hosts = 1;
     for trial in point.unsoaked() {
@@ -322,8 +323,9 @@ fn sort_key(key: &PointKey) -> (u32, String, u64, u64, u32) {
     )
 }
 
-/// Which points are held out: evenly spread over the sorted points. The depths of every other group
-/// are reversed, so that neither the held-out nor the fitted points are all shallow.
+/// Chooses the points to hold out, evenly spread over the sorted points. Points that differ only in
+/// depth form a group. Every other group is sorted by descending depth, so that neither the
+/// held-out nor the fitted points are all shallow.
 fn choose_held_out(points: &[&Point], share: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..points.len()).collect();
     let without_depth = |index: usize| {

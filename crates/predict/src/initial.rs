@@ -1,5 +1,6 @@
-//! Starting values for the search, read directly from the measured points: the line f + s S of
-//! single requests, the highest rates, and the rates to which long trials slow down.
+//! Starting values for the search, read directly from the measured points: the time of a single
+//! request as a line over its size, the highest rates, and the rates to which long trials slow
+//! down.
 
 use analysis::lsq;
 
@@ -59,7 +60,8 @@ impl InitialGuess {
     pub fn of(history: &History, source: Source) -> InitialGuess {
         let points: Vec<&MeasuredPoint> = history.points.iter().filter(|p| !p.held_out).collect();
         let [read, write] = [true, false].map(|reads| direction(&points, reads, source));
-        // A run of mixed workloads only cannot separate reads from writes.
+        // A run that has only mixed workloads cannot tell reads from writes, so both get the same
+        // estimates.
         let both = direction_of(&points, source);
         let neither = read.is_none() && write.is_none();
         let (read, write) = if neither { (both, both) } else { (read, write) };

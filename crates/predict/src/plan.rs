@@ -1,9 +1,9 @@
 //! Capacity planning: the cheapest configurations of simulated systems that meet a stated need.
 //!
-//! `need` reads the need, `prices` the price list, `candidate` enumerates configurations (devices,
-//! number, volume, controller, write cache), `judge` decides whether one meets the need, first by
-//! closed-form bounds and then by simulation, `ranking` finds the cheapest configurations, and
-//! `document` prints them.
+//! `need` reads the need, `prices` the price list, `candidate` enumerates configurations (kind and
+//! number of devices, volume, controller, write cache), `judge` decides whether a configuration
+//! meets the need, first by closed-form bounds and then by simulation, `ranking` finds the cheapest
+//! configurations, and `document` prints them.
 
 pub mod need;
 pub mod prices;

@@ -26,7 +26,8 @@ const REQUESTS_PER_OUTSTANDING: u64 = 50;
 fn is_stateful(system: &System) -> bool {
     match &system.drive {
         DriveModel::Flash(flash) => {
-            flash.cache.0 > 0.0 || flash.buffer.0 > 0.0 || flash.sustained.0 > 0.0
+            let has_memory = flash.cache.0 > 0.0 || flash.buffer.0 > 0.0;
+            has_memory || flash.sustained.0 > 0.0 || flash.sustained_requests_per_s.0 > 0.0
         }
         DriveModel::Disk(_) => false,
     }
@@ -40,8 +41,9 @@ pub fn replay(system: &System, history: &History) -> Outcome<Vec<TrialSummary>> 
     Ok(replay_while(system, history, |_, _| true)?.unwrap_or_default())
 }
 
-/// Like [`replay`], but stops and returns `None` as soon as `goes_on` is false for the index and
-/// result of a trial. Stateless systems are not stopped, because their simulation is short.
+/// Like [`replay`], but calls `goes_on` with the index and result of each trial, and stops and
+/// returns `None` as soon as it returns false. Stateless systems are not stopped, because their
+/// simulation is short.
 ///
 /// # Errors
 /// A workload that does not fit the system.

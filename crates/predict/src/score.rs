@@ -29,7 +29,7 @@ const LATE_WEIGHT: f64 = 0.5;
 pub const UNIDENTIFIED: f64 = 3.0;
 /// Number of descent steps of each promising structure.
 const FIRST_STEPS: usize = 2;
-/// Number of further descent steps of each of the best structures.
+/// Number of descent steps of the best structure, including the first ones.
 const BEST_STEPS: usize = 6;
 /// A structure's simulation stops once its sum of squares is this many times that of the worst
 /// promising structure: fewer parameters cannot make up for it.
@@ -37,8 +37,8 @@ const GIVE_UP_FACTOR: f64 = 3.0;
 /// Below this mean square of the residuals (squared standard errors) the fit is good enough to try
 /// no other starting values.
 const GOOD_MEAN_SQUARE: f64 = 1.5;
-/// Most requests of a run in which a cache, buffer or credit is searched for. They take about a
-/// second to replay, and the search replays them many times.
+/// Maximum number of requests of a run for which a cache, buffer or credit is searched. Replaying
+/// so many takes about a second, and the search replays the run many times.
 const MAX_REPLAYED: f64 = 2e6;
 /// A cache, buffer or credit is kept only if it lowers the information criterion by this much.
 const MIN_IMPROVEMENT: f64 = 6.0;
@@ -210,8 +210,9 @@ impl Fitting<'_> {
         Some(self.scored(structure, solution?))
     }
 
-    /// Evaluates a structure at its starting values. `objectives` holds those evaluated so far,
-    /// best first; `None` if this one is clearly worse than the best `count` of them.
+    /// Evaluates a structure at its starting values. `objectives` holds the sums of squares of the
+    /// structures evaluated so far, best first. Returns `None` if this one is clearly worse than
+    /// the best `count` of them.
     fn at_start(
         &self,
         structure: &Structure,
@@ -312,9 +313,9 @@ pub fn not_sought(history: &History) -> Option<String> {
     })
 }
 
-/// Adds a cache, buffer and credit to the structure one by one, in each round the part that helps
-/// most, and returns the best fit. A part that does not help alone stays for the next round, so
-/// that two parts that explain the data only together are found.
+/// Adds a cache, a buffer and a credit to the structure one by one, in each round the part that
+/// helps most, and returns the best fit. That part is kept for the next round even if it does not
+/// help alone, so that two parts that explain the data only together are found.
 fn add_parts(
     fitting: &Fitting<'_>,
     guess: &InitialGuess,
@@ -392,8 +393,8 @@ pub fn score(history: &History, system: &System) -> Outcome<Vec<Scored>> {
         .collect())
 }
 
-/// The prediction without a model, computed from the fitted points: outstanding requests divided by
-/// the time of a single request, at most the highest measured rate.
+/// The prediction without a model, computed from the fitted points: outstanding requests times
+/// request size, divided by the time of a single request, at most the highest measured rate.
 struct NaiveBound {
     /// Estimates for reads, writes and mixes.
     directions: [Option<Direction>; 3],

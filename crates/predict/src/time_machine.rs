@@ -4,9 +4,9 @@
 //! A program also waits for the path to the file: system calls, FUSE, wake-ups. The simulated time
 //! already contains the cost of the simulated host, so the cost of the real path must not be added.
 //! It is measured beforehand ([`PathCost::measure`]) and subtracted from each request's arrival
-//! time. A request may therefore arrive in the past of the clock. To allow that, virtual time stays
-//! a little behind the clock while no request is in flight; otherwise the request arrives after the
-//! last event.
+//! time. A request may therefore have arrived at a time that the clock has already passed. To allow
+//! that, virtual time stays a little behind the clock while no request is in flight. While requests
+//! are in flight, a request arrives at the last event at the earliest.
 
 use std::fs::{File, OpenOptions};
 use std::io;

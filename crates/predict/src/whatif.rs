@@ -23,7 +23,7 @@ const STEP_DIFFERENCE: f64 = 0.3;
 const MIN_SENSITIVITY: f64 = 0.1;
 /// Request size of the unit KAPS: a thousand random accesses of 8 KiB per second.
 const ACCESS_BYTES: u32 = 8192;
-/// Requests of a trace up to which sensitivities are computed.
+/// Maximum number of requests of a trace for which sensitivities are computed.
 const MOVED_REQUESTS_MAX: u64 = 100_000;
 
 /// Results of a load on a system, either before or after the change.
@@ -257,7 +257,7 @@ fn timed_load(description: &Description, load: &Workload) -> Outcome<Workload> {
 /// mode of the system.
 fn with_flush(system: &System, load: &Workload) -> (Workload, Caching) {
     let caching = simulated::caching_of(system);
-    // A replayed program flushes when it likes.
+    // A replayed trace contains the flushes of its program.
     let flush_at_end = !caching.is_direct() && load.writes() && load.replay.is_none();
     (Workload { flush_at_end, ..load.clone() }, caching)
 }

@@ -55,8 +55,8 @@ pub(crate) fn chart(chart: &Chart) -> Markup {
     }
 }
 
-/// Buttons that zoom and that save the chart, and the range that is shown; hidden until the script
-/// runs.
+/// Buttons that zoom and save the chart, and a field for the range that is shown. All are hidden
+/// until the script runs.
 fn tools(chart: &Chart) -> Markup {
     let zoom = |key: &str, sign: &str, what: &str| {
         html! {
@@ -127,7 +127,7 @@ fn swatch(chart: &Chart, series: &Series, hue: usize) -> Markup {
 /// Whether the points of a series are dots that are visible only when touched.
 fn dotted(chart: &Chart, series: &Series) -> bool {
     let fitted = chart.kind == Kind::Scatter && series.dashed;
-    // Curves by percentile have so many points only to be smooth.
+    // These curves have so many points only to be smooth.
     let smooth = chart.kind == Kind::Steps || chart.x.scale == Scale::Percentile;
     fitted || smooth || series.points.len() > DENSE
 }
@@ -207,8 +207,8 @@ fn plot(chart: &Chart) -> Markup {
     }
 }
 
-/// A drawing of its own with the coordinates of the chart, which the script makes cut what lies
-/// beyond the axes after a zoom.
+/// Puts the content into a nested SVG with the coordinates of the chart. After a zoom, the script
+/// makes the nested SVG clip what lies beyond the axes.
 fn within(frame: &Frame, content: &Markup) -> Markup {
     let (width, height) = (frame.right - LEFT, HEIGHT - BOTTOM - frame.top);
     html! {

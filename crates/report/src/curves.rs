@@ -1,8 +1,8 @@
 //! Charts of a survey that are drawn from its points.
 //!
-//! Points are grouped by operation and caching mode in input order; each group gives one line. If
-//! there are more lines than a chart can show, an even selection is drawn; the table of all points
-//! has the rest. A chart without lines is left out.
+//! The points of a chart are grouped, for example by caching mode and depth; each group gives one
+//! line, in the order of the input. If there are more lines than a chart can show, an even
+//! selection is drawn; the table of all points has the rest. A chart without lines is left out.
 
 use crate::model::{Axis, Chart, Direction, Guide, Kind, Point, Scale, Series};
 use crate::units::{Unit, bytes, rate};
@@ -16,7 +16,7 @@ const CURVE_POINTS: usize = 3;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// A line chart. The summary describes it in one sentence.
+/// A line chart with a summary of one sentence; `None` if no series has points.
 pub(crate) fn lines(
     id: String,
     title: String,
@@ -219,7 +219,7 @@ pub(crate) fn depth_charts(view: &SurveyView, operation: &str) -> Vec<Chart> {
     throughput.into_iter().chain(latency).collect()
 }
 
-/// Median and 99th percentile per key, in one hue: solid and dashed.
+/// Two lines for each key, in one colour: the median latency is solid, the 99th percentile dashed.
 fn latencies<K: PartialEq>(
     points: &[&PointView],
     key: impl Fn(&PointView) -> K + Copy,
@@ -240,7 +240,7 @@ fn latencies<K: PartialEq>(
     pairs(median, quantile("p99", |point| point.latency_p99_ns))
 }
 
-/// Pairs of series with a common hue: the first solid, the second dashed.
+/// Gives the series with the same index one colour: `solid[i]` as a solid line, `dashed[i]` dashed.
 pub(crate) fn pairs(solid: Vec<Series>, dashed: Vec<Series>) -> Vec<Series> {
     let pair = |(hue, (one, other))| {
         let hue = Some(hue);

@@ -1,6 +1,6 @@
 //! The texts of `halfpower explain` on a page, folded away below what they explain.
 //!
-//! A word without a topic gives nothing, so pages of older results stay complete.
+//! A word that has no topic gets no explanation, so pages of old results can still be rendered.
 
 use explain::{Block, Kind, Topic};
 use maud::{Markup, html};

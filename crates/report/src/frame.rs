@@ -1,9 +1,9 @@
-//! What surrounds a page that is one of several: links to the others, and for a run in progress the
-//! means to show its newest state.
+//! What is added to a page that is one of several: links to the other pages and, for a run in
+//! progress, a way to follow its state.
 
 use maud::{Markup, html};
 
-/// The surroundings of a page; the default has none.
+/// What is added to a page; by default nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// Addresses and names of other pages.
@@ -15,7 +15,7 @@ pub struct Frame {
     pub is_list: bool,
 }
 
-/// The place of the version in a page of a run in progress.
+/// The attribute in the page of a run in progress into which [`version`] puts the version.
 const NO_VERSION: &str = "data-etag=\"\"";
 
 /// Puts the version of a page into it; a page without a run in progress stays as it is. The version

@@ -1,8 +1,9 @@
-//! Heat maps: latency over time, a cell for each moment and range of latency.
+//! Heat maps of latency over time. Each cell is a short interval of time, called a moment here, and
+//! a range of latency.
 //!
-//! [`latency_heat_map`] counts requests into cells; the drawing shades each cell by its share of
-//! the requests of its moment. An average or a percentile over time hides that requests fall into
-//! groups, such as hits and misses of a cache; cells show them.
+//! [`latency_heat_map`] counts the requests in each cell; the drawing shades a cell by its share of
+//! the requests that completed in its moment. An average or a percentile over time hides that
+//! requests fall into groups, such as hits and misses of a cache; cells show them.
 
 use maud::{Markup, html};
 
@@ -12,16 +13,17 @@ use crate::scale::Projection;
 use crate::svg::number;
 use crate::units::Unit;
 
-/// Number of moments: each is some ten pixels wide on a screen.
+/// Number of moments; each is about ten pixels wide on a screen.
 const MOMENTS: usize = 48;
-/// Ranges of latency per factor of ten: the next range starts a third higher.
+/// Number of latency ranges per factor of ten. With 8, each range starts a third higher than the
+/// one below.
 const BANDS_PER_DECADE: f64 = 8.0;
 /// Opacity of the cell with the smallest share, which must still be seen.
 const FAINTEST: f64 = 0.14;
 
-/// Latency over time as a heat map, a series for each named list of requests. A request is its
-/// completion since the start of the trial and its latency, both in nanoseconds. `None` without
-/// requests or if all complete at once.
+/// A heat map of latency over time, with a series for each named list of requests. A request is
+/// given by its completion time since the start of the trial and its latency, both in nanoseconds.
+/// `None` if there are no requests or all complete at the same time.
 pub fn latency_heat_map(
     id: &str,
     title: &str,
@@ -43,7 +45,7 @@ pub fn latency_heat_map(
         id: id.to_string(),
         title: title.to_string(),
         summary: "How latency is distributed at each moment; stripes are groups of requests that \
-                  differ in their way to the data."
+                  were served differently, such as cache hits and misses."
             .to_string(),
         x: axis("Time since the start", Unit::Seconds, Scale::Linear),
         y: axis("Latency", Unit::Nanoseconds, Scale::Log10),
@@ -53,7 +55,7 @@ pub fn latency_heat_map(
     })
 }
 
-/// The cells with requests, moment by moment.
+/// The cells that contain requests, in the order of time.
 fn cells(list: &[(u64, u64)], first: u64, last: u64) -> Vec<Point> {
     let width = (last - first) as f64 / MOMENTS as f64;
     let mut counts = std::collections::BTreeMap::<(usize, i32), u64>::new();
@@ -76,7 +78,7 @@ fn cells(list: &[(u64, u64)], first: u64, last: u64) -> Vec<Point> {
     counts.into_iter().map(cell).collect()
 }
 
-/// Width of the moments of a heat map: the smallest step between two of them.
+/// Width of one moment (x axis): the smallest distance between the starts of two moments.
 pub(crate) fn moment_width(chart: &Chart) -> f64 {
     let points = chart.series.iter().flat_map(|series| &series.points);
     let mut starts: Vec<f64> = points.map(|point| point.x).filter(|x| x.is_finite()).collect();

@@ -1,10 +1,9 @@
-//! Tables whose rows lead to other pages, such as a gallery of runs, with a search box and a choice
-//! of rows.
+//! Tables whose rows lead to other pages, such as a gallery of runs, with a search box and
+//! checkboxes to choose rows.
 //!
-//! Both work without scripts where a server answers: the search box and the choice are forms that
-//! send a GET request. In a page that is a file, the search box needs the script and is hidden
-//! without it. Elements without content are written by hand, because the page must be well-formed
-//! XML.
+//! On a page from a server, both work without scripts: they are forms that send a GET request. On a
+//! page opened from a file, the search box needs the script and is hidden without it. Void elements
+//! are written by hand, because the page must be well-formed XML.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -13,10 +12,10 @@ use crate::table::{cell, csv_button, heads, scroller};
 
 /// Style of these tables and of the frame of a page.
 pub(crate) const STYLE: &str = include_str!("links.css");
-/// Search, choice of rows, and the page of a run in progress.
+/// The script for the search, the choice of rows, and pages of a run in progress.
 pub(crate) const SCRIPT: &str = include_str!("links.js");
 
-/// The table with its search box and its button.
+/// The table with its search box and the button for the chosen rows.
 pub(crate) fn link_table(table: &LinkTable) -> Markup {
     html! {
         @if let Some(search) = &table.search { (search_box(search, &table.id)) }
@@ -106,7 +105,7 @@ fn search_box(search: &Search, table: &str) -> Markup {
     }
 }
 
-/// An element `input`, closed as XML asks.
+/// An `input` element, closed as XML requires.
 fn input(attributes: &[(&str, &str)]) -> Markup {
     let mut text = String::from("<input");
     for (name, value) in attributes {

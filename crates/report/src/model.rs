@@ -164,7 +164,7 @@ pub struct Chart {
     /// Heading of the chart.
     pub title: String,
     /// One sentence that says what the chart shows or what to look for; also the text for screen
-    /// readers. How to read its axes and marks follows from the other fields and is added.
+    /// readers. A sentence on how to read the axes and marks is added when the chart is rendered.
     pub summary: String,
     /// The horizontal axis; the categories for [`Kind::Bars`].
     pub x: Axis,
@@ -215,8 +215,8 @@ pub enum Scale {
     Log2,
     /// Logarithmic, with decimal ticks. Values of zero or less are not drawn.
     Log10,
-    /// Percentiles: shares from 0 to below 1, each further nine as far as the one before. A share
-    /// of 1 is not drawn.
+    /// Percentiles, given as shares from 0 to below 1. 90%, 99%, 99.9% and so on are equally far
+    /// apart. A share of 1 is not drawn.
     Percentile,
     /// Categories; the x of a data point is the index of its category.
     Category(Vec<String>),
@@ -335,8 +335,8 @@ pub struct LinkTable {
 /// A row of a [`LinkTable`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkRow {
-    /// What a form sends for this row; None if it cannot be chosen. The box to tick stands in the
-    /// first cell.
+    /// The value that the form sends for this row; `None` if the row cannot be chosen. The checkbox
+    /// is in the first cell.
     pub value: Option<String>,
     /// The cells; those missing at the end are shown as missing.
     pub cells: Vec<LinkedCell>,
@@ -371,8 +371,8 @@ pub struct Choice {
 /// A search box.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Search {
-    /// Address that searches all rows, with the words as parameter `q`; None if there is no server,
-    /// and the script searches the rows of the page.
+    /// Address to which the search sends its words as parameter `q`, to search all rows. `None` if
+    /// there is no server; then the script searches the rows of the page.
     pub action: Option<String>,
     /// The words that were searched for.
     pub query: String,

@@ -43,7 +43,8 @@ const HEAD: &str = concat!(
     r#"<link rel="icon" href="data:,"/>"#,
 );
 
-/// What a page may load, and what the page of a run in progress may load.
+/// What the content security policy lets a page load: a page in general, and the page of a run in
+/// progress.
 const LOADED: [&str; 2] = ["img-src data:", "img-src data:; connect-src 'self'"];
 
 /// Renders the page as one self-contained HTML document.
@@ -85,7 +86,7 @@ pub fn render_in(frame: &Frame, page: &Page) -> String {
     document.into_string()
 }
 
-/// A page that only says something, such as why another one cannot be shown.
+/// A page that contains only a message, such as why a requested page cannot be shown.
 pub fn message(frame: &Frame, title: &str, text: &str) -> String {
     let document = html! {
         (PreEscaped("<!DOCTYPE html>\n"))
@@ -105,7 +106,7 @@ pub fn message(frame: &Frame, title: &str, text: &str) -> String {
     document.into_string()
 }
 
-/// The closing lines, with the keys of charts if the page has charts.
+/// The lines at the end of the page, with the keyboard shortcuts of charts if there are any.
 fn footer(page: &Page) -> Markup {
     let blocks = page.sections.iter().flat_map(|section| &section.blocks);
     let has_charts = blocks.into_iter().any(|block| matches!(block, Block::Chart(_)));
@@ -123,8 +124,8 @@ fn footer(page: &Page) -> Markup {
     }
 }
 
-/// The script without indentation and without lines of comments: a third less on each page. No
-/// text of the script extends over several lines.
+/// The script without indentation and without lines of comments, which saves a sixth of it. No
+/// string of the script may extend over several lines.
 fn without_comments(script: &str) -> String {
     let lines = script.lines().map(str::trim_start);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));

@@ -1,4 +1,5 @@
-//! Latency by percentile: curves from cumulative distributions on an axis of nines.
+//! Curves of latency against percentile, drawn from cumulative distributions. On the percentile
+//! axis 90%, 99%, 99.9% and so on are equally far apart.
 //!
 //! Every curve has its points at the same round percentiles (50%, 60% ... 90%, 95% ... 99% ...), so
 //! that curves can be compared point by point. A curve ends where its requests are too few to say
@@ -8,16 +9,16 @@ use crate::curves::{axis, lines};
 use crate::model::{Chart, Point, Scale, Series};
 use crate::units::Unit;
 
-/// What the percentiles of one decade leave, from 50% on: 50%, 60%, 70%, 75% ... 85%, and the same
-/// for each further nine.
+/// Shares of requests above the percentiles 50%, 60%, 70%, 75%, 80%, 85% and 90%. A tenth of each
+/// share gives the next percentiles (95%, 96% ... 99%), and so on.
 const REMAINDERS: [f64; 7] = [0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1];
 
-/// Number of nines up to which curves are drawn; no trial has enough requests for more.
+/// Curves are drawn up to this number of nines; no trial has enough requests for more.
 const NINES: i32 = 8;
 
-/// Latency against percentile, a curve for each distribution. A distribution has a name, latencies
-/// in nanoseconds with the share of requests at or below each, both ascending, and the number of
-/// requests. `None` without data.
+/// A chart of latency against percentile, with a curve for each distribution. A distribution
+/// consists of a name, a list of latencies in nanoseconds, each with the share of requests that
+/// took at most as long (both ascending), and the number of requests. `None` without data.
 pub fn percentile_chart<'a>(
     id: &str,
     title: &str,
@@ -36,7 +37,7 @@ pub fn percentile_chart<'a>(
     lines(id, title, summary, (x, y), series.collect())
 }
 
-/// The latency at each round percentile that leaves at least one request.
+/// The latency at each round percentile above which at least one of the requests lies.
 fn curve(cumulative: &[(f64, f64)], requests: u64) -> Vec<Point> {
     let reached = 1.0 - 1.0 / requests.max(2) as f64 + 1e-12;
     let percentiles = (0..NINES)
@@ -50,7 +51,7 @@ fn curve(cumulative: &[(f64, f64)], requests: u64) -> Vec<Point> {
         .collect()
 }
 
-/// A share without the error of its last binary digits, for the table.
+/// Removes the rounding error of a share, so that the table shows round percentiles.
 fn round(share: f64, nines: i32) -> f64 {
     let scale = 10f64.powi(nines + 3);
     (share * scale).round() / scale

@@ -1,7 +1,7 @@
 //! How to read a chart, in one sentence that follows from its kind, axes and data.
 //!
-//! It stands below the summary, which says what the chart shows. Because it is derived, no chart
-//! lacks it, and it cannot contradict the drawing.
+//! The sentence stands below the summary, which says what the chart shows. It is derived from the
+//! chart, so every chart has one, and it cannot contradict the drawing.
 
 use crate::model::{Chart, Kind, Scale};
 use crate::units::Unit;
@@ -33,7 +33,7 @@ fn marks(chart: &Chart) -> String {
         Kind::HeatMap => "each cell is a moment and a range of latency; the stronger its colour, \
                           the larger its share of the requests of that moment"
             .to_string(),
-        Kind::Steps => format!("each line gives the {y} up to the {x} below it"),
+        Kind::Steps => format!("each line gives the {y} for the {x} below it"),
     }
 }
 
@@ -48,7 +48,7 @@ fn in_sentence(label: &str) -> String {
     first.into_iter().flat_map(char::to_lowercase).chain(letters).collect()
 }
 
-/// Which direction is better, where the unit of the values says it.
+/// Whether higher or lower values are better, if the unit of the values tells.
 fn better(chart: &Chart) -> Option<String> {
     let (more, less) = match chart.kind {
         Kind::Bars => ("longer is faster", "shorter is better"),
@@ -62,7 +62,7 @@ fn better(chart: &Chart) -> Option<String> {
     }
 }
 
-/// The axes on which equal distances are equal factors.
+/// Says which axes are logarithmic, or how to read an axis of percentiles.
 fn scales(chart: &Chart) -> Option<String> {
     let is_log = |scale: &Scale| matches!(scale, Scale::Log2 | Scale::Log10);
     if chart.x.scale == Scale::Percentile {

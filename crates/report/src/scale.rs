@@ -49,7 +49,7 @@ enum Kind {
     Log {
         base: f64,
     },
-    /// The number of nines: the decimal logarithm of one divided by what a share leaves.
+    /// Positions are numbers of nines, -log10(1 - share): 1 for 90%, 2 for 99%.
     Percentile,
 }
 
@@ -98,8 +98,9 @@ impl Projection {
         inside.then_some(self.start + share * (self.end - self.start))
     }
 
-    /// The axis for the script: scale, ends along the axis, their positions, the size of the unit
-    /// that a linear axis shows, and the base unit.
+    /// The axis as text for the script: the scale, the ends of the axis (logarithms on a
+    /// logarithmic axis), the positions of these ends in the drawing, the size of the unit that a
+    /// linear axis shows, and the base unit.
     pub(crate) fn for_script(&self) -> String {
         let (scale, divisor) = match self.kind {
             Kind::Linear { axis_unit, .. } => ("linear", axis_unit.divisor),
@@ -152,8 +153,8 @@ impl Projection {
         (first..=last).filter_map(tick).collect()
     }
 
-    /// Powers of the base. Every power, every second or every fourth power ... has a label, so that
-    /// a size axis reads 4 KiB, 64 KiB, 1 MiB.
+    /// Ticks at powers of the base. Every power has a label, or every second, fourth ... if there
+    /// are many, so that a size axis reads 4 KiB, 64 KiB, 1 MiB.
     fn power_ticks(&self, base: f64) -> Vec<Tick> {
         let (first, last) = (self.first.ceil() as i64, self.last.floor() as i64);
         let span = last - first;
@@ -215,7 +216,8 @@ fn nines(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
 
-/// Zero and round numbers around `low` and `high`, about five steps apart.
+/// Ends and step of a linear axis: the ends enclose zero, `low` and `high`, and are multiples of
+/// the step, which is a round number and about a fifth of the range.
 fn linear_ends(unit: Unit, low: f64, high: f64) -> (Kind, f64, f64) {
     let (low, high) = (low.min(0.0), high.max(0.0));
     let axis_unit = unit.axis_unit(high.max(-low));
@@ -229,8 +231,8 @@ fn linear_ends(unit: Unit, low: f64, high: f64) -> (Kind, f64, f64) {
     (Kind::Linear { axis_unit, step }, (low / step + 1e-9).floor() * step, last)
 }
 
-/// Exponents that enclose `low` and `high`, with some margin: up to the next power of two, or to
-/// the next 1, 2 or 5 on a decimal axis.
+/// Ends of a logarithmic axis as exponents that enclose `low` and `high`: whole powers of two with
+/// some margin, or 1, 2 or 5 times a power of ten.
 fn log_ends(base: f64, low: f64, high: f64) -> (Kind, f64, f64) {
     let exponent = |value: f64| value.ln() / base.ln();
     let (low, high) = (exponent(low), exponent(high));

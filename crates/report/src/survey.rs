@@ -210,8 +210,8 @@ fn cost_residuals(view: &SurveyView) -> Option<Chart> {
     Some(Chart { kind: Kind::Scatter, guides: vec![zero], ..chart })
 }
 
-/// Share by which a measured cost exceeds the fitted one, without the rounding errors of a fit that
-/// is exact, as on simulated systems.
+/// How far a measured cost lies above the fitted one, as a share. On simulated systems the fit is
+/// exact, so rounding errors are removed.
 fn residual(of: &ResidualView) -> f64 {
     ((of.measured_ns / of.fitted_ns - 1.0) * 1e9).round() / 1e9
 }
@@ -272,8 +272,8 @@ fn latency(view: &SurveyView) -> Option<Section> {
     let curves = percentile_chart(
         "latency-percentiles",
         "Latency by percentile",
-        "How slow the slowest requests are: the share on the axis completed within the latency \
-         of the curve.",
+        "How slow the slowest requests are: each point is the latency within which that \
+         percentage of the requests completed.",
         named,
     );
     section("latency", "Latency", "", charts(cumulative.into_iter().chain(curves)))

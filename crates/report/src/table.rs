@@ -45,7 +45,8 @@ pub(crate) fn csv_button(id: &str) -> Markup {
     }
 }
 
-/// A group and no landmark: with a landmark for each table, nobody would find the others.
+/// The role is `group`, which is no landmark. With a landmark for each table, nobody would find the
+/// other landmarks.
 pub(crate) fn scroller(label: &str, grid: &Markup) -> Markup {
     html! { div.scroller role="group" tabindex="0" aria-label=(label) { (grid) } }
 }
@@ -99,8 +100,9 @@ fn csv_name(column: &Column) -> String {
     name
 }
 
-/// Columns: series, x, y, and, if any point has them, the interval and the note. A heat map has the
-/// share of requests for y, and the edges of the range for the interval.
+/// The columns and rows of a chart's data table. The columns are series, x, y, and the interval and
+/// the note if any point has them. In a heat map y is the share of requests, and the interval is
+/// the range of latency.
 fn chart_rows(chart: &Chart) -> (Vec<Column>, Vec<Vec<Cell>>) {
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let intervals = points().any(|point| point.low.is_some() || point.high.is_some());

@@ -33,7 +33,8 @@ impl Charset {
         }
     }
 
-    /// Vertical axis, tick of it, corner, horizontal axis, guide, and line between points.
+    /// The characters of the vertical axis, a tick on it, the corner, the horizontal axis, a guide,
+    /// and the line between points.
     fn lines(self) -> [char; 6] {
         match self {
             Charset::Unicode => ['│', '┤', '└', '─', '╌', '·'],
@@ -128,7 +129,7 @@ impl Canvas {
         }
     }
 
-    /// A line across, with its label at the right end.
+    /// Draws a horizontal guide with its label at the right end.
     fn guide(&mut self, y: usize, line: char, label: &str) {
         let Some(row) = self.cells.get_mut(y) else { return };
         row.fill(line);
@@ -138,7 +139,7 @@ impl Canvas {
         }
     }
 
-    /// Dots between two points, on empty cells and guides.
+    /// Draws dots between two points, over empty cells and guides.
     fn join(&mut self, (x0, y0): (usize, usize), (x1, y1): (usize, usize), dot: char) {
         let steps = x0.abs_diff(x1).max(y0.abs_diff(y1));
         for step in 1..steps {

@@ -1,6 +1,6 @@
 //! Text wrapped to a width, for charts and texts on a terminal.
 //!
-//! Words are kept whole; one that is longer than the width stands in a line of its own.
+//! Words are kept whole. A word that is longer than the width gets a line of its own.
 
 /// Wraps text to lines of at most `width` characters, the first after `prefix`, the others indented
 /// by its width.

@@ -82,7 +82,8 @@ impl Store {
     /// Passes each row of a table to `row`, with the names of the columns.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`]; [`Error::Export`] if `row` fails; lock, damage.
+    /// [`Error::RunNotFound`]; [`Error::Export`] if `row` fails; also if the database is locked or
+    /// damaged.
     pub fn each_row(
         &self,
         run: RunId,
@@ -108,14 +109,14 @@ impl Store {
     /// Names of the columns of a table.
     ///
     /// # Errors
-    /// Lock, damage.
+    /// If the database is locked or damaged.
     pub fn columns(&self, table: Table) -> Result<Vec<String>, Error> {
         let statement = self.connection().prepare(table.sql()).map_err(|e| self.error(e))?;
         Ok(statement.column_names().map(str::to_owned).collect())
     }
 
-    /// Types of the columns: as declared; if computed, by their values, so that they hold all of
-    /// them.
+    /// The type of each column: the declared one or, for a computed column, one that can hold all
+    /// of its values.
     ///
     /// # Errors
     /// As [`Store::each_row`].
@@ -200,7 +201,7 @@ fn declared_kind(name: &str) -> Option<Kind> {
 }
 
 impl Cell<'_> {
-    /// The type that has this value and those of a type.
+    /// The type that can hold this value and all values of the type `known`.
     fn widened(self, known: Option<Kind>) -> Option<Kind> {
         match (known, self) {
             (_, Cell::Null) => known,
@@ -210,7 +211,7 @@ impl Cell<'_> {
         }
     }
 
-    /// The value as JSON. Numbers that JSON does not have (infinity) are null.
+    /// The value as JSON. Numbers that JSON cannot express (infinity) are null.
     fn json(self) -> String {
         match self {
             Cell::Null => "null".to_owned(),

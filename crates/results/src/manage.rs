@@ -20,7 +20,8 @@ pub struct Merged {
     pub added: u64,
     /// Runs that this database already had.
     pub known: u64,
-    /// Runs that this database had unfinished or with fewer trials; they were replaced.
+    /// Runs that this database already had, but unfinished or with fewer trials; they were
+    /// replaced.
     pub replaced: u64,
 }
 
@@ -44,7 +45,8 @@ impl Store {
     /// Stores a whole run of another tool in one transaction.
     ///
     /// # Errors
-    /// A run with this uuid exists, full disk, lock, damage. The database is then unchanged.
+    /// If a run with this uuid exists, the disk is full, or the database is locked or damaged. The
+    /// database is then unchanged.
     pub fn add_import(&mut self, import: &Import) -> Result<RunId, Error> {
         self.write(|transaction| {
             insert(transaction, "run", ("state", &RunState::Finished), [&import.run])?;
@@ -69,7 +71,7 @@ impl Store {
     /// The origin of a run; None if it was not imported.
     ///
     /// # Errors
-    /// Lock, damage.
+    /// If the database is locked or damaged.
     pub fn origin(&self, run: RunId) -> Result<Option<OriginRow>, Error> {
         Ok(self.select("origin WHERE run_id = ?", [run], OriginRow::read)?.pop())
     }
@@ -77,7 +79,7 @@ impl Store {
     /// Makes a run the baseline with this name, and replaces an earlier one.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`]; full disk, lock, damage.
+    /// [`Error::RunNotFound`]; also if the disk is full, or the database is locked or damaged.
     pub fn set_baseline(&mut self, name: &str, run: RunId) -> Result<(), Error> {
         if !self.has_run(run)? {
             return Err(self.no_run(&run.to_string()));
@@ -89,7 +91,7 @@ impl Store {
     /// Removes a baseline and keeps its run. Returns whether the baseline existed.
     ///
     /// # Errors
-    /// Full disk, lock, damage.
+    /// If the disk is full, or the database is locked or damaged.
     pub fn remove_baseline(&mut self, name: &str) -> Result<bool, Error> {
         self.write(|transaction| {
             transaction.execute("DELETE FROM baseline WHERE name = ?", [name]).map(|rows| rows > 0)
@@ -99,16 +101,16 @@ impl Store {
     /// The baselines with their runs, by name.
     ///
     /// # Errors
-    /// Lock, damage.
+    /// If the database is locked or damaged.
     pub fn baselines(&self) -> Result<Vec<(String, RunRow)>, Error> {
         let rows = "run JOIN baseline ON baseline.run_id = run.id ORDER BY baseline.name";
         self.select(rows, [], |row| Ok((row.get("name")?, RunRow::read(row)?)))
     }
 
-    /// Sets the label of a run, or removes it.
+    /// Sets the label of a run; with `None`, removes it.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`]; full disk, lock, damage.
+    /// [`Error::RunNotFound`]; also if the disk is full, or the database is locked or damaged.
     pub fn set_label(&mut self, run: RunId, label: Option<&str>) -> Result<(), Error> {
         let changed = self.write(|transaction| {
             transaction.execute("UPDATE run SET label = ? WHERE id = ?", (label, run))
@@ -121,7 +123,7 @@ impl Store {
     /// runs beyond both. A run in progress is never deleted.
     ///
     /// # Errors
-    /// A name that is not a run; lock, damage.
+    /// If a name is not that of a run, or the database is locked or damaged.
     pub fn runs_to_delete(
         &self,
         names: &[String],
@@ -143,10 +145,10 @@ impl Store {
         Ok(rows.map(|(_, row)| row).collect())
     }
 
-    /// Sets the user's note on a run, or removes it.
+    /// Sets the user's note on a run; with `None`, removes it.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`]; full disk, lock, damage.
+    /// [`Error::RunNotFound`]; also if the disk is full, or the database is locked or damaged.
     pub fn set_note(&mut self, run: RunId, note: Option<&str>) -> Result<(), Error> {
         let changed = self.write(|transaction| {
             transaction.execute("UPDATE run SET note = ? WHERE id = ?", (note, run))
@@ -158,7 +160,8 @@ impl Store {
     /// [`Store::vacuum`].
     ///
     /// # Errors
-    /// Full disk, lock, damage. Either all runs are deleted or none.
+    /// If the disk is full, or the database is locked or damaged. Either all runs are deleted or
+    /// none.
     pub fn delete_runs(&mut self, runs: &[RunId]) -> Result<(), Error> {
         self.write(|transaction| {
             let mut delete = transaction.prepare("DELETE FROM run WHERE id = ?")?;
@@ -170,7 +173,8 @@ impl Store {
     /// unfinished state.
     ///
     /// # Errors
-    /// Full disk, lock, or damage of either database. This database is then unchanged.
+    /// If the disk is full, or one of the databases is locked or damaged. This database is then
+    /// unchanged.
     pub fn merge(&mut self, other: &Store) -> Result<Merged, Error> {
         let runs = other.runs()?;
         let from = other.connection();
@@ -206,13 +210,15 @@ impl Store {
     /// Returns the space of deleted runs to the file system.
     ///
     /// # Errors
-    /// Full disk (the database is rewritten beside itself), lock, damage.
+    /// If the disk is full (the database is rewritten beside itself), or the database is locked or
+    /// damaged.
     pub fn vacuum(&mut self) -> Result<(), Error> {
         self.connection().execute_batch("VACUUM").map_err(|error| self.error(error))
     }
 }
 
-/// Whether a stored run ended by itself, and its number of trials. None if there is no such run.
+/// Whether a stored run finished or failed by itself, and its number of trials. None if there is no
+/// such run.
 fn completeness(of: &Connection, uuid: &str) -> rusqlite::Result<Option<(bool, i64)>> {
     let sql = "SELECT state IN ('finished', 'failed'), (SELECT count(*) FROM trial \
                JOIN point ON point.id = trial.point_id WHERE point.run_id = run.id) \
@@ -248,8 +254,8 @@ fn copy_trials(
     Ok(())
 }
 
-/// Copies the rows whose `column` has the value `value`; in the copies, the column has `parent`.
-/// Returns the old and new ids; 0 for tables without ids.
+/// Copies the rows whose `column` has the value `value`. In the copies, the column has the value
+/// `parent`, if there is one. Returns the old and new ids; the old id is 0 for tables without ids.
 fn copied(
     from: &Connection,
     to: &Transaction<'_>,

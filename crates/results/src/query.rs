@@ -14,9 +14,9 @@ use crate::row::{
 };
 use crate::store::Store;
 
-/// Minimum length of a selector that is a uuid prefix.
+/// Minimum length of a uuid prefix that selects a run.
 const IDENTIFIER_LENGTH_MIN: usize = 4;
-/// Minimum length of a selector of digits that is a uuid prefix.
+/// Minimum length of a uuid prefix that consists of digits only; a shorter one is a run's number.
 const IDENTIFIER_DIGITS_MIN: usize = 8;
 
 /// A consistent view of the database; see [`Store::snapshot`].
@@ -27,27 +27,27 @@ impl Store {
     /// All runs, newest first.
     ///
     /// # Errors
-    /// Lock, damage.
+    /// If the database is locked or damaged.
     pub fn runs(&self) -> Result<Vec<RunRow>, Error> {
         let columns = RunRow::COLUMNS.join(", ");
         let sql = format!("SELECT {columns} FROM run ORDER BY started_unix_ns DESC, id DESC");
         self.select_sql(&sql, [], |row| RunRow::read_from(row, 0))
     }
 
-    /// Passes when and where each run was made to `each`, in the order of their numbers. Only one
-    /// row at a time is in memory.
+    /// Calls `each` with the head of each run (when and where it was made), in the order of the
+    /// runs' numbers. Only one row at a time is in memory.
     ///
     /// # Errors
-    /// Lock, damage.
+    /// If the database is locked or damaged.
     pub fn each_run_head(&self, each: impl FnMut(RunHead)) -> Result<(), Error> {
         self.each_record("run ORDER BY id", each)
     }
 
-    /// Passes what a list shows of each run to `each`, newest first. Only one row at a time is in
-    /// memory.
+    /// Calls `each` with the columns of each run that a list of runs shows, newest first. Only one
+    /// row at a time is in memory.
     ///
     /// # Errors
-    /// Lock, damage.
+    /// If the database is locked or damaged.
     pub fn each_run_brief(&self, each: impl FnMut(RunBrief)) -> Result<(), Error> {
         self.each_record("run ORDER BY started_unix_ns DESC, id DESC", each)
     }
@@ -68,7 +68,7 @@ impl Store {
     /// The runs with a label, newest first.
     ///
     /// # Errors
-    /// Lock, damage.
+    /// If the database is locked or damaged.
     pub fn runs_with_label(&self, label: &str) -> Result<Vec<RunRow>, Error> {
         let labelled = "run WHERE label = ? ORDER BY started_unix_ns DESC, id DESC";
         self.select(labelled, [label], RunRow::read)
@@ -79,7 +79,7 @@ impl Store {
     /// run, even if a uuid starts with them.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`], [`Error::RunAmbiguous`]; lock, damage.
+    /// [`Error::RunNotFound`], [`Error::RunAmbiguous`]; also if the database is locked or damaged.
     pub fn run(&self, selector: &str) -> Result<RunRow, Error> {
         let selector = selector.trim();
         if selector.is_empty() {
@@ -117,7 +117,7 @@ impl Store {
     /// taken only once.
     ///
     /// # Errors
-    /// Lock, damage.
+    /// If the database is locked or damaged.
     pub fn snapshot(&self) -> Result<Snapshot<'_>, Error> {
         let transaction = self.connection().unchecked_transaction();
         transaction.map(Snapshot).map_err(|error| self.error(error))
@@ -126,7 +126,7 @@ impl Store {
     /// The points of a run in plan order, with their numbers.
     ///
     /// # Errors
-    /// Lock, damage. An unknown run has no points; that is not an error.
+    /// If the database is locked or damaged. An unknown run has no points; that is not an error.
     pub fn points(&self, run: RunId) -> Result<Vec<(PointId, PointRow)>, Error> {
         let sql = with_id::<PointRow>("point WHERE run_id = ? ORDER BY ordinal");
         self.select_sql(&sql, [run], |row| Ok((row.get(0)?, PointRow::read_from(row, 1)?)))
@@ -135,7 +135,7 @@ impl Store {
     /// The verdict of a point; empty while its run continues.
     ///
     /// # Errors
-    /// Lock, damage, no such point.
+    /// If there is no such point, or the database is locked or damaged.
     pub fn point_end(&self, point: PointId) -> Result<PointEnd, Error> {
         let sql = "SELECT * FROM point WHERE id = ?";
         let end = self.connection().query_row(sql, [point], PointEnd::read);
@@ -145,16 +145,16 @@ impl Store {
     /// The trials of a point in order, with their numbers.
     ///
     /// # Errors
-    /// Lock, damage. An unknown point has no trials; that is not an error.
+    /// If the database is locked or damaged. An unknown point has no trials; that is not an error.
     pub fn trials(&self, point: PointId) -> Result<Vec<(TrialId, TrialRow)>, Error> {
         let sql = with_id::<TrialRow>("trial WHERE point_id = ? ORDER BY ordinal");
         self.select_sql(&sql, [point], |row| Ok((row.get(0)?, TrialRow::read_from(row, 1)?)))
     }
 
-    /// What comparisons need of the trials of a point, in order.
+    /// The columns of a point's trials that comparisons need, in order.
     ///
     /// # Errors
-    /// Lock, damage. An unknown point has no trials; that is not an error.
+    /// If the database is locked or damaged. An unknown point has no trials; that is not an error.
     pub fn trial_rates(&self, point: PointId) -> Result<Vec<TrialRates>, Error> {
         let columns = TrialRates::COLUMNS.join(", ");
         let sql = format!("SELECT {columns} FROM trial WHERE point_id = ? ORDER BY ordinal");
@@ -164,7 +164,7 @@ impl Store {
     /// Numbers of points and trials stored for a run.
     ///
     /// # Errors
-    /// Lock, damage. Both are 0 for an unknown run; that is not an error.
+    /// If the database is locked or damaged. Both are 0 for an unknown run; that is not an error.
     pub fn counts(&self, run: RunId) -> Result<(u64, u64), Error> {
         let counts = "SELECT count(DISTINCT point.id), count(trial.id) FROM point \
                       LEFT JOIN trial ON trial.point_id = point.id WHERE point.run_id = ?";
@@ -176,7 +176,7 @@ impl Store {
     /// Numbers of points and trials of all runs.
     ///
     /// # Errors
-    /// Lock, damage.
+    /// If the database is locked or damaged.
     pub fn all_counts(&self) -> Result<BTreeMap<RunId, (u64, u64)>, Error> {
         let counts = "SELECT run_id, count(*), sum((SELECT count(*) FROM trial \
                       WHERE trial.point_id = point.id)) FROM point GROUP BY run_id";
@@ -191,7 +191,8 @@ impl Store {
     /// The latency histogram of a trial: reads before writes, in ascending order of latency.
     ///
     /// # Errors
-    /// Lock, damage. An unknown trial has no histogram; that is not an error.
+    /// If the database is locked or damaged. An unknown trial has no histogram; that is not an
+    /// error.
     pub fn latency(&self, trial: TrialId) -> Result<Vec<LatencyRow>, Error> {
         let of_trial = "latency WHERE trial_id = ? ORDER BY operation, low_ns";
         self.select(of_trial, [trial], LatencyRow::read)
@@ -200,7 +201,7 @@ impl Store {
     /// The intervals of a trial in order.
     ///
     /// # Errors
-    /// Lock, damage. An unknown trial has no series; that is not an error.
+    /// If the database is locked or damaged. An unknown trial has no series; that is not an error.
     pub fn series(&self, trial: TrialId) -> Result<Vec<SeriesRow>, Error> {
         self.select("series WHERE trial_id = ? ORDER BY ordinal", [trial], SeriesRow::read)
     }

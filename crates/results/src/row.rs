@@ -440,7 +440,7 @@ row! {
         write_bytes: u64,
         /// Write requests.
         write_requests: u64,
-        /// Time from the first submission to the end of the flush on close.
+        /// Time from the first submission to the end of the trial, including a flush at its end.
         elapsed_ns: u64,
         /// Buffered writes: time from the first submission to the last accepted write.
         accepted_ns: Option<u64>,
@@ -498,7 +498,7 @@ row! {
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
         /// Closed loops: start of the time with a full queue, counted from the start of the trial.
-        /// It begins after as many completions as the queue holds.
+        /// This time begins after at least as many completions as the queue has slots.
         full_queue_start_ns: Option<u64>,
         /// End of the time with a full queue, before the queue drains.
         full_queue_end_ns: Option<u64>,
@@ -506,7 +506,7 @@ row! {
         full_queue_bytes_per_s: Option<f64>,
         /// Requests per second while the queue was full.
         full_queue_requests_per_s: Option<f64>,
-        /// The share of each rank, as a JSON list; None for a trial of one process.
+        /// What each rank measured, as a JSON list; None for a trial of one process.
         ranks_json: Option<String>,
     }
 }
@@ -526,7 +526,7 @@ row! {
         write_bytes: u64,
         /// Write requests.
         write_requests: u64,
-        /// Time from the first submission to the end of the flush on close.
+        /// Time from the first submission to the end of the trial, including a flush at its end.
         elapsed_ns: u64,
         /// Buffered writes: time from the first submission to the last accepted write.
         accepted_ns: Option<u64>,

@@ -113,8 +113,8 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a file is empty or starts with a magic number or zeros; SQLite writes the header of a
-/// log last. A file that has been removed in the meantime is accepted.
+/// Whether a file can be a log: it is empty or starts with a magic number or zeros, because SQLite
+/// writes the header of a log last. A file that has been removed in the meantime is accepted.
 fn begins_like(path: &Path, magic: &[&[u8]]) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(8).read_to_end(&mut head));

@@ -87,7 +87,7 @@ impl Store {
     /// that is still in use.
     ///
     /// # Errors
-    /// Lock, damage.
+    /// If the database is locked or damaged.
     pub fn open_again(&self) -> Result<Self, Error> {
         if !self.writable {
             let connection = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -122,8 +122,9 @@ impl Store {
             let found = schema::version(&connection, &path, MIGRATIONS)?;
             Ok((connection, found))
         };
-        // The header was just read, so it is the journal or the log of a program that was killed
-        // that needs a writer. SQLite undoes or completes its last commit as soon as one reads.
+        // The header of the database could be read, so what needs a writer is the journal or log of
+        // a program that was killed. When a writer connects and reads, SQLite undoes or completes
+        // the last commit of that program.
         let read = read().or_else(|error| match error {
             Error::ReadOnly { .. } => {
                 let writer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -167,7 +168,8 @@ impl Store {
     /// Records the start of a run, in the state [`RunState::Running`].
     ///
     /// # Errors
-    /// [`Error::Conflict`] if the uuid exists already; full disk, lock, damage.
+    /// [`Error::Conflict`] if the uuid exists already; also if the disk is full, or the database is
+    /// locked or damaged.
     pub fn begin_run(&mut self, run: &NewRun) -> Result<RunId, Error> {
         self.write(|transaction| {
             insert(transaction, "run", ("state", &RunState::Running), [run])?;
@@ -178,8 +180,8 @@ impl Store {
     /// Adds a point to a run.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if the run does not exist or the ordinal is taken; full disk, lock,
-    /// damage.
+    /// [`Error::Conflict`] if the run does not exist or the ordinal is taken; also if the disk is
+    /// full, or the database is locked or damaged.
     pub fn add_point(&mut self, run: RunId, point: &PointRow) -> Result<PointId, Error> {
         self.write(|transaction| {
             insert(transaction, "point", ("run_id", &run), [point])?;
@@ -191,8 +193,8 @@ impl Store {
     /// survives a crash.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if the point does not exist or the ordinal is taken; full disk, lock,
-    /// damage. Earlier trials are safe in each case.
+    /// [`Error::Conflict`] if the point does not exist or the ordinal is taken; also if the disk is
+    /// full, or the database is locked or damaged. Earlier trials are safe in each case.
     pub fn add_trial(
         &mut self,
         point: PointId,
@@ -212,7 +214,8 @@ impl Store {
     /// Records the end of a run and the verdicts of its points.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`] if the run does not exist; full disk, lock, damage.
+    /// [`Error::RunNotFound`] if the run does not exist; also if the disk is full, or the database
+    /// is locked or damaged.
     pub fn finish_run(
         &mut self,
         run: RunId,
@@ -233,7 +236,7 @@ impl Store {
     /// stays empty.
     ///
     /// # Errors
-    /// Full disk, lock, damage.
+    /// If the disk is full, or the database is locked or damaged.
     pub fn mark_interrupted_runs(
         &mut self,
         is_alive: impl Fn(u32, &str) -> bool,
@@ -335,7 +338,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
         .map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-    // Otherwise SQLite plans a query again each time that it has other parameters.
+    // Without this, SQLite plans a query again whenever its parameters have changed.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
     // Recommended by SQLite for untrusted or damaged files
     // (<https://www.sqlite.org/security.html>).

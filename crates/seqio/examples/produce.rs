@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 
 /// Write size if the program provides the memory (bytes).
 const PIECE_BYTES: usize = 128 << 10;
-/// Distance between stamps (bytes); no two pages are equal.
+/// Distance between stamps (bytes), so that no two pages are equal.
 const STAMP_BYTES: usize = 4096;
 
 /// A producer of the bytes of a file.

@@ -2,8 +2,9 @@
 //!
 //! It measures the rate of a window of blocks at one depth, then at twice that depth. If the second
 //! rate is higher by more than `GAIN`, the search continues; otherwise the depth returns to the
-//! lower value and stays there. A window does not count if the program was slower than the storage.
-//! At most one window of a stream runs at a useless depth.
+//! lower value and stays there. A window does not count if the program was slower than the storage;
+//! after the depth was doubled, such a window ends the search. At most one window of a stream runs
+//! at a useless depth.
 
 use ioengine::clock::{Clock, Monotonic};
 
@@ -13,7 +14,8 @@ const GAIN: f64 = 1.05;
 const WINDOW_BLOCKS: u64 = 64;
 /// Minimum length of a window (ns), so that clock resolution and short stalls do not decide.
 const WINDOW_NS: u64 = 50_000_000;
-/// Minimum share of the blocks of a window that the program waited for.
+/// Minimum share of the blocks of a window that the program waited for; with less, the program is
+/// slower than the storage.
 const WAITED_SHARE: f64 = 0.5;
 
 /// The queue depth of a stream, found by doubling.

@@ -279,7 +279,7 @@ impl Copying<'_> {
         }
         let reserved = !is_sparse && self.target.reserve(now, self.size - now, unseen)?;
         if unseen && !reserved {
-            // Writes within the file size can be in flight together.
+            // Several writes can be in flight only within the file size, so the size is set now.
             return self.target.file.set_len(self.size);
         }
         Ok(())

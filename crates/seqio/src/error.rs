@@ -1,5 +1,5 @@
 //! Errors. As in `std::fs`, they are system errors with `kind()` and `raw_os_error()`, without the
-//! file name, which the caller knows. [`CopyError`] also has the file that failed.
+//! file name, which the caller knows. [`CopyError`] also says which of the two files failed.
 
 use std::fmt;
 use std::io;

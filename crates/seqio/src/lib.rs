@@ -50,8 +50,8 @@
 //!
 //! # Before and after
 //! Two virtual CPUs (AMD EPYC), Linux 6.18, ext4 on a virtio disk, a file of 2 GiB, fio 3.33,
-//! medians of 11 alternating pairs (5 pairs in rows with "after a rest") of `cargo xtask bench
-//! seqio`, caches dropped:
+//! medians of 11 alternating pairs of `cargo xtask bench seqio`, caches dropped. The row with
+//! "after a rest" has 5 pairs, and a pause before each run lets a hypervisor take back free memory:
 //!
 //! | test: program used before | before | with seqio |
 //! |---|---|---|

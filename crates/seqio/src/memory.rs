@@ -13,8 +13,8 @@ const LIMIT_BYTES: u64 = 256 << 20;
 /// On small machines and in small control groups, the limit is the available memory divided by
 /// this.
 const SHARE_OF_MEMORY: u64 = 8;
-/// Minimum number of slots: with fewer, no request could be in flight while the program uses a
-/// block.
+/// Minimum number of slots: with fewer, at most one request could be in flight while the program
+/// uses a block.
 const SLOTS_MIN: u32 = 3;
 /// Requests are not made smaller than this to fit the limit (bytes).
 const REQUEST_BYTES_MIN: u32 = 256 << 10;

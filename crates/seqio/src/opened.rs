@@ -21,7 +21,7 @@ pub(crate) struct Opened {
     /// Whether requests can have an offset: true for a regular file or a block device.
     pub has_offsets: bool,
     pub is_regular: bool,
-    /// Writes go to the end of the file, regardless of their offset (O_APPEND).
+    /// Whether writes go to the end of the file, regardless of their offset (O_APPEND).
     pub appends: bool,
     /// Size of a regular file when it was opened (bytes).
     size_then: u64,
@@ -105,8 +105,8 @@ impl Opened {
         self.resident(size).is_some_and(|resident| resident * 2 >= size)
     }
 
-    /// Bytes in the page cache; without cachestat(2), all or none of them, depending on a few
-    /// samples.
+    /// Bytes in the page cache. Without cachestat(2), a few samples decide whether it is all or
+    /// none.
     fn resident(&self, size: u64) -> Option<u64> {
         open_file::about_resident_bytes(&self.file, size).ok().or_else(|| {
             let offsets = [0, size / 3, size / 3 * 2, size.saturating_sub(1)];

@@ -191,7 +191,8 @@ impl Options {
         self
     }
 
-    /// Whether request size or depth were set explicitly, so that they are not reduced to fit.
+    /// Whether request size or depth were set explicitly, so that they are not reduced to fit the
+    /// memory limit.
     pub(crate) fn asks_for_memory(&self) -> bool {
         self.depth.is_some() || self.request_bytes.is_some()
     }
@@ -200,7 +201,8 @@ impl Options {
         Setup { engine_kind: self.engine_kind, faults: self.faults.clone() }
     }
 
-    /// Whether requests in flight were set explicitly, direct or not.
+    /// Whether the options ask for requests in flight, even through the page cache: by the engine,
+    /// by a depth above 1, or by faults.
     pub(crate) fn asks_for_requests(&self) -> bool {
         let asked = self.engine_kind.is_some_and(|p| p != EngineKind::Sync);
         asked || self.depth.is_some_and(|depth| depth > 1) || !self.faults.rules.is_empty()

@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{Reader, Writer};
 
-/// A value that is either here or on a blocking thread.
+/// A value that is either available here or in use on a blocking thread.
 #[derive(Debug)]
 enum Place<T, R> {
     Here(Box<T>),

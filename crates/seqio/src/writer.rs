@@ -222,10 +222,11 @@ impl Writer {
         }
     }
 
-    /// Takes `bytes` filled bytes of the space.
+    /// Appends the first `bytes` bytes of [`Writer::space`] to the stream, after the program filled
+    /// them.
     ///
     /// # Panics
-    /// If there was less space.
+    /// If the space is smaller than `bytes`.
     pub fn advance(&mut self, bytes: usize) {
         match &mut self.mode {
             Mode::Plain(plain) => plain.advance(bytes),

@@ -1,10 +1,12 @@
-//! Who may be answered: clients that know the token and name this server as their host.
+//! Decides which clients are answered: those that know the token and use a name of this server as
+//! the host.
 //!
-//! The token is 32 random bytes. It stands once in the address that is printed; the answer to it
-//! sets a cookie, and leads on to the address without it, so that it is in no history and no
-//! bookmark. Programs may send it as `Authorization: Bearer`. Tokens are compared by their BLAKE3
-//! hashes, in constant time. The names of the host are checked because a page of another origin may
-//! let its own name point to this machine (DNS rebinding): the browser then sends that name.
+//! The token is 32 random bytes. It is part of the address that the program prints. The response to
+//! that address sets a cookie and redirects to the address without the token, so that the token
+//! gets into no history and no bookmark. Programs may send it as `Authorization: Bearer`. Tokens
+//! are compared by their BLAKE3 hashes, in constant time. The host name in a request is checked
+//! because of DNS rebinding: another site may let its own name resolve to this machine, and the
+//! browser then sends that name.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -13,9 +15,10 @@ use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue};
 use lab::failure::{Failure, Outcome};
 use lab::peer::key;
 
-/// Longest text that is compared with the token (bytes); a longer one is none.
+/// Maximum length of a text that is compared with the token (bytes). A longer text is not the
+/// token.
 const TEXT_BYTES_MAX: usize = 256;
-/// Most cookies that are looked at in a request.
+/// Maximum number of cookies of a request that are examined.
 const COOKIES_MAX: usize = 64;
 
 /// The token that clients must know.
@@ -35,7 +38,7 @@ impl Token {
     /// A random token.
     ///
     /// # Errors
-    /// No random bytes from the kernel.
+    /// If the kernel provides no random bytes.
     pub fn random() -> Outcome<Token> {
         let bytes = key::random_bytes().map_err(|error| {
             let cause = ioengine::error::cause(&error);
@@ -54,15 +57,15 @@ impl Token {
         &self.text
     }
 
-    /// Whether a text is the token. The time that this takes does not depend on how much of it is
-    /// right.
+    /// Whether a text is the token. The time of the comparison does not depend on how many
+    /// characters are right.
     pub fn is(&self, text: &[u8]) -> bool {
         // `blake3::Hash` compares in constant time.
         text.len() <= TEXT_BYTES_MAX && blake3::hash(text) == self.hash
     }
 }
 
-/// Who may be answered.
+/// Which clients are answered.
 #[derive(Clone, Debug)]
 pub struct Access {
     token: Token,
@@ -73,10 +76,10 @@ pub struct Access {
 /// The names that clients may use for this server.
 #[derive(Clone, Debug)]
 enum Hosts {
-    /// These names, with their port.
+    /// Only these names. They include the port, except on a Unix socket.
     Names(Vec<String>),
-    /// These names, and every number of a network address, with this port. A page of another origin
-    /// has a name, so a number is no sign of it.
+    /// These names, and any IP address with this port. With DNS rebinding the browser sends a name,
+    /// so an IP address is safe.
     NamesAndNumbers(Vec<String>, u16),
 }
 
@@ -102,8 +105,8 @@ impl Access {
         Access { token, cookie, hosts }
     }
 
-    /// The value of `Set-Cookie` for a client that knew the token. The browser sends it only to
-    /// this host, and only from its own pages; scripts do not see it.
+    /// The value of `Set-Cookie` for a client that knew the token. The browser sends the cookie
+    /// only to this host, and only from this host's own pages; scripts cannot read it.
     pub fn cookie(&self) -> Option<HeaderValue> {
         let (name, text) = (&self.cookie, self.token.text());
         let value = format!("{name}={text}; Path=/; HttpOnly; SameSite=Strict");
@@ -122,7 +125,7 @@ impl Access {
         host.to_str().is_ok_and(|host| self.hosts.has(&host.to_ascii_lowercase()))
     }
 
-    /// Whether a request carries the token, in its cookie or as a bearer.
+    /// Whether a request contains the token, in its cookie or as a bearer token.
     pub fn is_known(&self, headers: &HeaderMap) -> bool {
         let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
             let (scheme, text) = value.to_str().ok()?.split_once(' ')?;
@@ -141,7 +144,8 @@ impl Access {
 impl Hosts {
     fn has(&self, host: &str) -> bool {
         match self {
-            // A Unix socket has no port; curl sends none for it, other clients may send one.
+            // A Unix socket has no port: curl sends none in the host name, other clients may send
+            // one.
             Hosts::Names(names) if matches!(names.as_slice(), [only] if only == "localhost") => {
                 host.split(':').next() == Some("localhost")
             }

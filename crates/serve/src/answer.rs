@@ -1,5 +1,5 @@
-//! The answer to one request, as HTTP: what is checked first, the headers of every answer, and the
-//! bodies, of which only so many bytes may be on their way at a time.
+//! The HTTP response to one request: the checks before a page is made, the headers of every
+//! response, and the bodies. The number of bytes that are being sent at the same time is limited.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::access::Access;
 use crate::pages::{Made, Pages, Refusal};
 use crate::route::{ADDRESS_BYTES_MAX, Address, Route};
 
-/// Most bytes of answers that are on their way to clients.
+/// Maximum size of all responses that are being sent at the same time (bytes).
 const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
-/// The unit in which they are counted (bytes).
+/// The unit in which these bytes are counted (bytes).
 const UNIT_BYTES: usize = 1024;
 
-/// An answer.
+/// A response.
 pub type Answer = Response<Whole>;
 
-/// A body that is in memory as a whole.
+/// A response body that is in memory as a whole.
 #[derive(Debug)]
 pub struct Whole(Option<Bytes>);
 
@@ -56,7 +56,7 @@ impl Body for Whole {
     }
 }
 
-/// A page on its way; its bytes count as such until the last of them is with the kernel.
+/// A page that is being sent. Its bytes count until the last of them was given to the kernel.
 struct UnderWay {
     made: Arc<Made>,
     _counted: OwnedSemaphorePermit,
@@ -77,25 +77,25 @@ pub struct Answers {
     time_max: Duration,
 }
 
-/// An answer, and whether the client knew the token.
+/// A response, and whether the client knew the token.
 pub struct Answered {
-    /// The answer.
+    /// The response.
     pub answer: Answer,
     /// Whether the client knew the token.
     pub is_known: bool,
-    /// Why it was refused before its token was looked at, or because of it.
+    /// Why the request was refused, if it was. Pages that cannot be made do not count.
     pub refused: Option<&'static str>,
 }
 
 impl Answers {
-    /// Answers from these pages, for clients with this access. A page that takes longer is given
-    /// up.
+    /// Answers requests of clients with this access from these pages. If making a page takes longer
+    /// than `time_max`, the client gets an error.
     pub fn new(access: Access, pages: Pages, time_max: Duration) -> Answers {
         let under_way = Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX / UNIT_BYTES));
         Answers { access, pages, under_way, policy: policy(), time_max }
     }
 
-    /// The answer to a request, whose body was not read.
+    /// The response to a request. The body of the request is not read.
     pub async fn answer(&self, request: &Parts) -> Answered {
         let refused = |status: u16, why: &'static str, is_known: bool| {
             let answer = self.message(&Refusal::new(status, why));
@@ -131,14 +131,14 @@ impl Answers {
         Answered { answer: self.page(request, route).await, is_known: true, refused: None }
     }
 
-    /// What is wrong with a request before its token is looked at.
+    /// What is wrong with a request, apart from its token and its page: HTTP status and message.
     fn fault_of(&self, request: &Parts) -> Option<(u16, &'static str)> {
         let Parts { method, uri, headers, .. } = request;
         let text_bytes = uri.path().len() + uri.query().map_or(0, str::len);
         let has_body = headers.contains_key(TRANSFER_ENCODING)
             || headers.get_all(CONTENT_LENGTH).iter().any(|length| length != "0");
         if uri.scheme().is_some() || uri.authority().is_some() {
-            Some((400, "this server is no proxy; ask for a path"))
+            Some((400, "this server is not a proxy; request a path"))
         } else if !self.access.is_for_us(headers) {
             Some((421, "this server does not have that name; use the address that it printed"))
         } else if method != Method::GET && method != Method::HEAD {
@@ -152,13 +152,13 @@ impl Answers {
         }
     }
 
-    /// Gives the cookie, and leads to the same address without the token.
+    /// Sets the cookie and redirects to the same address without the token.
     fn welcome(&self, request: &Parts) -> Answer {
         let query = request.uri.query().unwrap_or_default().as_bytes();
         let others = form_urlencoded::parse(query).filter(|(name, _)| name != "token");
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(others).finish();
         let path = request.uri.path();
-        // Two slashes would lead to another host.
+        // The browser would take two slashes at the start for the name of another host.
         let path = if path.starts_with("//") { "/" } else { path };
         let to = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
         let mut answer = self.with_headers(StatusCode::SEE_OTHER, Bytes::new(), HTML);
@@ -190,7 +190,7 @@ impl Answers {
         }
         let units = made.body.len().div_ceil(UNIT_BYTES) as u32;
         let Ok(counted) = Arc::clone(&self.under_way).try_acquire_many_owned(units) else {
-            let text = "too many pages are on their way at the same time; try again";
+            let text = "too many pages are being sent at the same time; try again";
             return self.message(&Refusal::new(503, text));
         };
         let body = Bytes::from_owner(UnderWay { made, _counted: counted });
@@ -199,7 +199,7 @@ impl Answers {
         answer
     }
 
-    /// A page that only says something.
+    /// A page that contains only a message.
     fn message(&self, Refusal { status, text }: &Refusal) -> Answer {
         let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let title = status.canonical_reason().unwrap_or("Error");
@@ -228,14 +228,15 @@ impl Answers {
     }
 }
 
-/// What a client without the token is told.
+/// The message for a client without the token.
 const WRONG_TOKEN: &str =
     "this server needs its token; use the address that halfpower serve printed";
 /// Content types.
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Headers of every answer: nothing is guessed, framed, sent to others, or kept by the browser.
+/// Headers of every response. The browser must not guess the content type, show the page in a
+/// frame, send its address to other sites, or store it.
 const HEADERS: [(HeaderName, &str); 6] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
@@ -245,8 +246,8 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// The content security policy: only halfpower's own scripts run, by their hashes, and they reach
-/// only this server.
+/// The content security policy. Only halfpower's own scripts run (identified by their hashes), and
+/// they can connect only to this server.
 fn policy() -> HeaderValue {
     let hashes = report::scripts().map(|script| {
         let hash = STANDARD.encode(Sha256::digest(script.as_bytes()));
@@ -260,7 +261,7 @@ fn policy() -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 }
 
-/// Whether a client has this version already.
+/// Whether the client already has this version of the page.
 fn has_version(request: &Parts, version: &str) -> bool {
     let wanted = request.headers.get_all(IF_NONE_MATCH).iter();
     let texts = wanted.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));

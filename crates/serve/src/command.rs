@@ -1,4 +1,4 @@
-//! `halfpower serve`: checks the options, listens, says how to reach the server, and serves until
+//! `halfpower serve`: checks the options, listens, prints how to reach the server, and serves until
 //! Ctrl-C.
 
 use std::fs;
@@ -19,10 +19,10 @@ use crate::answer::Answers;
 use crate::pages::Pages;
 use crate::server::{self, Limits, Listener};
 
-/// Permissions that are taken from the socket: only its owner can connect.
+/// Permissions that the socket does not get, so that only its owner can connect.
 const OTHERS: u32 = 0o177;
 
-/// What `halfpower serve` is asked to do.
+/// The options of `halfpower serve`.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// The database.
@@ -42,8 +42,8 @@ pub struct ServeOptions {
 /// Serves until Ctrl-C.
 ///
 /// # Errors
-/// Usage: an address that others can reach. Failed: a database that cannot be read, an address that
-/// cannot be used. Refused: a file at the path of the socket.
+/// Usage error if other machines can reach the address. Failure if the database cannot be read or
+/// the address cannot be used. Refused if a file exists at the path of the socket.
 pub fn serve(options: &ServeOptions) -> Outcome {
     check_address(options)?;
     Store::open_read_only(&options.db)?;
@@ -59,7 +59,8 @@ pub fn serve(options: &ServeOptions) -> Outcome {
     }
     let console = Console::new(options.quiet);
     let (token, interrupt) = (Token::random()?, Interrupt::install());
-    // The current folder may be moved or removed meanwhile.
+    // The path is made absolute, because the current folder may be moved or removed while the
+    // server runs.
     let path = std::path::absolute(&options.db).unwrap_or_else(|_| options.db.clone());
     let pages = Pages::start(&path)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -76,7 +77,7 @@ pub fn serve(options: &ServeOptions) -> Outcome {
         drop(socket);
         Ok(())
     });
-    // A page that is being made is not waited for.
+    // The program does not wait for a page that is being made.
     runtime.shutdown_background();
     served.map(|()| Exit::Ok)
 }
@@ -94,7 +95,7 @@ fn check_address(options: &ServeOptions) -> Outcome<()> {
     )))
 }
 
-/// Refuses a path at which something exists.
+/// Refuses a path for the socket at which something exists.
 fn check_socket(path: &Path) -> Outcome<()> {
     check_not_under_dev(path, "--unix")?;
     if fs::symlink_metadata(path).is_ok() {
@@ -106,7 +107,7 @@ fn check_socket(path: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// The socket that was made; it is removed when this is dropped.
+/// The Unix socket that was created; its file is removed on drop.
 struct Socket {
     path: PathBuf,
     identity: Option<(u64, u64)>,
@@ -131,7 +132,8 @@ fn listen(options: &ServeOptions, token: &Token) -> Outcome<(Listener, Access, O
             let path = path.display();
             Failure::failed(format!("listening on {path}: {cause}; name another --unix"))
         };
-        // The socket is made with its permissions, so that there is no moment without them.
+        // The socket is created with its final permissions, so that nobody else can connect in
+        // between.
         let before = rustix::process::umask(Mode::from_raw_mode(OTHERS));
         let made = UnixListener::bind(path);
         rustix::process::umask(before);
@@ -157,7 +159,7 @@ fn listen(options: &ServeOptions, token: &Token) -> Outcome<(Listener, Access, O
     Ok((Listener::Tcp(listener), access, None))
 }
 
-/// Prints the address with the token, and says how to use it.
+/// Prints the address with the token, and how to use it.
 fn say_how(options: &ServeOptions, console: &Console, listener: &Listener, token: &Token) {
     let (db, token) = (options.db.display(), token.text());
     console.say(format!("serving pages of {db}, read only, until Ctrl-C"));

@@ -1,7 +1,7 @@
 //! Writes the gallery of a database into a folder: a list of runs, and a page for each of the
 //! newest runs and for their targets. Links are relative, so the folder can be moved and copied.
 //!
-//! Only pages of halfpower are replaced, and all are checked before the first is written.
+//! Only pages that halfpower wrote are replaced. All files are checked before the first is written.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,14 +26,14 @@ const TARGETS_MAX: usize = 50;
 /// Name of the list.
 const INDEX: &str = "index.html";
 
-/// What `report --all` is asked to do.
+/// The options of `report --all`.
 #[derive(Clone, Debug)]
 pub struct FolderOptions {
     /// The database.
     pub db: PathBuf,
-    /// The folder; it is made if it does not exist.
+    /// The folder; it is created if it does not exist.
     pub folder: PathBuf,
-    /// Number of the newest runs that get a page.
+    /// How many of the newest runs get a page.
     pub newest: usize,
     /// Print what would be done and do nothing.
     pub plan: bool,
@@ -49,8 +49,8 @@ enum Wanted {
 /// Writes the pages.
 ///
 /// # Errors
-/// A database that cannot be read; refused: a file of another program; a folder that cannot be
-/// written.
+/// If the database cannot be read, or the folder cannot be written. Refused if a file that is not a
+/// page of halfpower has the name of a page.
 pub fn write(options: &FolderOptions) -> Outcome {
     let store = Store::open_read_only(&options.db)?;
     let gallery = gallery::of_database(&store, LISTED_MAX)?;
@@ -72,7 +72,7 @@ pub fn write(options: &FolderOptions) -> Outcome {
     make_folder(&options.folder)?;
     let (interrupt, console) = (Interrupt::install(), Console::new(false));
     let mut progress = console.open_progress();
-    // The list comes last: it leads only to pages that are there.
+    // The list is written last, so that it links only to pages that exist.
     for (number, (file, of)) in wanted.iter().enumerate().rev() {
         if interrupt.is_set() {
             progress.finish();
@@ -88,7 +88,7 @@ pub fn write(options: &FolderOptions) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// The pages with their files; the list is the first.
+/// The pages with the names of their files; the list is the first.
 fn wanted(place: &Place, runs: &[i64]) -> Vec<(String, Wanted)> {
     let mut all = vec![(INDEX.to_owned(), Wanted::List)];
     all.extend(runs.iter().filter_map(|id| Some((place.run(*id)?, Wanted::Run(*id)))));
@@ -100,7 +100,7 @@ fn wanted(place: &Place, runs: &[i64]) -> Vec<(String, Wanted)> {
     all
 }
 
-/// What the gallery does not show.
+/// One line for each thing that the gallery leaves out: older runs and targets.
 fn left_out(gallery: &Gallery, pages: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if gallery.all > pages {
@@ -119,7 +119,7 @@ fn left_out(gallery: &Gallery, pages: usize) -> Vec<String> {
     lines
 }
 
-/// Checks that all pages can be written before the first is.
+/// Checks that all pages can be written, before the first is.
 fn check(folder: &Path, wanted: &[(String, Wanted)]) -> Outcome<()> {
     if folder.is_dir() {
         return wanted.iter().try_for_each(|(file, _)| page::check(&folder.join(file)));
@@ -130,7 +130,7 @@ fn check(folder: &Path, wanted: &[(String, Wanted)]) -> Outcome<()> {
             "{shown} exists and is not a folder; give another --html"
         )));
     }
-    // Its parent must exist, and be no place of devices.
+    // The parent of the new folder must exist and must not be under /dev.
     page::check(folder)
 }
 
@@ -173,7 +173,7 @@ fn html(
                     let frame = Frame { is_list: true, ..framed };
                     report::render_in(&frame, &target_page::of(&history, place))
                 }
-                // Such as a target on which no trial was finished.
+                // For example, no trial was finished on this target.
                 Err(failure) => report::message(&framed, "No rates", &failure.message),
             }
         }

@@ -1,8 +1,8 @@
-//! The list of runs, with the hosts and targets that they were made on: read from a database, and
-//! as a page.
+//! The list of runs with their hosts and targets. It is read from a database and shown as a page.
 //!
-//! Runs are read one after the other, and only those of the list are kept, so that a database of
-//! many runs needs no more memory than one of few. Hosts and targets are counted over all runs.
+//! Runs are read one after the other, and only those that the list shows are kept. The memory
+//! therefore does not grow with the number of runs in the database. Hosts and targets are counted
+//! over all runs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,19 +20,20 @@ use serde::Serialize;
 
 use crate::place::{Place, TargetOfHost};
 
-/// Most rows in the tables of hosts and of targets.
+/// Maximum number of rows in the tables of hosts and of targets.
 const GROUPS_MAX: usize = 500;
-/// Most descriptions of hosts and targets that are remembered while runs are read.
+/// Maximum number of decoded descriptions of hosts and targets that are kept while runs are read.
 const REMEMBERED_MAX: usize = 4096;
 
-/// The part of the list that is wanted.
+/// Which part of the list is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Words that a run must contain: in its host, target, kind, label, note, command or date.
+    /// Words that a run must contain: in its number, kind, state, verdict, date, host, target,
+    /// label, note or command line.
     pub query: String,
-    /// Number of runs that are left out first, the newest.
+    /// Number of the newest runs that are skipped.
     pub skip: usize,
-    /// Most runs.
+    /// Maximum number of runs shown.
     pub most: usize,
 }
 
@@ -45,7 +46,7 @@ pub struct ListedRun {
     pub kind: &'static str,
     /// Progress of the run.
     pub state: &'static str,
-    /// Verdict; None until it ends, or if nothing was measured.
+    /// Verdict; None until the run ends, or if nothing was measured.
     pub verdict: Option<&'static str>,
     /// Start (ns since 1970).
     pub started_unix_ns: i64,
@@ -83,7 +84,7 @@ impl Group {
 pub struct Gallery {
     /// The runs, newest first.
     pub runs: Vec<ListedRun>,
-    /// Number of runs with the words that were searched for.
+    /// Number of runs that contain the words of the search.
     pub found: usize,
     /// Number of runs in the database.
     pub all: usize,
@@ -101,7 +102,7 @@ impl Gallery {
     /// Reads the list from a database.
     ///
     /// # Errors
-    /// A database that cannot be read.
+    /// If the database cannot be read.
     pub fn read(store: &Store, part: &Part) -> Result<Gallery, results::Error> {
         let mut gallery = Gallery { part: part.clone(), ..Gallery::default() };
         let mut known = HashMap::new();
@@ -122,7 +123,7 @@ impl Gallery {
         }
     }
 
-    /// The targets, those with the newest runs first.
+    /// The targets, sorted by their newest run; the newest first.
     pub fn targets(&self) -> Vec<TargetOfHost> {
         newest_first(&self.targets).into_iter().map(|(target, _)| target.clone()).collect()
     }
@@ -203,7 +204,7 @@ impl Gallery {
         }
     }
 
-    /// Addresses of the parts of the list before and after this one.
+    /// Addresses and names of the links to the newer and older parts of the list.
     pub fn neighbours(&self, place: &Place) -> Vec<(String, String)> {
         let Part { query, skip, most } = &self.part;
         let mut all = Vec::new();
@@ -233,8 +234,7 @@ impl Gallery {
             &["target", "host"],
             rows,
             of,
-            "Rates over time are behind \
-               each name.",
+            "Each name links to the rates over time.",
         )
     }
 
@@ -250,7 +250,7 @@ impl Gallery {
 }
 
 impl Group {
-    /// The cells of its row: number of runs, date and number of the newest one.
+    /// The cells of the group's row: number of runs, and date and number of the newest run.
     fn cells(&self, place: &Place) -> Vec<LinkedCell> {
         let newest =
             LinkedCell { cell: Cell::Text(self.newest.to_string()), href: place.run(self.newest) };
@@ -317,7 +317,7 @@ fn row(run: &ListedRun, place: &Place) -> LinkRow {
     }
 }
 
-/// Names of host and target by their descriptions, which most runs share.
+/// The names of host and target by the JSON texts that describe them. Most runs share these texts.
 type Known = HashMap<(String, String), TargetOfHost>;
 
 fn listed(brief: RunBrief, known: &mut Known) -> ListedRun {
@@ -352,7 +352,7 @@ fn listed(brief: RunBrief, known: &mut Known) -> ListedRun {
     }
 }
 
-/// Whether a run contains all words of a search, in any case.
+/// Whether a run contains all words of a search, in upper or lower case.
 fn has_words(run: &ListedRun, query: &str) -> bool {
     if query.trim().is_empty() {
         return true;
@@ -372,7 +372,7 @@ fn has_words(run: &ListedRun, query: &str) -> bool {
 /// Reads the list for the pages of a folder.
 ///
 /// # Errors
-/// A database that cannot be read.
+/// If the database cannot be read.
 pub fn of_database(store: &Store, most: usize) -> Outcome<Gallery> {
     Ok(Gallery::read(store, &Part { query: String::new(), skip: 0, most })?)
 }

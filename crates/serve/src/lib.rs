@@ -1,14 +1,14 @@
 //! Shows the runs of a database: a gallery of pages, in a folder or over HTTP on this machine.
 //!
 //! [`command`] has the two commands, `report --all` and `serve`. Both make the same pages:
-//! `gallery` the list of runs with its hosts and targets, `run_page` a run of any kind,
-//! `target_page` the rates of a target over time; comparisons are those of the crate `compare`.
+//! `gallery` makes the list of runs with its hosts and targets, `run_page` the page of a run, and
+//! `target_page` the rates of a target over time; the crate `compare` makes comparisons.
 //! [`folder`] writes them as files.
 //!
 //! The server reads nothing but the database and writes nothing. [`access`] decides whether a
-//! request may be answered, [`route`] which page it wants; `pages` makes one page at a time on a
-//! thread of its own, and keeps the last ones; [`server`] speaks HTTP and limits what clients can
-//! make it do. HTTP itself is that of hyper.
+//! request may be answered, and [`route`] which page it asks for. `pages` makes one page at a time
+//! in a separate thread and keeps the last ones. [`server`] handles connections, through the
+//! library hyper, and limits what clients can make the server do.
 #![forbid(unsafe_code)]
 
 mod place;

@@ -1,13 +1,14 @@
-//! Makes pages on a thread of its own, one at a time, and keeps the last ones.
+//! Makes pages in a separate thread, one at a time, and keeps the last ones.
 //!
-//! One at a time bounds the memory, and the database is opened for each page and closed again: what
-//! was removed or replaced meanwhile is noticed, a survey that ends can leave its database as one
-//! file, and no descriptor of the file is closed while another is in use, which would drop the
-//! locks of this process (fcntl(2)).
+//! Making one page at a time bounds the memory. The database is opened for each page and closed
+//! again. A database that was removed or replaced is therefore noticed, and a survey that ends can
+//! leave its database as one file. Also, no descriptor of the file is closed while another one is
+//! in use, which would drop the locks of this process (fcntl(2)).
 //!
-//! A kept page is used again while the files of the database are unchanged. If they do change, as
-//! while a survey writes, it is used until nine times as long has passed as making it took: a
-//! server that follows a survey takes a tenth of a CPU at most, or a page a minute.
+//! A kept page is used again while the files of the database are unchanged. If they have changed,
+//! as while a survey writes, it is still used for nine times as long as making it took, but for a
+//! minute at most. Pages that follow a survey thus take at most a tenth of a CPU, or are made once
+//! a minute.
 
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,21 +34,22 @@ use crate::place::Place;
 use crate::route::{Route, RunName, SIDES_MAX};
 use crate::{run_page, target_page};
 
-/// Largest page (bytes).
+/// Maximum size of a page (bytes).
 const PAGE_BYTES_MAX: usize = 16 << 20;
-/// Most bytes of kept pages.
+/// Maximum size of all kept pages (bytes).
 const KEPT_BYTES_MAX: usize = 24 << 20;
-/// Most kept pages.
+/// Maximum number of kept pages.
 const KEPT_MAX: usize = 64;
-/// Most requests that wait for the thread.
+/// Maximum number of requests that wait for the thread.
 const WAITING_MAX: usize = 32;
-/// A kept page stands at least so many times as long as making it took.
+/// If the database has changed, a kept page is used for this many times as long as making it took.
 const STANDS_TIMES: u64 = 9;
-/// A kept page stands at most so long after the database changed (ns).
+/// If the database has changed, a kept page is used for at most this long after it was made (ns).
 const STANDS_NS_MAX: u64 = 60_000_000_000;
-/// A change of the database that is younger may be followed by one with the same time (ns).
+/// If the last change of the database is younger than this, a further change may have the same
+/// timestamp (ns).
 const SETTLED_NS: i64 = 50_000_000;
-/// Changes up to this share count as no change in a comparison, as by default in `compare`.
+/// In a comparison, changes up to this share count as no change; this is the default of `compare`.
 const SAME_WITHIN: f64 = 0.02;
 /// Stack size of the thread (bytes).
 const STACK_BYTES: usize = 4 << 20;
@@ -57,23 +59,23 @@ const STACK_BYTES: usize = 4 << 20;
 pub struct Made {
     /// The contents.
     pub body: Vec<u8>,
-    /// Their version: a hash.
+    /// Version of the contents: a hash of them.
     pub version: String,
-    /// Whether they are JSON; otherwise HTML.
+    /// Whether the contents are JSON; otherwise they are HTML.
     pub is_json: bool,
 }
 
 /// Why a page cannot be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Status of the answer.
+    /// HTTP status of the response.
     pub status: u16,
     /// The reason with its remedy.
     pub text: String,
 }
 
 impl Refusal {
-    /// A refusal with its status.
+    /// A refusal with an HTTP status.
     pub fn new(status: u16, text: impl Into<String>) -> Refusal {
         Refusal { status, text: text.into() }
     }
@@ -98,7 +100,7 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// The answer to a wish for a page.
+/// The result of asking for a page.
 pub type Answer = Result<Arc<Made>, Refusal>;
 
 struct Wish {
@@ -106,7 +108,8 @@ struct Wish {
     reply: oneshot::Sender<Answer>,
 }
 
-/// The thread that makes pages. It ends when this is dropped and its page is made.
+/// The thread that makes pages. After the last clone of this is dropped, it finishes its page and
+/// ends.
 #[derive(Clone)]
 pub struct Pages(SyncSender<Wish>);
 
@@ -114,7 +117,7 @@ impl Pages {
     /// Starts the thread for a database.
     ///
     /// # Errors
-    /// No thread.
+    /// If the thread cannot be started.
     pub fn start(db: &Path) -> Outcome<Pages> {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let mut maker = Maker { db: db.to_path_buf(), kept: Vec::new(), clock: Monotonic::new() };
@@ -133,7 +136,7 @@ impl Pages {
         match self.0.try_send(Wish { route, reply }) {
             Ok(()) => answer.await.unwrap_or_else(|_| Err(fault())),
             Err(TrySendError::Full(_)) => {
-                Err(Refusal::new(503, "too many pages are wanted at the same time; try again"))
+                Err(Refusal::new(503, "too many pages are requested at the same time; try again"))
             }
             Err(TrySendError::Disconnected(_)) => Err(fault()),
         }
@@ -144,8 +147,8 @@ fn fault() -> Refusal {
     Refusal::new(500, "this page cannot be made; this is a fault in halfpower, report it")
 }
 
-/// What the files of a database are: device, inode, length and time of change of the file itself
-/// and of its logs.
+/// Identifies the state of a database's files: device, inode, length and modification time of the
+/// file itself and of its logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp([Option<(u64, u64, u64, i64)>; 3]);
 
@@ -160,7 +163,8 @@ impl Stamp {
         }))
     }
 
-    /// Whether a later change will be seen: the last one is old enough to have another time.
+    /// Whether a later change will be noticed: the last change is so old that a new one has another
+    /// timestamp.
     fn is_settled(&self, now_unix_ns: i64) -> bool {
         self.0.iter().flatten().all(|(.., ns)| now_unix_ns.saturating_sub(*ns) > SETTLED_NS)
     }
@@ -176,7 +180,7 @@ struct Kept {
 
 struct Maker {
     db: PathBuf,
-    /// The last used one is the last.
+    /// In order of use; the page that was used last is the last.
     kept: Vec<Kept>,
     clock: Monotonic,
 }
@@ -184,9 +188,9 @@ struct Maker {
 impl Maker {
     fn work(&mut self, wishes: &Receiver<Wish>) {
         while let Ok(Wish { route, reply }) = wishes.recv() {
-            // The client may have gone, or its time may be up.
+            // Nobody waits if the client has disconnected or its time is over.
             if !reply.is_closed() {
-                // It is gone now: nobody to tell.
+                // This fails if the client disconnects now; nobody waits for the page then.
                 let _ = reply.send(self.answer(route));
             }
         }
@@ -204,7 +208,7 @@ impl Maker {
             }
         }
         let (start_ns, is_settled) = (self.clock.now_ns(), stamp.is_settled(unix_ns()));
-        // Nothing of a page that failed is used again.
+        // After a panic, nothing that belongs to the page is used again.
         let made = catch_unwind(AssertUnwindSafe(|| make(&self.db, &route)));
         let made = Arc::new(made.unwrap_or_else(|_| Err(fault()))?);
         let now_ns = self.clock.now_ns();
@@ -250,7 +254,7 @@ fn make(db: &Path, route: &Route) -> Result<Made, Refusal> {
             let (host, target) = (Some(host.clone()), Some(target.clone()));
             let runs_max = Some(target_page::RUNS_MAX);
             let history = history::load(db, &Filter { host, target, runs_max, words: Vec::new() });
-            // Whether it was not found or could not be read, the message says.
+            // The message tells whether it was not found or could not be read.
             let history = history.map_err(|failure| Refusal::new(404, failure.message))?;
             html(&Frame { is_list: true, ..framed() }, &target_page::of(&history, &Place::Server))
         }
@@ -262,7 +266,7 @@ fn make(db: &Path, route: &Route) -> Result<Made, Refusal> {
     Ok(made)
 }
 
-/// The surroundings of a page that is not the list.
+/// The frame of a page other than the list: a link to the list.
 fn framed() -> Frame {
     let links = vec![(Place::Server.index().to_owned(), "All runs".to_owned())];
     Frame { links, ..Frame::default() }
@@ -289,7 +293,7 @@ fn row(store: &Store, name: &RunName) -> Result<RunRow, Refusal> {
     if is_it { Ok(row) } else { Err(Refusal::new(404, "there is no such run in the database")) }
 }
 
-/// Runs compared with the first of them.
+/// The page that compares runs with the first of them.
 fn comparison(db: &Path, names: &[RunName]) -> Result<Page, Refusal> {
     if names.len() < 2 {
         return Err(Refusal::new(400, "choose two or more runs in the list, then compare them"));

@@ -1,11 +1,11 @@
-//! Where the pages of a gallery are: in a folder, or on a server. Pages refer to each other through
-//! a [`Place`], so that both have the same content.
+//! Where the pages of a gallery are: in a folder, or on a server. Pages link to each other through
+//! a [`Place`], so that both kinds have the same content.
 
 use std::collections::BTreeSet;
 
 use form_urlencoded::Serializer;
 
-/// A target on a host, the subject of a page.
+/// The names of a host and of a target on it.
 pub type TargetOfHost = (String, String);
 
 /// Where pages are.
@@ -17,7 +17,7 @@ pub enum Place {
     Folder {
         /// Numbers of the runs.
         runs: BTreeSet<i64>,
-        /// The targets; the file of each has its number in this list.
+        /// The targets. The name of a target's file contains its index in this list plus 1.
         targets: Vec<TargetOfHost>,
     },
 }
@@ -31,7 +31,7 @@ impl Place {
         }
     }
 
-    /// Address of the page of a run; None if there is none.
+    /// Address of the page of a run; None if the folder has no page of it.
     pub fn run(&self, id: i64) -> Option<String> {
         match self {
             Place::Server => Some(format!("/run/{id}")),
@@ -39,7 +39,7 @@ impl Place {
         }
     }
 
-    /// Address of the page of a target on a host; None if there is none.
+    /// Address of the page of a target on a host; None if the folder has no page of it.
     pub fn target(&self, host: &str, target: &str) -> Option<String> {
         match self {
             Place::Server => {
@@ -55,7 +55,8 @@ impl Place {
         }
     }
 
-    /// Address of the list from a run on, with the words that are searched for; None in a folder.
+    /// Address of the list of runs that match the search `query`, without the first `skip` runs;
+    /// None in a folder.
     pub fn list(&self, query: &str, skip: usize) -> Option<String> {
         let Place::Server = self else { return None };
         let mut words = Serializer::new(String::new());

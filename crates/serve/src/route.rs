@@ -1,19 +1,19 @@
-//! Which page an address means. Addresses are compared as they are, without decoding their path,
-//! and name nothing but runs by number or uuid, targets, and parts of the list: no file, no label.
+//! Finds the page that an address means. Paths are compared without decoding them. Addresses can
+//! name only runs (by number or uuid), targets, and parts of the list, but no files and no labels.
 
 use crate::gallery::Part;
 
-/// Longest address (bytes).
+/// Maximum length of an address (bytes).
 pub const ADDRESS_BYTES_MAX: usize = 4096;
-/// Most runs in a comparison.
+/// Maximum number of runs in a comparison.
 pub const SIDES_MAX: usize = 8;
-/// Runs of a part of the list.
+/// Number of runs in a part of the list, by default and on a page at most.
 pub const LISTED: usize = 500;
-/// Most runs that the JSON document lists.
+/// Maximum number of runs that the JSON document lists.
 const LISTED_MAX: usize = 5000;
-/// Longest words of a search, name of a host or name of a target (bytes).
+/// Maximum length of a parameter: the words of a search, or the name of a host or target (bytes).
 const WORDS_BYTES_MAX: usize = 512;
-/// Most parameters that are looked at.
+/// Maximum number of parameters that are examined.
 const PARAMETERS_MAX: usize = 64;
 /// Length of a uuid.
 const UUID_BYTES: usize = 36;
@@ -34,11 +34,11 @@ pub enum Route {
         /// Name of the target.
         target: String,
     },
-    /// Runs compared with the first of them.
+    /// A comparison of runs with the first of them.
     Compare(Vec<RunName>),
 }
 
-/// A run as an address names it.
+/// How an address names a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunName {
     /// Its number.
@@ -47,17 +47,17 @@ pub enum RunName {
     Uuid(String),
 }
 
-/// An address as the server understands it.
+/// The parsed form of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The page; None if there is no such page.
     pub route: Option<Route>,
-    /// The token, if it stands in the address.
+    /// The token, if the address contains one.
     pub token: Option<String>,
 }
 
 impl Address {
-    /// Understands a path and a query.
+    /// Parses a path and a query.
     pub fn of(path: &str, query: &str) -> Address {
         let query: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
             .take(PARAMETERS_MAX)
@@ -100,8 +100,9 @@ fn route(path: &str, query: &[(String, String)]) -> Option<Route> {
     }
 }
 
-/// The sides of a comparison. Those chosen in the list are in the order of their numbers, so that
-/// the oldest is the baseline; those in one parameter are in the order in which they stand there.
+/// The runs of a comparison. Runs chosen in the list (parameters `run`) are sorted by their
+/// numbers, so that the oldest is the baseline. Runs listed in a parameter `runs` keep their order
+/// and come first.
 fn sides(query: &[(String, String)]) -> Option<Vec<RunName>> {
     let mut sides: Vec<RunName> = Vec::new();
     for (_, text) in query.iter().filter(|(name, _)| name == "runs") {
@@ -120,7 +121,7 @@ fn sides(query: &[(String, String)]) -> Option<Vec<RunName>> {
 }
 
 impl RunName {
-    /// Understands a number or a uuid in small letters.
+    /// Parses a number or a uuid in lower case.
     pub fn of(text: &str) -> Option<RunName> {
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             return text.parse().ok().map(RunName::Number);
@@ -130,7 +131,7 @@ impl RunName {
         is_uuid.then(|| RunName::Uuid(text.to_owned()))
     }
 
-    /// The name as it stands in an address.
+    /// The text that names the run in an address.
     pub fn text(&self) -> String {
         match self {
             RunName::Number(number) => number.to_string(),

@@ -1,6 +1,6 @@
-//! The page of a stored run of any kind. A survey has its own page, made again from what is stored.
-//! Other runs have a table of their points, the rates by request size, and the findings that were
-//! stored with them.
+//! The page of a stored run of any kind. The page of a survey is made again from its stored
+//! results. Other runs have a table of their points, the rates by request size, and the findings
+//! that were stored with them.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use survey::insight::Insight;
 use survey::survey_data::SurveyData;
 use survey::view;
 
-/// Most rows in the table of points.
+/// Maximum number of rows in the table of points.
 const ROWS_MAX: usize = 2000;
 /// Most charts.
 const CHARTS_MAX: usize = 12;
@@ -33,7 +33,7 @@ const CURVES_MAX: usize = 8;
 /// The page of a stored run.
 ///
 /// # Errors
-/// A database that cannot be read.
+/// If the database cannot be read.
 pub fn of(store: &Store, row: &RunRow) -> Outcome<Page> {
     if row.kind == RunKind::Survey {
         let data = SurveyData::of_row(store, row)?;
@@ -113,7 +113,7 @@ fn verdict(row: &RunRow) -> Verdict {
     verdict
 }
 
-/// Adds to a verdict that the run has not ended, or did not end well.
+/// Makes a verdict suspect if the run has not ended, or did not end well, and adds the reason.
 fn add_progress(verdict: &mut Verdict, row: &RunRow) {
     let why = match row.state {
         RunState::Finished => return,
@@ -165,7 +165,8 @@ fn findings(row: &RunRow) -> Vec<Finding> {
     stored.into_iter().map(finding).collect()
 }
 
-/// Rates by request size of points that differ in it.
+/// Charts of the rate by request size: one for each `rw`, with a curve for each caching mode, depth
+/// and number of threads.
 fn charts(points: &[MeasuredRow]) -> Option<Section> {
     let mut groups: BTreeMap<String, BTreeMap<String, Vec<&MeasuredRow>>> = BTreeMap::new();
     for point in points {
@@ -207,7 +208,7 @@ fn series(name: String, mut points: Vec<&MeasuredRow>) -> Series {
 fn chart(number: usize, rw: &str, series: Vec<Series>, left_out: usize) -> Chart {
     let summary = match left_out {
         0 => format!("Rate of {rw} by request size."),
-        left_out => format!("Rate of {rw} by request size; {left_out} more are in the table."),
+        left_out => format!("Rate of {rw} by request size; not drawn: {left_out} (see the table)."),
     };
     let axis = |label: &str, unit, scale| Axis { label: label.to_owned(), unit, scale };
     Chart {

@@ -1,9 +1,9 @@
-//! Speaks HTTP with clients through hyper, and limits what they can make the server do.
+//! Serves clients over HTTP with the library hyper, and limits what they can make the server do.
 //!
-//! All connections are tasks of one thread. Their number, their age, the time and the size of the
-//! headers, and the requests of each are limited. If there are too many connections, the oldest of
-//! those that have not shown the token gives way to a new one, so that strangers cannot keep out
-//! who knows it.
+//! All connections are tasks of one thread. The number and age of connections, the number of
+//! requests of each, and the time and size of request headers are limited. If there are too many
+//! connections, a new one replaces the oldest whose client has not shown the token. Strangers can
+//! therefore not lock out clients that know it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,31 +24,31 @@ use tokio::task::AbortHandle;
 
 use crate::answer::{Answer, Answers};
 
-/// How often the server looks for Ctrl-C.
+/// Interval at which the server checks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);
-/// Pause after a connection that could not be accepted, such as for too many open files.
+/// Pause after a connection could not be accepted, for example because of too many open files.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
-/// At most one line in this time says that a client was refused (ns).
+/// Minimum time between two lines that report a refused client (ns).
 const LINE_EVERY_NS: u64 = 1_000_000_000;
 
-/// What clients can make the server do.
+/// Limits of what clients can make the server do.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Maximum number of connections at the same time.
     pub connections: usize,
-    /// Requests of a connection.
+    /// Maximum number of requests of a connection.
     pub requests: u32,
-    /// Time for the headers of a request, and between two requests.
+    /// Maximum time for the headers of a request, and between two requests.
     pub header_time: Duration,
-    /// Time for making a page.
+    /// Maximum time for making a page.
     pub page_time: Duration,
-    /// Age at which a connection takes no more requests.
+    /// Age from which a connection accepts no more requests.
     pub age: Duration,
-    /// Time after that in which its last answer must be read.
+    /// Time after that age in which the client must have read its last response.
     pub last_answer: Duration,
-    /// Size of the headers of a request, with its first line (bytes).
+    /// Maximum size of the headers of a request, including its first line (bytes).
     pub header_bytes: usize,
-    /// Number of headers of a request.
+    /// Maximum number of headers of a request.
     pub headers: usize,
 }
 
@@ -88,9 +88,9 @@ struct Shared {
     limits: Limits,
     console: Console,
     clock: Monotonic,
-    /// When a line last said that a client was refused (ns).
+    /// When a line last reported a refused client (ns).
     said_ns: AtomicU64,
-    /// The oldest connection is the first.
+    /// All connections, oldest first.
     open: Mutex<Vec<Open>>,
 }
 
@@ -132,7 +132,7 @@ async fn accept(listener: &Listener, shared: &Arc<Shared>, number: u64) -> std::
     match listener {
         Listener::Tcp(listener) => {
             let (stream, _) = listener.accept().await?;
-            // Without it, the last part of an answer may wait for the client's acknowledgement.
+            // Without this, the last part of a response may wait for the client's acknowledgement.
             let _ = stream.set_nodelay(true);
             shared.start(number, stream);
         }
@@ -146,7 +146,7 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the task of a connection, if there is a place for it.
+    /// Starts the task of a connection, unless all places are taken by clients that know the token.
     fn start<S>(self: &Arc<Self>, number: u64, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -154,7 +154,7 @@ impl Shared {
         let mut open = self.open_connections();
         if open.len() >= self.limits.connections {
             let stranger = open.iter().position(|it| !it.is_known.load(Ordering::Relaxed));
-            // Without a stranger, the new one is closed.
+            // If all clients know the token, the new connection is closed.
             let Some(stranger) = stranger else { return };
             open.remove(stranger).task.abort();
         }
@@ -167,7 +167,7 @@ impl Shared {
         open.push(Open { number, is_known, task: task.abort_handle() });
     }
 
-    /// Answers a request; after the last that is allowed, the connection ends.
+    /// Answers a request, and closes the connection if this was the last one allowed.
     async fn answer(
         &self,
         request: Request<Incoming>,
@@ -219,7 +219,7 @@ where
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
-        // Whatever the client did wrong, hyper has told it, or it has gone.
+        // The connection ended. If the client made an error, hyper has reported it to the client.
         _ = connection.as_mut() => return,
         () = tokio::time::sleep(age) => {}
     }

@@ -1,5 +1,5 @@
-//! The rates of a target over time: a chart of each workload that several runs measured, and when
-//! its rate changed, as `halfpower history` finds it.
+//! The rates of a target over time: a chart of each workload that several runs measured. It marks
+//! when the rate changed, as found by `halfpower history`.
 
 use analysis::units;
 use compare::history::{HistoryDocument, PointHistory};
@@ -12,14 +12,15 @@ use report::units::Unit;
 
 use crate::place::Place;
 
-/// Most charts: of the workloads that changed, then of those that most runs measured.
+/// Maximum number of charts. Workloads with the most changes have precedence, then those that most
+/// runs measured.
 const CHARTS_MAX: usize = 24;
-/// Most runs that are read, the newest.
+/// Maximum number of runs that are read; the newest ones.
 pub const RUNS_MAX: usize = 1000;
-/// Most rows of the table of changes.
+/// Maximum number of rows in the table of newest results, and of reported changes per workload.
 const CHANGES_MAX: usize = 500;
 
-/// Nanoseconds in a minute, an hour and a day.
+/// The units of the time axis: nanoseconds in a minute, an hour and a day.
 const TIMES: [(f64, &str); 3] = [(60e9, "minutes"), (3600e9, "hours"), (86_400e9, "days")];
 
 /// The page of a target.
@@ -71,7 +72,8 @@ pub fn of(history: &HistoryDocument, place: &Place) -> Page {
     }
 }
 
-/// The time axis: from the first run on, in the largest unit of which a few have passed.
+/// The time axis. It begins at the first run, in the largest unit of which at least three have
+/// passed.
 struct TimeScale {
     first_unix_ns: i64,
     unit_ns: f64,

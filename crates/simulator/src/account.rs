@@ -38,11 +38,11 @@ pub struct Resource {
     pub bytes: u64,
     /// Busy time by phase (ns); empty if the resource has no phases.
     pub phases_ns: Vec<(&'static str, u64)>,
-    /// Part of the busy time that runs at the pace of another resource (ns), by its name. The rest
-    /// is its own work.
+    /// Part of the busy time that runs at the pace of another resource (ns), by the name of that
+    /// resource. The rest is its own work.
     pub paced_ns: Vec<(String, u64)>,
-    /// Part of the busy time for which no request waits, now or later (ns): the media write the
-    /// content of the buffer while the buffer has free space.
+    /// Part of the busy time that delays no request (ns): the media write buffered data while the
+    /// buffer has free space.
     pub background_ns: u64,
 }
 
@@ -88,19 +88,20 @@ pub struct Account {
     pub mean_residence_ns: f64,
     /// All resources.
     pub resources: Vec<Resource>,
-    /// What flash devices with a translation layer wrote; none without such devices.
+    /// Bytes that flash devices with a translation layer programmed; `None` if the system has no
+    /// such device.
     pub flash_writes: Option<FlashWrites>,
 }
 
-/// What the writes of a run cost flash with a translation layer.
+/// What the writes of a run cost a flash device with a translation layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WriteCost {
     /// Bytes programmed per byte that the host wrote.
     pub write_amplification: f64,
     /// Share of the busy time of the dies that garbage collection and erases took, 0 to 1.
     pub collection_share: f64,
-    /// The rate of such writes by the host at which the dies would be busy all the time (bytes per
-    /// second).
+    /// Rate of host writes at which the dies would be busy all the time, if each byte cost as much
+    /// as in this run (bytes per second).
     pub most_bytes_per_s: f64,
 }
 
@@ -110,11 +111,11 @@ pub struct Binding {
     /// Name of the resource, or "latency" if none is near its limit; then more requests in
     /// flight may help.
     pub resource: String,
-    /// Utilisation of the bottleneck, 0 to 1; for "latency", that of the busiest resource by work
-    /// that requests wait for.
+    /// Utilisation of the bottleneck, 0 to 1. For "latency", the highest utilisation of any
+    /// resource, counting only work that requests wait for.
     pub utilisation: f64,
-    /// The resource that is occupied nearly all the time, most of it at the pace of the bottleneck;
-    /// none if that is the bottleneck itself.
+    /// The resource that is occupied nearly all the time because it mostly runs at the pace of the
+    /// bottleneck. `None` if the bottleneck itself is that resource.
     pub held: Option<Held>,
 }
 
@@ -427,9 +428,9 @@ impl Account {
         }
     }
 
-    /// The resource that sets the pace of a resource, directly or through others: a resource is
-    /// paced by another one if it runs at its pace for longer than at its own. Otherwise the
-    /// resource itself.
+    /// The resource that sets the pace of `full`, directly or through others. A resource is paced
+    /// by another one if it runs longer at the other's pace than at its own. If `full` is not
+    /// paced, `full` itself.
     fn pacemaker<'a>(&'a self, full: &'a Resource) -> &'a Resource {
         let mut found = full;
         // The number of steps is limited, because resources may pace each other in a circle.
@@ -447,8 +448,8 @@ impl Account {
         found
     }
 
-    /// The cost of writes to flash; none without a translation layer or without writes that reached
-    /// the flash.
+    /// The cost of writes to flash; `None` without a translation layer, or if no write reached the
+    /// flash.
     pub fn write_cost(&self) -> Option<WriteCost> {
         let writes = self.flash_writes?;
         let dies = self.resources.iter().find(|resource| resource.name == FLASH_UNITS)?;
@@ -488,7 +489,9 @@ impl Account {
         let by_request = self.mean_residence_ns * self.requests as f64;
         let by_time = self.mean_inside * self.elapsed_ns as f64;
         if (by_request - by_time).abs() > 1e-6 * by_time.max(1.0) {
-            broken.push(format!("Little's law: {by_time} is not {by_request} request-ns"));
+            broken.push(format!(
+                "Little's law fails: {by_time} request-ns by time, {by_request} by request"
+            ));
         }
         broken
     }

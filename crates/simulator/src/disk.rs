@@ -1,9 +1,9 @@
 //! A zoned disk: arm, platter, buffer with read-ahead and write cache, and the media queue.
 //!
-//! The disk decides and computes times; the machine delivers commands. While nothing else waits,
-//! the media read ahead. Such a *stream* needs no events, because its progress follows from T(x)
-//! (see `geometry`). The arm serves one operation at a time. Adjacent queued writes are merged
-//! into one operation.
+//! The disk chooses the order of its operations and computes their times; the machine delivers the
+//! commands. While nothing else waits, the media read ahead. Such a *stream* needs no events,
+//! because its progress follows from T(x) (see `geometry`). The arm serves one operation at a time.
+//! Adjacent queued writes are merged into one operation.
 
 mod shingled;
 
@@ -24,7 +24,7 @@ pub(crate) struct MediaRequest {
     pub length: u64,
     /// Read or write.
     pub op: Op,
-    /// When the data of the write began to arrive, or when the write was requested (ns).
+    /// For a write, when its data began to arrive; for a read, when it was queued (ns).
     pub since_ns: u64,
     /// Number of host requests merged into the write.
     pub requests: u32,
@@ -66,9 +66,9 @@ struct Stream {
     used_ns: u64,
 }
 
-/// Maximum size of a merged cached write (bytes). If one operation may write more than this, that
-/// size is the limit instead; but never more than half of the buffer. A larger merged write would
-/// keep commands waiting for too long.
+/// Maximum size of a merged cached write (bytes). If the model's `coalesce` is larger, it is the
+/// limit instead. The limit never exceeds half of the buffer. A larger merged write would keep
+/// commands waiting for too long.
 const MERGED_BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of revolutions for which the media continue without moving the arm while a
 /// command waits. Without a limit, a sequential stream would keep the arm forever. Drives therefore
@@ -113,15 +113,16 @@ pub(crate) struct Disk {
     gap_debt_ns: u64,
     was_idle: bool,
     busy: bool,
-    /// Whether the current operation is a cached write, and the buffer has room.
+    /// Whether no request waits for the current operation: it writes cached data while the buffer
+    /// has room, or it cleans a band in a pause.
     is_background: bool,
-    /// Whether the current operation was chosen before a cached write because it had waited too
-    /// long.
+    /// Whether the current operation is a command that had waited too long and was served before a
+    /// cached write.
     has_yielded: bool,
     upwards: bool,
     /// The media cache and bands of a shingled disk.
     shingles: Option<Box<Shingles>>,
-    /// Last use by the host (ns), and when the next look for bands to clean is scheduled.
+    /// Last use by the host, and time of the next scheduled check for bands to clean (ns).
     used_ns: u64,
     look_ns: u64,
 }
@@ -166,7 +167,8 @@ impl Disk {
         self.write_cache
     }
 
-    /// Media time up to `now_ns`. Operations are booked whole, so future time is subtracted.
+    /// Media time up to `now_ns`. The whole time of an operation is booked when it starts, so the
+    /// part after `now_ns` is subtracted.
     pub fn times_until(&self, now_ns: u64) -> MediaTimes {
         let geometry = &self.geometry;
         let to_come = match self.active.map(|index| self.streams[index]) {
@@ -259,8 +261,8 @@ impl Disk {
         Lookup::Miss(from)
     }
 
-    /// The host has taken a read, which frees buffer space. A paused stream resumes when its next
-    /// byte passes under the head. Returns whether one did.
+    /// The host has taken the data of a read, which frees buffer space. Returns whether read-ahead
+    /// had stopped at its limit and now resumes, as soon as the next byte passes under the head.
     pub fn take(&mut self, from: u64, length: u64, now_ns: u64) -> bool {
         let end = from + length;
         let holds = |s: &Stream| from >= s.oldest && from <= self.prefetch_limit(s) && end > s.next;
@@ -313,7 +315,8 @@ impl Disk {
         self.enqueue(MediaRequest { command, from, length, op, since_ns, requests: 1 });
     }
 
-    /// A request waits for the operation in progress: the rest of it is no background work.
+    /// A request waits for the operation in progress, so the rest of the operation no longer counts
+    /// as background work.
     pub fn delay_a_request(&mut self, now_ns: u64) {
         if self.busy && self.is_background {
             let to_come = self.rest_ns.saturating_sub(now_ns);
@@ -386,9 +389,9 @@ impl Disk {
         }
     }
 
-    /// Until when read-ahead continues although requests wait (ns). It runs to the end of what
-    /// commands need. If only cached writes wait and the buffer has room for more, it runs on to
-    /// the prefetch limit.
+    /// Time until which read-ahead continues although requests wait (ns). Read-ahead first reaches
+    /// the end of the data that commands need. If only cached writes wait and the buffer has room
+    /// for more, it runs on to the prefetch limit.
     pub fn streams_until(&self, now_ns: u64) -> Option<u64> {
         let stream = &self.streams[self.active.filter(|_| !self.busy)?];
         if self.is_idle() {
@@ -419,7 +422,7 @@ impl Disk {
         self.dirty_bytes > 0
     }
 
-    /// Whether the media stood still before the operation that was just started.
+    /// Whether the media were idle before the operation that was just started.
     pub fn was_idle(&self) -> bool {
         self.was_idle
     }
@@ -463,7 +466,7 @@ impl Disk {
             && start_ns > whole_turn_ns
             && geometry.is_on_one_track(from, end)
         {
-            // The head is within the request, and has read all of it after one turn.
+            // The head starts within the request, and has read all of it after one revolution.
             start_ns = whole_turn_ns;
         }
         if op == Op::Write && contiguous {
@@ -490,7 +493,8 @@ impl Disk {
         end
     }
 
-    /// Whether a command has waited so long that the media must move to it.
+    /// Whether a queued command has waited so long that it takes precedence over read-ahead, cached
+    /// writes and requests that need no seek.
     fn is_late(&self, now_ns: u64) -> bool {
         let limit_ns = match self.model.schedule {
             Schedule::Fcfs => 0,
@@ -507,7 +511,7 @@ impl Disk {
         waiting.any(|request| request.op == Op::Read && (from..end).contains(&request.from))
     }
 
-    /// Whether the media need not move for a request.
+    /// Whether a request continues the current stream or the last operation, or needs no seek.
     fn is_here(&self, request: &MediaRequest) -> bool {
         let stream = self.active.map(|index| &self.streams[index]);
         let continues = stream.is_some_and(|s| (s.base..=s.promised).contains(&request.from));
@@ -644,7 +648,8 @@ impl Disk {
         stream.promised_t_ns = self.geometry.time_of(request.end());
         (stream.base, stream.base_ns, stream.used_ns) = (request.from, start_ns, start_ns);
         if self.geometry.passes_at(request.from, start_ns, self.phase_ns) != start_ns {
-            // The read began in its middle, where the head is again; its end is still to come.
+            // A zero-latency read began in its middle, and the head is there again when it ends.
+            // Read-ahead starts when the end of the read next passes under the head.
             stream.base = request.end();
             stream.base_ns = self.geometry.passes_at(request.end(), end_ns, self.phase_ns);
         }

@@ -28,7 +28,7 @@ pub(crate) struct Flash {
     /// Bytes in the write buffer, and the time of the last update (ns).
     buffered: f64,
     buffered_ns: u64,
-    /// Busy while the write buffer has no room for another write of the same length.
+    /// Busy while the write buffer has no room for another write of the length of the last one.
     full: Server,
     ftl: Option<Box<Ftl>>,
     /// Whether an event is scheduled for writes that wait.
@@ -63,7 +63,7 @@ struct Credit {
     left: f64,
     earned_per_s: f64,
     at_ns: u64,
-    /// Busy while the credit does not cover another request of the same kind.
+    /// Busy while the credit does not cover another request of the size of the last one.
     spent: Server,
 }
 
@@ -83,7 +83,7 @@ impl Credit {
         self.left = (self.left + earned).min(self.most) - amount as f64;
         self.at_ns = at_ns;
         if self.left < 0.0 {
-            // A deficit must be earned before the request ends.
+            // The request waits until the missing credit has been earned.
             self.at_ns += (-self.left * 1e9 / self.earned_per_s).ceil() as u64;
             self.left = 0.0;
             let next_ns = (amount as f64).min(self.most) * 1e9 / self.earned_per_s;
@@ -242,7 +242,8 @@ impl Flash {
         self.sustained.spend(length, moved_ns)
     }
 
-    /// Serves a request with as many units as it covers; returns the end of the last (ns).
+    /// Serves a request with as many units as it covers; returns the time at which the last one
+    /// ends (ns).
     fn work(&mut self, op: Op, ready_ns: u64, from: u64, length: u64) -> u64 {
         let unit_size = self.model.unit_size.bytes().max(1);
         let time = if op == Op::Read { self.model.unit_read } else { self.model.unit_write };

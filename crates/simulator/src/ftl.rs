@@ -25,7 +25,7 @@ const SLOTS_ALL: u64 = 1 << 24;
 /// Maximum number of slots in the map of one device. It is enough for blocks of 512 slots, whose
 /// write amplification differs from that of large blocks by less than 1%.
 const SLOTS_MAX: u64 = 1 << 19;
-/// Number of slots in the map of a device, if the system has many.
+/// Minimum number of slots in the map of one device, for systems with many devices.
 const SLOTS_MIN: u64 = 1 << 13;
 /// Number of random overwrites of the whole device that make garbage collection steady.
 const OVERWRITES: u64 = 4;
@@ -93,7 +93,8 @@ impl Sampling {
         self.units as f64 / self.mapped as f64
     }
 
-    /// The group of neighbours that a unit belongs to; it has the number of its mapped unit.
+    /// The number of the group of neighbours that a unit belongs to. It is also the number of the
+    /// group's mapped unit in the map.
     #[inline]
     fn group(self, unit: u64) -> u64 {
         if self.units == self.mapped { unit } else { unit * self.mapped / self.units }
@@ -126,7 +127,7 @@ struct Debt {
 }
 
 impl Debt {
-    /// Adds operations, which become due during the next `units` units.
+    /// Adds operations, which become due while the next `units` units are written.
     fn add(&mut self, more: f64, units: f64) {
         self.owed += more;
         self.pace = self.owed / units;
@@ -182,7 +183,8 @@ pub(crate) struct Ftl {
     writes: FlashWrites,
     /// Transfers from and to the host.
     links: [Calendar; 2],
-    /// Busy time of the dies with writes while writes waited (ns), and its value when they began.
+    /// Busy time of the dies without reads of the host, while writes waited for room (ns), and the
+    /// value of `writing_ns` when the current wait began.
     awaited_ns: u64,
     awaited_from_ns: Option<u64>,
 }
@@ -294,8 +296,8 @@ impl Ftl {
     }
 
     /// Writes data of the host. The transfer over the link takes `link_ns`; returns when it is
-    /// complete (ns), or none if the write waits for space in the buffer. `step` then returns the
-    /// write.
+    /// complete (ns), or `None` if the write waits for space in the buffer. In this case `step`
+    /// returns it later.
     pub fn write(
         &mut self,
         start_ns: u64,
@@ -453,7 +455,7 @@ impl Ftl {
         }
     }
 
-    /// Charges the operations of garbage collection in the map since the last call.
+    /// Charges the operations of garbage collection that the map has made since the last call.
     fn settle(&mut self) {
         let counts = self.map.counts();
         if counts.erased > self.seen.erased {
@@ -471,7 +473,7 @@ impl Ftl {
         let slots = done.erased as f64 * f64::from(self.map.size().slots_per_block);
         let valid = done.moved as f64 / slots;
         let scale = self.sampling.scale();
-        // Number of unit writes that use up the slots that were gained.
+        // Number of unit writes until the slots gained by the collection are used up.
         let gained = (slots - done.moved as f64).max(1.0) * scale;
         self.moves.add(done.moved as f64 * scale, gained);
         self.erases.add(done.erased as f64 * self.erases_per_block, gained);
@@ -550,7 +552,7 @@ impl Ftl {
 pub(crate) struct FtlReading {
     /// Busy time of the dies by phase (ns).
     pub phases_ns: [u64; 5],
-    /// Part of it for which no write waits (ns).
+    /// Part of it, without reads of the host, during which no write waited (ns).
     pub background_ns: u64,
     /// Busy time of the channels (ns), and their number.
     pub channels_ns: u64,

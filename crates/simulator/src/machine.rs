@@ -45,7 +45,7 @@ pub(crate) enum Event {
     DataReady(u32),
     /// The media have finished an operation.
     MediaFree(u32),
-    /// Read-ahead ends, so queued media requests may start.
+    /// Read-ahead ends, or a shingled disk looks for bands to clean: media operations may start.
     MediaRetry(u32),
     /// A flash device has finished a command, or a delayed command may leave the host.
     Answered(u32),
@@ -434,8 +434,9 @@ impl Machine {
         if op == Op::Read { host.direct_read } else { host.direct_write }
     }
 
-    /// Runs CPU work of a thread, starting now; returns its end (ns). `whole_ns` is booked as the
-    /// cost of the whole request, in part as uncharged; it is 0 on the second call for a request.
+    /// Runs CPU work of a thread, starting now; returns its end (ns). `whole_ns` is the CPU time of
+    /// the whole request. It is booked on the first call for a request, partly as uncharged, and is
+    /// 0 on the second call.
     fn work_for(&mut self, engine: u32, cost: Cost, ns: u64, whole_ns: u64) -> u64 {
         let issuer = &mut self.issuers[engine as usize];
         let host = &mut self.hosts[self.files[issuer.file as usize].host as usize];
@@ -564,7 +565,7 @@ impl Machine {
         let Some(controller) = self.system.controller() else { return now_ns };
         let Io { op, file, length, origin, .. } = self.ios[io];
         let each = if op == Op::Read { controller.read } else { controller.write };
-        // For transfers of the controller's own cache, the request has already paid.
+        // For transfers of the controller's own cache, the program's request was already charged.
         let from_cache = matches!(origin, Origin::CacheFetch | Origin::WriteBehind);
         let paid = from_cache && self.is_cached(file, Layer::Controller);
         let request_ns = if paid { 0 } else { controller.fixed.ns() + each.ns_for(length) };

@@ -38,7 +38,7 @@ pub struct HostModel {
     pub buffered_write: Cost,
     /// CPU time of each further piece of a split request, and of each transfer of the cache.
     pub piece: Time,
-    /// CPU time of each further piece that a volume of the host makes of a request, if it is not
+    /// CPU time of each further piece if a software volume splits a request. Without a value, it is
     /// `piece`.
     pub volume_piece: Option<Time>,
     /// Additional CPU time of a request that is not sequential.
@@ -87,15 +87,15 @@ pub struct CacheModel {
     pub write_behind: Size,
     /// Pause of the lazy writer between two requests.
     pub write_behind_gap: Time,
-    /// CPU time of the system for each byte that the lazy writer writes, which no process is
-    /// charged with.
+    /// CPU time of the system for each byte that the lazy writer writes. It is charged to no
+    /// process.
     pub write_behind_cpu: Option<PerByte>,
     /// Dirty bytes at which writers block.
     pub dirty_limit: Size,
     /// Delay between the first dirty page and the start of the lazy writer.
     pub first_delay: Time,
-    /// How often the lazy writer looks for scattered dirty data, of which it then writes an eighth.
-    /// Without a value, it writes them as soon as it can.
+    /// Interval at which the lazy writer scans for scattered dirty data; it then writes an eighth
+    /// of them. Without a value, it writes them as soon as it can.
     pub scan: Option<Time>,
     /// Requests of this size or more defeat read-ahead (performance bug of NT4 SP3; 0: none).
     pub read_ahead_bug_from: Size,
@@ -126,13 +126,14 @@ impl CacheModel {
     }
 }
 
-/// What a copy costs whose source and destination do not fit into the processor's cache together.
+/// Additional cost of copies whose source and destination do not fit into the processor's cache
+/// together.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LargeCopyModel {
-    /// Size of a request up to which its buffer stays in the processor's cache.
+    /// Largest request whose buffer stays in the processor's cache.
     pub above: Size,
-    /// How many times as much each byte beyond that size costs.
+    /// Cost of each byte beyond that size, as a multiple of the usual cost per byte.
     pub factor: Number,
 }
 
@@ -147,7 +148,7 @@ pub struct LinuxCacheModel {
     pub folio_max: Size,
     /// Dirty bytes of a host beyond which the flusher writes (`vm.dirty_background_ratio`).
     pub dirty_background: Size,
-    /// How often the flusher looks for dirty data that have expired
+    /// Interval at which the flusher looks for dirty data that have expired
     /// (`vm.dirty_writeback_centisecs`).
     pub wakeup: Time,
     /// Age at which dirty data are written (`vm.dirty_expire_centisecs`).
@@ -160,7 +161,8 @@ pub struct LinuxCacheModel {
     pub journal_write: Size,
     /// The times of a file change at most once per interval of this length.
     pub timestamp_tick: Time,
-    /// Time of a flush of a device whose buffers are empty; otherwise it comes on top.
+    /// Time of a flush of a device whose buffers are empty. If they are not, the time to empty them
+    /// is added.
     pub flush: Time,
 }
 
@@ -302,7 +304,7 @@ pub struct DiskModel {
     /// data of the read are ready.
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline_queued: bool,
-    /// A read that waits longer than this for the media is not answered without disconnecting.
+    /// If a read must wait longer than this for the media, the disk disconnects before it answers.
     pub inline_wait: Time,
     /// After an inline read that waited for the media, the firmware does not respond for this long.
     pub housekeeping: Time,
@@ -335,7 +337,8 @@ pub struct DiskModel {
     /// Whether a write starts at whichever sector comes first.
     #[serde(deserialize_with = "switch_text")]
     pub zero_latency_write: bool,
-    /// Whether a read within one track does so too. Without a value, it does not.
+    /// Whether a read within one track also starts at whichever sector comes first. Without a
+    /// value: no.
     #[serde(default, deserialize_with = "switch_text")]
     pub zero_latency_read: bool,
     /// Scheduling of the queue.
@@ -350,8 +353,8 @@ pub struct DiskModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShingleModel {
-    /// Size of the media cache, which is not part of the capacity. Its tracks are as far out as the
-    /// disk's first.
+    /// Size of the media cache, which is not part of the capacity. It is modelled as lying on the
+    /// disk's outermost tracks.
     pub media_cache: Size,
     /// Extents that the map of the cache can hold.
     pub entries: Number,
@@ -363,8 +366,8 @@ pub struct ShingleModel {
     pub idle: Time,
 }
 
-/// Cached writes that the buffer of a disk holds for each one that the scheduler considers
-/// (`write_entries`).
+/// Number of cached writes that the buffer of a disk can hold for each write that the scheduler
+/// considers (`write_entries`).
 pub const WRITES_PER_ENTRY: u32 = 8;
 
 /// Sector size (bytes).
@@ -435,7 +438,8 @@ pub struct FlashModel {
     pub write_rate: Rate,
     /// Limit on requests per second (0: none).
     pub requests_per_s: Number,
-    /// A larger request counts as several against the limits on requests (0: as one).
+    /// A request larger than this counts as several against the limits on requests (0: always as
+    /// one).
     pub counted_size: Size,
     /// Burst credit: requests that may exceed the sustained number per second.
     pub request_credit: Number,

@@ -226,7 +226,7 @@ impl Nand {
         }
     }
 
-    /// Starts an operation at `at_ns`, not before `now_ns`; returns its end (ns).
+    /// Starts an operation at `at_ns`, which is `now_ns` or later; returns its end (ns).
     fn start(&mut self, die: u32, op: Op, now_ns: u64, at_ns: u64) -> u64 {
         let channel = die as usize % self.channels.len();
         let (_, moved_ns) = self.channels[channel].book(now_ns, at_ns, op.transfer_ns);
@@ -298,7 +298,7 @@ impl Nand {
             if later_ns == 0 {
                 continue;
             }
-            // What is in progress runs without a gap until the die is free.
+            // The operation and the reads in progress run without a gap until the die is free.
             let reads_ns = die.reads_end_ns.saturating_sub(die.reads_from_ns.max(now_ns));
             let reads_ns = reads_ns.min(later_ns);
             busy_ns[Phase::Read as usize] -= reads_ns;

@@ -3,13 +3,14 @@
 //! Tracks of a band overlap, so a band can only be written as a whole. What the host writes is
 //! appended to the media cache, a region that is written like a log, and stays there as extents
 //! until the band where it belongs is *cleaned*: read, merged with its extents, and written again.
-//! Each band has a fixed place. The band whose data are oldest is cleaned first: in a pause of the
-//! host, and before a write for which the cache has no room. A sequential run goes in place once it
-//! is a band long, and bands that it has passed over whole leave the cache.
+//! Each band has a fixed place. Bands are cleaned in pauses of the host, and before a write for
+//! which the cache has no room. The band with the oldest data comes first. Once a sequential run is
+//! longer than a band, its writes go in place, and bands that it has covered completely leave the
+//! cache.
 //!
 //! This is the structure that Aghayev and Desnoyers found in drives on sale (*Skylight: A Window on
-//! Shingled Disk Operation*, FAST 2015). The disk computes the times. The cache has room for data
-//! that were overwritten in it at once; a real log gets that room back only in order.
+//! Shingled Disk Operation*, FAST 2015). The disk computes the times. Space of overwritten data in
+//! the cache is free again at once; a real log frees its space only in order.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,7 +27,7 @@ struct Extent {
 /// What the cache holds for a band.
 #[derive(Clone, Copy, Debug, Default)]
 struct Band {
-    /// Number of the write since which it holds any.
+    /// Number of the write since which the cache has held data of the band.
     since: u64,
     extents: u64,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Shingles {
     disk_bytes: u64,
     extents: BTreeMap<u64, Extent>,
     bands: HashMap<u64, Band>,
-    /// Bands with extents by the number of the write since which they have any.
+    /// The bands with data in the cache, by their `since`: the oldest first.
     by_age: BTreeMap<u64, u64>,
     writes: u64,
     used: u64,
@@ -131,7 +132,7 @@ impl Shingles {
         at
     }
 
-    /// Where the parts of a range are, in order: first byte, length and place. `None` if none is in
+    /// Where the parts of a range are stored, in order: place and length. `None` if no part is in
     /// the cache.
     pub fn pieces(&self, from: u64, to: u64) -> Option<Vec<(u64, u64)>> {
         let mut pieces = Vec::new();
@@ -166,7 +167,7 @@ impl Shingles {
     fn count(&mut self, band: u64) {
         let entry = self.bands.entry(band).or_default();
         if entry.extents == 0 {
-            // Bands of one write differ in their number.
+            // If one write covers several bands, each band still gets a number of its own.
             entry.since = self.writes.max(self.by_age.last_key_value().map_or(0, |(w, _)| w + 1));
             self.by_age.insert(entry.since, band);
         }

@@ -90,7 +90,7 @@ pub struct SimTarget {
 }
 
 impl SimTarget {
-    /// The file with another size, at most what the devices hold.
+    /// The file with another size, limited to what the devices hold.
     #[must_use]
     pub fn with_size(mut self, bytes: u64) -> SimTarget {
         self.size = bytes.min(self.most);

@@ -16,9 +16,9 @@ const NONE: u32 = u32::MAX;
 /// Number of blocks that garbage collection keeps free: one for moved units, one for the next
 /// frontier.
 const FREE_BLOCKS: usize = 2;
-/// Number of blocks that hold no data in the steady state. The slots of all other blocks, divided
-/// by the units, are the alpha of the closed forms: in a FIFO, a block becomes the victim after all
-/// others have been written.
+/// Number of blocks that hold no data in the steady state. In the closed forms of write
+/// amplification, alpha is the number of slots of all other blocks divided by the number of units,
+/// because in a FIFO a block becomes the victim after all others have been written.
 pub const RESERVED_BLOCKS: u32 = FREE_BLOCKS as u32;
 
 /// How garbage collection chooses a victim.

@@ -126,7 +126,7 @@ impl Volume {
         }
     }
 
-    /// Adds a piece, split at the largest transfer.
+    /// Adds a piece, or several if it is larger than the largest transfer.
     fn add(&self, device: u32, mut at: u64, mut length: u64, op: Op, to: &mut Vec<Piece>) {
         while length > 0 {
             let now = length.min(self.most);
@@ -289,7 +289,7 @@ impl RowPart {
     }
 }
 
-/// With fewer bytes outstanding, reads count as random (paper 2, C234).
+/// If fewer bytes than this are outstanding, reads count as random (paper 2, C234).
 const TWINSTOR_BYTES: u64 = 256 * 1024;
 
 #[cfg(test)]

@@ -20,10 +20,10 @@ use crate::conclusion::Conclusion;
 use crate::curve;
 use crate::runner::StudyRunner;
 
-/// Minimum ratio of the times of a miss and a hit.
+/// A read counts as a miss if it takes at least this many times as long as a hit.
 pub const HIT_GAIN: f64 = 1.5;
-/// Number of sequential reads between two pauses. If the device prefetched less, only the first
-/// reads are fast.
+/// Number of sequential reads between two pauses. If the device prefetches less than that in a
+/// pause, only the first reads after the pause are fast.
 const BURST: usize = 64;
 /// Number of pauses, each followed by a burst. One more burst precedes the first pause.
 const BURSTS: usize = 3;
@@ -36,7 +36,7 @@ const PAUSES_NS: [u64; 4] = [320_000_000, 80_000_000, 20_000_000, 5_000_000];
 /// Minimum share of a burst that must be in the order "fast reads, then slow reads". A burst with
 /// less order is noise.
 const ORDER_MIN: f64 = 0.8;
-/// The first reads of a burst show whether it found prefetched data.
+/// Number of reads at the start of a burst that show whether it found prefetched data.
 const FIRST_READS: usize = 4;
 /// Strided reads: request size (bytes), strides in requests, reads for each stride, and the pause
 /// before each read, in which the device may prefetch (ns).
@@ -55,7 +55,7 @@ const ROUNDS: usize = 3;
 /// the previous run.
 const GAP: [u64; 2] = [1 << 20, 4 << 20];
 
-/// A target with its job, on which the reads are measured.
+/// An opened target on which the reads are measured, with its job.
 #[derive(Clone, Copy)]
 pub struct ReadTarget<'a> {
     /// Label of the target's readings.
@@ -66,7 +66,7 @@ pub struct ReadTarget<'a> {
     pub bench: &'a Bench,
 }
 
-/// The range of the region that has not been read yet.
+/// The part of the region that has not been read yet.
 struct UnreadRegion {
     at: u64,
     end: u64,
@@ -116,7 +116,7 @@ pub fn measure(
     sizes: &[u32],
 ) -> Outcome<()> {
     let plain = bench.setting(job, &job.axes[0]).workload;
-    // This alignment keeps every stride and every burst aligned.
+    // With this alignment, all strides and bursts are aligned too.
     let from = plain.region_offset.next_multiple_of(u64::from(REQUEST_BYTES[3]));
     let mut unread = UnreadRegion { at: from, end: plain.region_offset + plain.region_bytes };
     let mut found = None;
@@ -126,7 +126,8 @@ pub fn measure(
         else {
             break;
         };
-        // Prefetched data would serve larger requests too, so the largest size decides.
+        // Prefetched data would make larger requests fast too. If they are not, the fast small
+        // requests do not count as prefetched: the largest size tried decides.
         found = burst.is_helped().then_some((bytes, burst));
         if found.as_ref().is_some_and(|(_, burst)| !burst.is_whole()) {
             break;
@@ -203,7 +204,7 @@ impl Burst {
     }
 }
 
-/// Whether nearly all reads of a burst were fast.
+/// Whether nearly all reads of a burst were fast: more than three quarters.
 fn is_whole(quick: usize) -> bool {
     quick * 4 > BURST * 3
 }
@@ -247,7 +248,8 @@ fn burst(
     if bench.setting(job, &job.axes[0]).place.check_fit(&workload).is_err() {
         return Ok(None);
     }
-    // Later bursts leave half of the unread range to the strided and random reads.
+    // Leaves half of the unread range to the strided and random reads. The bursts with the longest
+    // pause come first and may use all of it.
     let most = if pause_ns == PAUSES_NS[0] { unread.left() } else { unread.left() / 2 };
     if region_bytes > most {
         return Ok(None);
@@ -293,7 +295,7 @@ fn strides(
     for times in STRIDES {
         let stride_bytes = times * u64::from(STRIDE_REQUEST);
         let region_bytes = STRIDE_READS * stride_bytes;
-        // The random reads that follow need the other half.
+        // Leaves half of the unread range to the random reads that follow.
         if gap + region_bytes > unread.left() / 2 || unread.take(gap).is_none() {
             break;
         }
@@ -391,7 +393,8 @@ fn alternate(
     Ok(())
 }
 
-/// Latencies of the alternating reads (ns): of the slowest sequential and the fastest random round.
+/// The median latencies of the alternating reads (ns): that of the slowest round of sequential
+/// reads, and that of the fastest round of random reads.
 fn turns(evidence: &Evidence, target: &str) -> Option<(f64, f64)> {
     let of = |order: &str| -> Vec<f64> {
         let readings = evidence.read("turn", &[("target", target), ("order", order)]);
@@ -401,7 +404,8 @@ fn turns(evidence: &Evidence, target: &str) -> Option<(f64, f64)> {
     Some((most, of("at random").into_iter().reduce(f64::min)?))
 }
 
-/// Random reads with the same pauses as the sequential ones, in the range that is still unread.
+/// Measures random reads with the same pauses as the sequential ones, in the range that is still
+/// unread.
 fn random_bursts(
     runner: &mut StudyRunner<'_>,
     ReadTarget { name, job, bench }: ReadTarget<'_>,
@@ -453,7 +457,7 @@ fn bursts(evidence: &Evidence, target: &str, order: &str) -> Vec<(u64, u64, Burs
     bursts
 }
 
-/// An unknown number of bytes within a known range.
+/// A number of bytes that is known only to lie in a range.
 struct ByteRange {
     least: f64,
     most: f64,
@@ -471,8 +475,8 @@ impl ByteRange {
     }
 }
 
-/// Bytes that the device had prefetched at the end of a pause. The upper end counts all fast reads;
-/// the lower end leaves out what the medium may have delivered during these reads.
+/// Bytes that the device had prefetched at the end of a pause. The upper end counts all fast reads.
+/// The lower end leaves out the bytes that the medium may have delivered while the fast reads ran.
 fn prefetched(request: u64, burst: &Burst) -> ByteRange {
     let most = request as f64 * burst.quick as f64;
     let meanwhile = request as f64 * burst.quick_ns / burst.unpaused_ns;

@@ -65,14 +65,14 @@ pub const ALL: &[&Study] = &[
     &objects::STUDY,
 ];
 
-/// The studies that several ranks can measure together: all their trials run on all ranks, and what
-/// they decide depends on merged results only.
+/// The studies that several ranks can measure together. All trials of such a study run on all
+/// ranks, and the study makes its choices from the merged results only.
 const ON_RANKS: &[&str] =
     &["request-size", "depth", "hints", "write-through", "allocate", "mix", "zones", "competing"];
 
-/// Name of the study that asks a halfpower peer.
+/// Name of the study that reads the counters of a halfpower peer.
 pub const NETWORK: &str = network::STUDY.name;
-/// Name of the study that makes objects below a target.
+/// Name of the study that creates objects below its target.
 pub const OBJECTS: &str = objects::STUDY.name;
 
 /// One experiment of the papers.

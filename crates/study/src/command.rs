@@ -77,7 +77,7 @@ impl StudyOptions {
         if self.quick { QUICK_FILE_BYTES } else { FILE_BYTES }
     }
 
-    /// The options of this rank: its targets, and the permissions to write to them.
+    /// The options for this rank: its own targets, and its permissions to write to them.
     fn of_rank(&self) -> StudyOptions {
         let target = |name: &PathBuf| share::path_of_rank(name, 0);
         let consent = share::consent_of_rank(&self.base.consent, 0);
@@ -88,7 +88,7 @@ impl StudyOptions {
         }
     }
 
-    /// Refuses a peer without a study that asks it.
+    /// Refuses `--peer` if no requested study uses the peer.
     fn check_peer(&self, requested: &[RequestedStudy]) -> Outcome<()> {
         let asks =
             |one: &RequestedStudy| one.study.is_some_and(|study| study.name == catalogue::NETWORK);
@@ -99,7 +99,7 @@ impl StudyOptions {
         Err(Failure::usage(format!("--peer is for the study {network}; drop it")))
     }
 
-    /// Refuses simulated systems and a peer for several ranks.
+    /// Refuses to run several ranks on simulated systems or with a peer.
     fn check_ranks(&self) -> Outcome<()> {
         if self.mpi && self.peer.is_some() {
             return Err(Failure::usage(

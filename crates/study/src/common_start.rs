@@ -11,9 +11,10 @@ use workload::Error;
 /// What the threads know.
 #[derive(Debug, Default)]
 struct State {
-    /// Streams that are ready or have failed.
+    /// Number of streams that are ready or have failed.
     reported: usize,
-    /// When all start (ns of the clock); None inside: they must not start.
+    /// When all streams start (ns of the clock). `None` until that is decided; `Some(None)` if they
+    /// must not start.
     start_ns: Option<Option<u64>>,
 }
 
@@ -32,7 +33,7 @@ pub struct Place<'a> {
 }
 
 impl CommonStart {
-    /// The place of one more stream.
+    /// A place for one more stream.
     pub fn place(&self) -> Place<'_> {
         Place { start: self, has_reported: false }
     }
@@ -51,7 +52,7 @@ impl CommonStart {
         self.changed.notify_all();
     }
 
-    /// Poisoning is ignored: nothing panics while the state is locked.
+    /// The state. Poisoning of the lock is ignored, because nothing panics while the lock is held.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

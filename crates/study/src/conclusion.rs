@@ -36,7 +36,7 @@ pub struct ClaimResult {
     pub id: &'static str,
     /// Whether the claim holds.
     pub verdict: Verdict,
-    /// What was measured here, in the unit of the claim; `None` for a rule without a number.
+    /// The value measured here, in the unit of the claim; `None` for a rule without a number.
     pub value: Option<f64>,
     /// What was measured here, or why the claim is not testable.
     pub here: String,
@@ -63,7 +63,8 @@ impl Conclusion {
         }
     }
 
-    /// Judges a claim by a measured value and its description; without them does nothing.
+    /// Judges a claim by a measured value and its description; does nothing if nothing was
+    /// measured.
     pub fn value_if(&mut self, id: &'static str, measured: Option<(f64, String)>) {
         if let Some((value, here)) = measured {
             self.value(id, Some(value), here);
@@ -85,8 +86,8 @@ impl Conclusion {
         self.claims.push(ClaimResult { id, verdict, value: Some(value), here });
     }
 
-    /// Judges a claim of a gain, published in "times" or "percent", by the factor measured here;
-    /// `what` names the comparison.
+    /// Judges a claim of a gain, published in "times" or "percent", by the factor measured here.
+    /// `what` says which two quantities are compared.
     pub fn gain(&mut self, id: &'static str, times: Option<f64>, what: &str) {
         let (Some(times), Some(claim)) = (times, claim_of(id)) else { return };
         let value = if claim.unit == "percent" { (times - 1.0) * 100.0 } else { times };
@@ -102,11 +103,12 @@ impl Conclusion {
     }
 
     /// Judges the claims of a study on machines that the papers describe. [`papers::reproduce`]
-    /// then measures the claim with the paper's method, and the result must be the published
-    /// number. A claim that the paper measured on another of its machines is not testable. A claim
-    /// that `papers::reproduce` cannot compute keeps the study's value. `targets` are named as on
-    /// the command line: other targets and systems with changed keys are other machines, and their
-    /// verdicts stay unchanged.
+    /// measures each claim with the paper's method, and the result must be the published number.
+    ///
+    /// A claim that the paper measured on another of its machines is not testable. A claim that
+    /// `papers::reproduce` cannot compute keeps the study's value, which must be the published
+    /// number. `targets` are named as on the command line. Other targets, and systems with changed
+    /// keys, are not machines of the papers; the verdicts on them stay unchanged.
     pub fn judge_as_reproduced(&mut self, ids: &[&'static str], targets: &[String]) {
         let systems: Vec<&str> =
             targets.iter().filter_map(|name| name.strip_prefix(PREFIX)).collect();
@@ -235,7 +237,8 @@ impl Conclusion {
     }
 }
 
-/// The result of a claim measured with the paper's method, next to the study's own result.
+/// The result of a claim that was measured with the paper's method; its text also gives the result
+/// of the study.
 fn reproduced(id: &'static str, claim: &Claim, study: Option<ClaimResult>) -> Option<ClaimResult> {
     let answer = reproduce::value_of(id)?;
     let verdict = reproduce::claim::verdict(claim, &answer);
@@ -250,7 +253,7 @@ fn reproduced(id: &'static str, claim: &Claim, study: Option<ClaimResult>) -> Op
     Some(ClaimResult { id, verdict, value: answer.ok(), here })
 }
 
-/// The study's own value of a claim, judged by the published number.
+/// The result of the study, judged anew: its value must be the published number.
 fn published_number(study: ClaimResult, claim: &Claim) -> ClaimResult {
     let judged = |value| claims::judge(claim, value, Standard::Reproduction);
     ClaimResult { verdict: study.value.map_or(study.verdict, judged), ..study }

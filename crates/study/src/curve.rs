@@ -9,19 +9,19 @@ use survey::half_power::{self, REPEATABLE};
 
 use crate::conclusion::words_of_times;
 
-/// Maximum ratio of the highest rate and the plateau; with a larger ratio the plateau is not the
-/// peak.
+/// If the highest rate is more than this many times the plateau, the plateau is not the peak.
 const PLATEAU_REACH: f64 = 1.25;
 /// Maximum difference of two rates that are "the same" (share).
 const SAME: f64 = 0.1;
-/// Minimum share of the peak rate at which a size "reaches" the peak.
+/// A size "reaches" the peak if its rate is at least this share of the highest.
 const AT_PEAK: f64 = 0.9;
 
-/// Minimum and maximum of the relative error that is assumed for a CPU time.
+/// The relative error that is assumed for a CPU time is at least the first and at most the second
+/// value.
 const CPU_ERRORS: (f64, f64) = (0.03, 0.5);
 
-/// Fits a cost per request and per KiB to a quantity of points of one path; None if it was not
-/// measured or cannot be fitted.
+/// Fits a cost per request and per KiB to a quantity of the points of one path; `None` if the
+/// quantity was not measured or cannot be fitted.
 pub fn cost_model(
     points: &[&MeasuredPoint],
     of: impl Fn(&MeasuredPoint) -> Option<f64>,
@@ -87,7 +87,7 @@ pub fn differ(one: &MeasuredPoint, other: &MeasuredPoint) -> bool {
     apart && (a.value - b.value).abs() > REPEATABLE * a.value.max(b.value)
 }
 
-/// The ratio of two rates, as far as it is known.
+/// The ratio of two rates, as far as noise lets it be known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Comparison {
     /// The rates are known to lie within 10% of each other.
@@ -132,7 +132,8 @@ impl Comparison {
         }
     }
 
-    /// If noise hides the difference: why a claim that compares two points is not testable.
+    /// Why a claim that compares two points is not testable: noise hides the difference. `None` if
+    /// it does not.
     pub fn noise(self) -> Option<String> {
         let words = self.words();
         let remedy = "measure for longer (--runtime, --trials)";

@@ -15,7 +15,7 @@ use crate::session::StudyResult;
 
 /// Request sizes of the sequential reads, as in the papers' table.
 const SIZES: [&str; 8] = ["512", "1k", "2k", "4k", "8k", "16k", "32k", "64k"];
-/// The part of the plan with two outstanding requests within a small region.
+/// The part of the plan with two requests outstanding within a small region.
 const TWO_DEEP: &str = "two-deep";
 /// Bytes per MB as in the papers.
 const MB: f64 = 1048576.0;
@@ -61,9 +61,9 @@ struct RegionDocument {
 
 /// The table of results.
 pub struct DiskCacheTable {
-    /// Request size (bytes) to the times of a reread and of a sequential read (ns).
+    /// The median times of a reread and of a sequential read (ns), by request size (bytes).
     rows: BTreeMap<u64, (Option<f64>, Option<f64>)>,
-    /// Region size (bytes) to the time of a 64 KiB reread (ns).
+    /// The median time of a 64 KiB reread (ns), by region size (bytes).
     regions: BTreeMap<u64, f64>,
     /// Rate with two outstanding requests of 64 KiB [bytes per second].
     two_deep: Option<f64>,
@@ -110,7 +110,8 @@ impl DiskCacheTable {
         }
     }
 
-    /// The table as lines for the terminal, with the findings of the study of rereads.
+    /// The table as lines for the terminal, followed by the findings of the study that measured the
+    /// rereads.
     pub fn lines(&self, rereads: &StudyResult) -> Vec<String> {
         let ms =
             |ns: &Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.4}", ns / 1e6));

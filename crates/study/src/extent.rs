@@ -1,6 +1,6 @@
-//! The extent of a plan before anything is measured: points, trials, time and bytes written.
+//! What a plan will measure and cost: points, trials, time and bytes written.
 //!
-//! `--plan` prints it.
+//! `--plan` prints it before anything is measured.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use lab::simulated_target::is_simulated;
 
 use crate::plan::Group;
 
-/// Upper bounds of the cost of a plan. A trial ends after its time, or earlier if it has moved its
-/// bytes.
+/// Upper bounds of what a plan costs. A trial ends when its time is over, or earlier when it has
+/// moved its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Number of points on all targets.

@@ -91,8 +91,8 @@ pub fn metric(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// Axes besides the flags of `sweep`: the part, target and disks of a point, and labels that
-/// built-in studies add.
+/// Names that a figure can use besides the flags of `sweep`, as axis or filter: part, target and
+/// disks of a point, and labels that built-in studies add.
 const NOTED: [&str; 6] = ["part", "target", "disks", "caching", "at", "traced"];
 
 /// Refuses figures that could show nothing: an unknown quantity or axis, or a part that the plan
@@ -207,7 +207,8 @@ fn place_of(names: &[String], word: &str) -> f64 {
     names.iter().position(|name| name == word).unwrap_or_default() as f64
 }
 
-/// Unit and scale of an axis of numbers: logarithmic if they span more than a factor of four.
+/// Unit and scale of an axis of numbers. The scale is logarithmic if the numbers span more than a
+/// factor of four.
 fn x_axis(flag: &str, series: &[Series]) -> (Unit, Scale) {
     let all = || series.iter().flat_map(|one| one.points.iter().map(|point| point.x));
     let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
@@ -238,8 +239,8 @@ fn label_of(flag: &str) -> String {
     }
 }
 
-/// The name of the line that a point belongs to. A part that is named after its operation adds
-/// nothing to it: `write`, not `write, writes`.
+/// The name of the line that a point belongs to. A part whose name only repeats the operation is
+/// left out: `write`, not `write, writes`.
 fn line_of(point: &MeasuredPoint, by: &[String], y: &str) -> String {
     let operation = by.iter().find(|flag| *flag == "rw").map(|flag| point.word(flag));
     let plural = operation.map(|rw| format!("{}s", rw.replace("rand", "random ")));

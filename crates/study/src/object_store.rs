@@ -1,12 +1,15 @@
 //! Requests for whole objects of an S3 bucket, several at a time, and the objects made for them.
 //!
 //! Each thread has its own connection and makes one request after the other. CPU time is that of
-//! these threads. All keys begin with one unique folder below the prefix that the user named, and
-//! [`ObjectStore::remove`] removes every object and every unfinished upload of it, also after a
-//! failure: it tries again after a pause, goes on with the others, and names what it has to leave.
+//! these threads. All keys begin with one unique folder below the prefix that the user named.
 //! Objects with other keys are never read, written or removed.
+//!
+//! [`ObjectStore::remove`] removes every object and every unfinished upload in the folder, also
+//! after a failure. If a removal fails, it tries again after a pause, goes on with the others, and
+//! names what is left at the end.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -24,23 +27,25 @@ use workload::content;
 /// Pauses before the removal of an object or upload is tried again (ns). The first one is short: a
 /// connection may have failed just before.
 const PAUSES_NS: [u64; 3] = [10_000_000, 200_000_000, 1_000_000_000];
-/// After so many objects that could not be removed the others are left: the server is gone.
+/// After this many failed removals the rest is left, because the server is probably gone.
 const FAILURES_MAX: usize = 20;
-/// How many of the objects that are left are named.
+/// Maximum number of leftover objects and uploads that the error message names.
 const NAMED_MAX: usize = 5;
-/// The most pages of a list. Servers may send pages with few keys, and empty ones.
+/// Maximum number of pages of a list. It is large, because servers may send pages with few keys or
+/// none.
 pub const PAGES_MAX: usize = 10_000;
-/// The most keys that a list of the folder may show: far more than a study makes.
+/// Maximum number of keys in a list of the folder: far more than a study makes.
 const KEYS_MAX: usize = 1_000_000;
 /// Seed of the random bytes in the buffers.
 pub const CONTENT_SEED: u64 = 0;
 
-/// When the threads of a measurement end.
+/// When the threads of a measurement stop.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// No thread starts another request after this time (ns).
     pub time_ns: u64,
-    /// All threads together make at most this many requests, each thread as many as it manages.
+    /// All threads together make at most this many requests. They are not divided evenly: each
+    /// thread makes as many as it manages.
     pub requests: u64,
 }
 
@@ -49,7 +54,7 @@ pub struct Limit {
 pub struct Load {
     /// Number of completed requests.
     pub requests: u64,
-    /// From the start until the last request of the last thread (ns).
+    /// Time from the start until the last request of the slowest thread completed (ns).
     pub elapsed_ns: u64,
     /// CPU time of the threads (ns).
     pub cpu_ns: u64,
@@ -60,7 +65,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Requests per second, until the last request of the last thread.
+    /// Requests per second until the last request of the slowest thread completed.
     pub fn requests_per_s(&self) -> f64 {
         self.requests as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
@@ -70,7 +75,8 @@ impl Load {
         (self.requests > 0).then(|| self.cpu_ns as f64 / self.requests as f64)
     }
 
-    /// Adds the requests of another thread that ran at the same time, not its time.
+    /// Adds the requests of another thread. The elapsed time is not added, because both ran at the
+    /// same time.
     fn add(&mut self, other: &Load) {
         self.requests += other.requests;
         self.cpu_ns += other.cpu_ns;
@@ -85,14 +91,14 @@ pub struct Turn<'a, C = ObjectClient> {
     pub client: &'a mut C,
     /// The buffer of the thread, filled with bytes that do not compress.
     pub buffer: &'a mut [u8],
-    /// Number of the request among those of all threads, from 0.
+    /// Number of this request among the requests of all threads, from 0.
     pub number: u64,
 }
 
 /// The times of a request (ns): until the first byte of the response, and until the last.
 pub type Times = (u64, u64);
 
-/// The times of a request; None if there was none to make.
+/// The times of a request; `None` if there was nothing left to request.
 pub type Done = Result<Option<Times>, Error>;
 
 /// The times of an operation without its value.
@@ -100,10 +106,10 @@ pub fn times<T>(timed: &Timed<T>) -> Times {
     (timed.first_byte_ns, timed.total_ns)
 }
 
-/// The keys in the folder, and what may exist on the server.
+/// The keys in the folder, with a record of what may exist on the server.
 #[derive(Debug)]
 pub struct ObjectKeys {
-    /// What all keys begin with; ends with a slash.
+    /// The prefix of all keys; ends with a slash.
     folder: String,
     made: Mutex<Made>,
 }
@@ -117,30 +123,31 @@ struct Made {
 }
 
 impl ObjectKeys {
-    /// A key in the folder. Its object is removed at the end, if there is one.
+    /// Makes a key in the folder and records it. If an object has this key, it is removed at the
+    /// end.
     pub fn add(&self, name: &str) -> String {
         let key = self.key(name);
         self.made().keys.insert(key.clone());
         key
     }
 
-    /// The keys that were added and begin with `name`.
+    /// The recorded keys whose names begin with `name`.
     pub fn below(&self, name: &str) -> Vec<String> {
         let lead = self.key(name);
         self.made().keys.iter().filter(|key| key.starts_with(&lead)).cloned().collect()
     }
 
-    /// The key that [`ObjectKeys::add`] made of a name.
+    /// The key of a name in the folder, as [`ObjectKeys::add`] makes it.
     pub fn key(&self, name: &str) -> String {
         format!("{}{name}", self.folder)
     }
 
-    /// Remembers an upload, which is aborted at the end.
+    /// Records an unfinished upload, which is aborted at the end.
     pub fn began_upload(&self, key: &str, upload: &str) {
         self.made().uploads.insert((key.to_owned(), upload.to_owned()));
     }
 
-    /// Forgets an upload that is complete.
+    /// Removes a completed upload from the record.
     pub fn completed_upload(&self, key: &str, upload: &str) {
         self.made().uploads.remove(&(key.to_owned(), upload.to_owned()));
     }
@@ -185,7 +192,7 @@ impl<'a> ObjectStore<'a> {
         }
         let probe = store.keys.add("probe");
         let stored = store.unsigned[0].put(&probe, b"halfpower");
-        // A PUT without an answer may have been done.
+        // The server may have stored the object even if the PUT failed.
         let removed = store.remove();
         stored?;
         removed?;
@@ -203,8 +210,8 @@ impl<'a> ObjectStore<'a> {
     }
 
     /// Makes requests from `threads` threads at the same time until the limit or an interrupt.
-    /// `buffer_bytes` is the size of each thread's buffer. `request` makes one request; None ends
-    /// its thread.
+    /// `buffer_bytes` is the size of each thread's buffer. `request` makes one request; if it
+    /// returns `None`, its thread ends.
     ///
     /// # Errors
     /// The first request that failed.
@@ -224,11 +231,11 @@ impl<'a> ObjectStore<'a> {
         load(&mut clients[..threads], buffer_bytes, limit, stop, &request)
     }
 
-    /// Removes the objects with these keys, `threads` at a time, also after an interrupt. What
-    /// cannot be removed does not keep the others from being removed.
+    /// Removes the objects with these keys, `threads` at a time, also after an interrupt. If an
+    /// object cannot be removed, the others are still removed.
     ///
     /// # Errors
-    /// Objects that cannot be removed.
+    /// Some objects cannot be removed.
     pub fn delete(&mut self, keys: &[String], threads: usize) -> Outcome<Load> {
         let delete =
             |client: &mut ObjectClient, key: &str| client.delete(key).map(|timed| times(&timed));
@@ -255,7 +262,7 @@ impl<'a> ObjectStore<'a> {
         let made: Vec<String> = self.keys.made().keys.iter().cloned().collect();
         let threads = self.unsigned.len();
         let failed = self.delete(&made, threads).err();
-        // A request that failed may have been done on the server later. The list decides.
+        // The server may have executed a failed request later. The list shows what exists.
         let late = self.list().and_then(|late| {
             let failed = self.delete(&late, threads).err();
             Ok((self.list()?, failed))
@@ -291,17 +298,15 @@ impl<'a> ObjectStore<'a> {
         let (mut left, clock) = (Vec::new(), Monotonic::uncalibrated());
         let uploads = self.keys.made().uploads.clone();
         for (key, upload) in uploads {
+            if left.len() >= FAILURES_MAX {
+                left.push(unfinished(&key, &upload, &"not tried any more"));
+                continue;
+            }
             let client = &mut self.unsigned[0];
             let aborted = again(&clock, || client.abort_upload(&key, &upload));
             match aborted {
                 Ok(_) => self.keys.completed_upload(&key, &upload),
-                Err(why) => {
-                    let (key, id) = (key.escape_debug(), upload.escape_debug());
-                    left.push(format!("upload {id} of {key} ({why})"));
-                }
-            }
-            if left.len() >= FAILURES_MAX {
-                break;
+                Err(why) => left.push(unfinished(&key, &upload, &why)),
             }
         }
         left
@@ -315,6 +320,11 @@ impl<'a> ObjectStore<'a> {
     }
 }
 
+/// An upload that is left on the server, with the reason.
+fn unfinished(key: &str, upload: &str, why: &dyn Display) -> String {
+    format!("upload {} of {} ({why})", upload.escape_debug(), key.escape_debug())
+}
+
 /// The keys in a folder, page by page.
 fn list_all(
     folder: &str,
@@ -323,7 +333,7 @@ fn list_all(
     let (mut keys, mut next) = (Vec::new(), None);
     for _ in 0..PAGES_MAX {
         let Listing { keys: found, next: behind } = page(next.as_deref())?;
-        // Never trust a server with what is removed.
+        // Only keys in the folder are removed, whatever the server lists.
         keys.extend(found.into_iter().filter(|key| key.starts_with(folder)));
         next = behind;
         if next.is_none() {
@@ -336,7 +346,8 @@ fn list_all(
     Err(Failure::failed(format!("the list of {folder} does not end")))
 }
 
-/// Tries something until it succeeds, with pauses in between.
+/// Tries something until it succeeds, with the pauses of [`PAUSES_NS`] in between. The error is
+/// that of the last try.
 fn again<T>(clock: &Monotonic, mut act: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     for pause_ns in PAUSES_NS {
         let done = act();
@@ -390,7 +401,7 @@ fn load<C: Send>(
     let (start, failed) = (Barrier::new(clients.len()), AtomicBool::new(false));
     let (clock, begun) = (Monotonic::new(), AtomicU64::new(0));
     let is_over = || interrupted.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
-    // Returns the times of the start and of the last completion as well.
+    // Also returns the times of the start and of the last completion (ns of the clock).
     let run = |client: &mut C| -> Result<(Load, u64, u64), Error> {
         let mut buffer = vec![0; buffer_bytes];
         content::fill(&mut buffer, CONTENT_SEED);

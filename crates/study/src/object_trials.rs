@@ -26,30 +26,30 @@ const SIGNED: [u64; 2] = [4 << 10, 1 << 20];
 pub const UPLOAD_PART: u64 = 8 << 20;
 /// How many parts are uploaded at a time.
 pub const UPLOAD_PARALLEL: [usize; 2] = [1, 4];
-/// Time limit for making the objects of LIST and DELETE (ns).
+/// Time limit for storing the objects that LIST and DELETE need (ns).
 const FILL_NS: u64 = 20_000_000_000;
-/// For requests that only a count limits.
+/// For measurements that only the number of requests limits.
 const UNLIMITED_NS: u64 = u64::MAX;
 
 /// How much a study of objects measures.
 pub struct Extent {
     sizes: &'static [u64],
-    /// Numbers of requests at a time, rising.
+    /// Numbers of requests at a time, in rising order.
     parallel: &'static [usize],
     rounds: u32,
     /// Length of a trial (ns).
     trial_ns: u64,
-    /// Most bytes of a trial of PUT, so that little space is needed; each thread makes a request
-    /// anyway.
+    /// Maximum bytes that a PUT trial stores, so that little space is needed. Each thread may make
+    /// one request even if that is more.
     trial_bytes: u64,
-    /// Number of objects of LIST and DELETE; a page of a list has 1000.
+    /// Number of objects for LIST and DELETE. A page of a list has up to 1000.
     listed: u64,
     /// Size of the uploaded object (bytes).
     upload_bytes: u64,
 }
 
 impl Extent {
-    /// How much is measured, or less with `quick`.
+    /// The extent of a study; smaller with `quick`.
     pub fn of(quick: bool) -> Extent {
         if quick {
             return Extent {
@@ -73,7 +73,7 @@ impl Extent {
         }
     }
 
-    /// The most requests at a time.
+    /// The largest number of requests at a time.
     pub fn threads(&self) -> usize {
         self.parallel.iter().copied().max().unwrap_or(1)
     }
@@ -118,7 +118,7 @@ pub struct ObjectTrials<'a> {
 }
 
 impl ObjectTrials<'_> {
-    /// Measures until an interrupt, and notes what is complete.
+    /// Measures until an interrupt, and notes the results that are complete.
     ///
     /// # Errors
     /// A request that fails, or an object that differs from what was stored.
@@ -133,7 +133,7 @@ impl ObjectTrials<'_> {
                     break;
                 }
                 let load = self.trial(setting, round)?;
-                // An interrupt ends a trial early.
+                // An interrupted trial ended early, so it is not kept.
                 trials.extend((!is_over()).then_some(load));
             }
         }
@@ -146,7 +146,7 @@ impl ObjectTrials<'_> {
         self.list_and_delete(is_over, evidence)
     }
 
-    /// Makes the objects that GET reads, and reads one of each size back.
+    /// Stores the objects that GET trials read, and reads one of each size back to check it.
     fn make_objects(&mut self, is_over: impl Fn() -> bool) -> Outcome<()> {
         let threads = self.extent.threads();
         for &bytes in self.extent.sizes {
@@ -167,13 +167,15 @@ impl ObjectTrials<'_> {
             content::stamp(&mut made, 0, 0);
             let read = client.get(&key, &mut got)?.value;
             if read != bytes || got != made {
-                return Err(Failure::failed(format!("{key} is not read as it was written")));
+                return Err(Failure::failed(format!(
+                    "{key}: GET returned other bytes than stored"
+                )));
             }
         }
         Ok(())
     }
 
-    /// One trial of PUT or GET. The objects of PUT are new ones, and are removed afterwards.
+    /// Runs one trial of PUT or GET. A PUT trial stores new objects and removes them afterwards.
     fn trial(&mut self, setting: &Setting, round: u32) -> Outcome<Load> {
         let Setting { op, bytes, parallel, payload } = *setting;
         self.progress.update(&format!("{op} of {}, {parallel} at a time", units::size(bytes)));
@@ -249,8 +251,8 @@ impl ObjectTrials<'_> {
         Ok(())
     }
 
-    /// Uploads the large object in parts, and returns the time (ns); None after an interrupt. The
-    /// bytes are ready before the time begins.
+    /// Uploads the large object in parts and returns the time that this takes (ns); `None` after an
+    /// interrupt. Filling the buffers is not part of the time.
     fn upload_in_parts(
         &mut self,
         name: &str,

@@ -19,8 +19,8 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-/// Parameter with a separate group for each value, so that reads are measured even if writes are
-/// not allowed.
+/// The parameter that gets a separate group for each value. Reads are then measured even if writes
+/// are not allowed.
 const DIRECTION: &str = "rw";
 /// Flags that a plan may not set because they concern the whole run.
 const OF_THE_RUN: [&str; 12] = [
@@ -101,7 +101,7 @@ pub enum Words {
 }
 
 impl Words {
-    /// Whether the test accepts one of the values.
+    /// Whether one of the values passes the test.
     pub fn any(&self, is_it: impl Fn(&str) -> bool) -> bool {
         match self {
             Words::One(one) => is_it(one),
@@ -237,7 +237,8 @@ impl Part {
         let own = lines.flags(path, &lead, &table)?;
         Ok(Part {
             flags: self.flags.overridden_by(&own),
-            // A part's own flags override the common quick flags, but not its own quick flags.
+            // Flags of the part override the plan's quick flags, but not the part's own quick
+            // flags.
             quick: self.quick.without(&own).overridden_by(&quick),
             disks: disks.unwrap_or_else(|| self.disks.clone()),
             name,
@@ -327,7 +328,7 @@ impl Lines {
         self.0.get(path).map(|line| format!("line {line}: ")).unwrap_or_default()
     }
 
-    /// The flags of the table at a path. An error starts with the line, then `lead`.
+    /// Reads the flags of the table at a path. An error message starts with the line, then `lead`.
     fn flags(&self, path: &str, lead: &str, table: &Table) -> Outcome<Settings> {
         let mut flags = Settings::default();
         for (key, value) in table {

@@ -1,5 +1,5 @@
-//! Runs the plan of a study on its targets. Trials of all points are interleaved. Only points that
-//! need different settings of the host (such as the scheduler) run separately.
+//! Runs the plan of a study on its targets. The trials of all points are interleaved. Only points
+//! that need different settings of the host (such as the I/O scheduler) run separately.
 
 use std::path::PathBuf;
 
@@ -49,9 +49,9 @@ pub struct StudyRunner<'a> {
     pub recorder: &'a mut Recorder,
     /// What has been measured so far.
     pub evidence: Evidence,
-    /// Exit code of the first part of the plan that was left out.
+    /// The exit code for the first part of the plan that was left out, if any was.
     pub refused: Option<Exit>,
-    /// Charts of what the evidence does not keep, such as single requests.
+    /// Charts of data that the evidence does not keep, such as single requests.
     pub charts: Vec<Chart>,
 }
 
@@ -65,7 +65,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Sets the part of the plan to which the next measured points belong.
+    /// Changes the part of the plan under which the next points are recorded.
     pub fn call(&mut self, part: &str) {
         self.group.part = part.to_owned();
     }
@@ -85,8 +85,8 @@ impl Ready {
         self.group.given.get(flag).map_or("", String::as_str)
     }
 
-    /// The properties that must be equal to interleave trials: simulated or real, host settings,
-    /// and the targets of these settings.
+    /// Trials are interleaved only among groups for which this is equal: whether the target is
+    /// simulated, the settings of the host, and the targets for which these settings are made.
     fn surroundings(&self) -> (bool, Vec<HostSetting>, Vec<PathBuf>) {
         let host = self.job.host.clone();
         // Without host settings, trials on different targets can be interleaved.
@@ -314,8 +314,8 @@ impl StudyRunner<'_> {
     pub fn experiment(&self, group: &Group, set: &[StudyTarget]) -> Outcome<Experiment> {
         let mut experiment = self.with_base(group);
         let simulated = set.iter().any(StudyTarget::is_simulated);
-        // A simulated system reports both bounds of the CPU cost without a soaker. On a host with
-        // several ranks a soaker would take the CPUs of the others.
+        // A simulated system reports both bounds of the CPU cost without a soaker. With several
+        // ranks on a host, a soaker would take the CPUs of the other ranks.
         experiment.soaker &= !simulated && self.lab.ranks.is_none();
         if simulated && experiment.engine_kinds == [Some(EngineKind::Sync)] {
             // In the simulator all engines behave the same with one request at a time.
@@ -399,7 +399,7 @@ impl StudyRunner<'_> {
         let names_a_file = name.contains("file_size") || name.contains("file_at");
         let is_direct = group.experiment.direct == Some(true);
         let asked = self.plan.whole_device && is_direct && self.size.is_none();
-        // A file is cut off at the end of the device.
+        // The file size may be larger than the device: a file is cut off at the end of the device.
         (asked && !names_a_file).then_some(["file_at=0", "file_size=1t"])
     }
 

@@ -1,9 +1,9 @@
-//! What a network path costs its server, from a halfpower peer there: CPU time per request and per
-//! KiB, bytes of the device and of the network per byte delivered, and what the server itself gets
-//! from the same file.
+//! What a network path costs its server, by a halfpower peer there: CPU time per request and per
+//! KiB, bytes of the device and of the network per byte delivered, and how fast the server itself
+//! reads the same file.
 //!
-//! The counters are of the whole machine, so what it spends while nothing is measured is
-//! subtracted. If the server is the machine of the client, the CPU time of the client's process is
+//! The counters cover the whole machine, so its load while nothing is measured (the background) is
+//! subtracted. If client and server are the same machine, the CPU time of the client's process is
 //! subtracted too, and the findings say so. All findings come from readings.
 
 use std::collections::BTreeMap;
@@ -27,25 +27,28 @@ use crate::runner::StudyRunner;
 pub const ONE: &str = "one at a time";
 /// The part of the plan with random requests.
 const RANDOM: &str = "random";
-/// The part of what was left out.
+/// Name under which figures of the server that are missing are listed as left out.
 const PART: &str = "server";
 /// The request size at which the server's own reads are compared (bytes).
 const LARGE: u64 = 64 << 10;
-/// Number and length of the intervals in which the background of the server is measured (ns).
+/// Number of intervals in which the background load of the server is measured, and their length
+/// (ns).
 const BACKGROUND: (u32, u64) = (8, 250_000_000);
-/// Length of a read trial of the server, and with `quick` (ms).
+/// Length of a trial in which the server reads its own file: normally, and with `quick` (ms).
 const READ_TRIAL_MS: (u32, u32) = (1000, 300);
-/// From this share of the bytes on, a target's data crossed the network of the server.
+/// A target is on the server if the server's network moved at least this share of the bytes.
 const CROSSED: f64 = 0.5;
-/// From this share of the bytes on, the server's device delivered them, not its cache.
+/// If the server's device moved at least this share of the bytes, all of them count as moved by it,
+/// and none by the server's cache alone.
 const FROM_DEVICE: f64 = 0.9;
-/// Share of the server's CPUs that others may use at most. Beyond it, trials take CPU time from the
-/// others instead of idle time, and the difference says nothing.
+/// The costs are computed only if the background load uses at most this share of the server's CPUs.
+/// Above it, trials take CPU time from other work instead of idle time, so that the difference to
+/// the background says nothing.
 const BUSY: f64 = 0.5;
 /// Half-width of a 95% interval, in standard errors.
 const ERRORS: f64 = 2.0;
 
-/// Measures what the server spends while nothing is measured, and notes who it is.
+/// Notes the server's name and CPUs, and measures its background load.
 pub fn begin(runner: &mut StudyRunner<'_>) {
     let lab = runner.lab;
     let Some(watch) = &lab.server else { return };
@@ -70,7 +73,7 @@ fn note_background(runner: &mut StudyRunner<'_>, watch: &ServerWatch, when: &str
     }
 }
 
-/// The background before and after the trials as one interval, which contains both.
+/// The background load as one interval that contains the intervals before and after the trials.
 fn background(evidence: &Evidence) -> Option<Interval> {
     let before = interval(evidence, "server-background", &[("when", "before")])?;
     let after = interval(evidence, "server-background", &[("when", "after")]).unwrap_or(before);
@@ -133,12 +136,12 @@ fn is_too_busy(evidence: &Evidence, background: Interval) -> bool {
     cpus.is_some_and(|cpus| background.high > BUSY * cpus)
 }
 
-/// Whether the server is the machine of the client.
+/// Whether server and client are the same machine.
 fn is_client(evidence: &Evidence) -> bool {
     !evidence.read("server-cpus", &[("is-client", "yes")]).is_empty()
 }
 
-/// Notes what the trials cost the server, and measures what it gets from the file itself.
+/// Notes what the trials cost the server, and measures how fast the server itself reads the file.
 pub fn end(runner: &mut StudyRunner<'_>) {
     let lab = runner.lab;
     let Some(watch) = &lab.server else { return };
@@ -177,8 +180,8 @@ fn of_direction<'a>(evidence: &'a Evidence, name: &str, rw: &str) -> Vec<&'a Mea
     evidence.usable().filter(fits).collect()
 }
 
-/// Names of the targets whose bytes crossed the network of the server: files of the server, also on
-/// a mounted share, but not local files.
+/// Names of the targets whose bytes crossed the network of the server. These are files of the
+/// server, named by address or on a mounted share, but not local files.
 fn served_targets(evidence: &Evidence) -> Vec<String> {
     let mut moved: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for point in evidence.usable() {
@@ -193,7 +196,8 @@ fn served_targets(evidence: &Evidence) -> Vec<String> {
     served.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// What the server used in each trial of a point that it counted, with the requests and bytes.
+/// The server's usage, the requests and the bytes of each trial of a point for which the server's
+/// counters were read.
 fn usages(point: &MeasuredPoint) -> Vec<(&ServerUsage, u64, u64)> {
     let trials = point.point.trials.iter();
     let usage = trials.filter_map(|trial| {
@@ -203,8 +207,8 @@ fn usages(point: &MeasuredPoint) -> Vec<(&ServerUsage, u64, u64)> {
     usage.collect()
 }
 
-/// CPU time of the server per request of a point (ns), with a 95% interval: of the background, of
-/// the clock ticks in which the kernel counts, and of the scatter between trials.
+/// CPU time of the server per request of a point (ns). The 95% interval combines the uncertainty of
+/// the background, the clock ticks in which the kernel counts, and the scatter between trials.
 fn cpu_per_request(
     point: &MeasuredPoint,
     background: Interval,
@@ -261,8 +265,8 @@ fn note_costs(evidence: &mut Evidence) {
     }
 }
 
-/// Notes the bytes of the server's device and network for each byte that was delivered, and the
-/// share of interrupts in its CPU time.
+/// Notes how many bytes the server's device and network moved for each byte delivered, and the
+/// share of interrupts in the server's CPU time.
 fn note_bytes(evidence: &mut Evidence) {
     let mut noted = Vec::new();
     for name in served_targets(evidence) {
@@ -315,10 +319,12 @@ fn note_bytes(evidence: &mut Evidence) {
     }
 }
 
-/// Reads that the server is asked to do itself: request size, depth, and whether in random order.
+/// A kind of read that the server is asked to do itself: request size, depth, and whether at
+/// random.
 type OwnReads = (u64, u32, bool);
 
-/// The reads of a target that are compared: of 64 KiB one at a time, the fastest, and random ones.
+/// The reads of a target for the comparison with the server: 64 KiB one at a time, the fastest
+/// sequential ones, and the deepest random ones.
 fn compared<'a>(evidence: &'a Evidence, name: &str) -> Vec<(OwnReads, &'a MeasuredPoint)> {
     let points = of_direction(evidence, name, "read");
     let is_random = |point: &&&MeasuredPoint| point.part == RANDOM;
@@ -336,8 +342,8 @@ fn compared<'a>(evidence: &'a Evidence, name: &str) -> Vec<(OwnReads, &'a Measur
     chosen
 }
 
-/// Asks the server what it gets from the file, direct and from its cache, in the settings in which
-/// the client read it.
+/// Asks the server to read the file itself in the settings in which the client read it: direct, and
+/// through its cache.
 fn alone(runner: &mut StudyRunner<'_>, watch: &ServerWatch, path: &str) {
     let milliseconds = if runner.quick { READ_TRIAL_MS.1 } else { READ_TRIAL_MS.0 };
     let mut noted = Vec::new();
@@ -357,7 +363,8 @@ fn alone(runner: &mut StudyRunner<'_>, watch: &ServerWatch, path: &str) {
                 let answer = known.entry(key).or_insert_with(|| watch.read_trial(&trial));
                 let result = match answer {
                     Some(Ok(result)) if result.direct == direct => result,
-                    // Without direct I/O, the buffered trial says the same.
+                    // The server has no direct I/O and read through its cache instead. The next
+                    // trial measures that.
                     Some(Ok(_)) => continue,
                     Some(Err(why)) => {
                         let reason = format!("what the server itself gets from {path}: {why}");
@@ -376,7 +383,8 @@ fn alone(runner: &mut StudyRunner<'_>, watch: &ServerWatch, path: &str) {
                     ("caching", word(direct, "direct", "buffered")),
                     ("limited", word(result.limited, "yes", "no")),
                 ];
-                // At its limit, the server could be faster.
+                // If the peer limited the rate (--max-rate), the server could be faster, so the
+                // share is unknown.
                 let share = (!result.limited).then(|| point.rate() / rate.max(1.0));
                 noted.extend(share.map(|it| ("server-delivered", "share", labels.clone(), it)));
                 noted.push(("server-alone", "bytes/s", labels, rate));
@@ -388,7 +396,7 @@ fn alone(runner: &mut StudyRunner<'_>, watch: &ServerWatch, path: &str) {
     }
 }
 
-/// Adds what is known of the server: who it is, and for each path its costs.
+/// Adds the findings about the server: which machine it is, and what each path costs it.
 pub fn conclude(found: &mut Conclusion, evidence: &Evidence) {
     let cpus = evidence.read("server-cpus", &[]);
     let Some(server) = cpus.first() else { return };
@@ -404,7 +412,7 @@ pub fn conclude(found: &mut Conclusion, evidence: &Evidence) {
     found.tables.extend(table(rows));
 }
 
-/// Target and direction of each path with figures of the server.
+/// Target and direction of each path for which there are figures of the server.
 fn paths(evidence: &Evidence) -> Vec<(&str, &str)> {
     let mut paths = Vec::new();
     for reading in evidence.read("server-interrupts", &[]) {
@@ -461,7 +469,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, host: &str, (name, rw): (&s
     );
 }
 
-/// The first reading of a quantity of a path, with a label of it.
+/// The first reading of a quantity for a path: one of its labels, and its value.
 fn labelled<'a>(
     evidence: &'a Evidence,
     quantity: &str,
@@ -518,7 +526,7 @@ fn bytes(found: &mut Conclusion, evidence: &Evidence, path: (&str, &str)) {
     );
 }
 
-/// What the client gets compared with what the server itself gets from the file, by setting.
+/// Compares the client's reads with the server's own reads of the file, for each setting.
 fn own_reads(found: &mut Conclusion, evidence: &Evidence) {
     let alone = evidence.read("server-alone", &[]);
     let mut said: Vec<String> = Vec::new();
@@ -542,7 +550,7 @@ fn own_reads(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// What the server gets in one way, and how that compares with the client.
+/// The rate of the client relative to the server's own rate, direct or through the server's cache.
 fn own_read(evidence: &Evidence, alone: &Reading) -> String {
     let labels: Vec<(&str, &str)> =
         alone.labels.iter().map(|(name, word)| (&**name, &**word)).collect();
@@ -551,7 +559,7 @@ fn own_read(evidence: &Evidence, alone: &Reading) -> String {
     let rate = units::rate_mib(alone.value);
     match evidence.value("server-delivered", &labels) {
         Some(share) => format!("{} its rate {how} ({rate})", words_of_times(share)),
-        None => format!("{how} it reaches its --max-rate ({rate}), raise that to compare"),
+        None => format!("{how} the peer's --max-rate is the limit ({rate}; raise it to compare)"),
     }
 }
 
@@ -735,7 +743,7 @@ mod tests {
         conclude(&mut found, &evidence);
         let said = text(&found, "server-alone");
         assert!(said.contains("disk on the server itself: 0.25 times its rate direct"), "{said}");
-        assert!(said.contains("through its cache it reaches its --max-rate"), "{said}");
+        assert!(said.contains("through its cache the peer's --max-rate is the limit"), "{said}");
         assert_eq!(said.lines().count(), 1, "one finding for a setting");
     }
 

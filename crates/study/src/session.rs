@@ -69,13 +69,13 @@ pub struct StudyResult {
     pub evidence: Evidence,
     /// The findings, claims and advice drawn from the evidence.
     pub conclusion: Conclusion,
-    /// The charts of the plan, then those of the analysis, then those of single requests.
+    /// The charts of the plan, of the analysis and of single requests, in this order.
     pub charts: Vec<Chart>,
     /// Why the study failed; None if it succeeded.
     pub failure: Option<String>,
     /// Whether the user interrupted the study.
     pub interrupted: bool,
-    /// The program's exit code, if nothing could be measured.
+    /// The exit code of the program if nothing could be measured.
     pub refused: Option<Exit>,
 }
 

@@ -8,7 +8,8 @@
 use ioengine::stripe::Layout;
 use workload::LoggedRequest;
 
-/// Expected number of busy devices if all requests are placed at random at the same time.
+/// Expected number of busy devices if `requests` requests are placed at random, all at the same
+/// time.
 pub fn busy_open(targets: u32, requests: u32) -> f64 {
     let targets = f64::from(targets);
     targets * (1.0 - (1.0 - 1.0 / targets).powf(f64::from(requests)))
@@ -30,7 +31,8 @@ pub struct StripeLoad {
 }
 
 impl StripeLoad {
-    /// The load of one trial, from its first submission to its last; `None` for an empty log.
+    /// The load of one trial, from its first submission to its last. `None` unless requests were
+    /// submitted at two different times at least.
     pub fn of(log: &[LoggedRequest], layout: &Layout) -> Option<StripeLoad> {
         let mut changes: Vec<(u64, usize, i64)> = Vec::with_capacity(2 * log.len());
         let mut counts = vec![0_u64; layout.members()];

@@ -1,6 +1,6 @@
 //! The targets of studies: a directory with a test file, an existing file or device, a simulated
-//! system, a reference device, or a file or disk of a server. Each is prepared once for all of
-//! them.
+//! system, a reference device, or a file or disk of a server. Each target is prepared once for all
+//! studies.
 
 use analysis::units;
 use std::path::{Path, PathBuf};

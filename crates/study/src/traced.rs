@@ -18,7 +18,7 @@ const LOGGED_MAX: usize = 1 << 20;
 /// Name pattern of the worker threads.
 const THREADS: &str = "worker-*";
 
-/// The disk extents of the targets of a setting, for attributing traced requests.
+/// Where the targets of a setting lie on their disks, so that traced requests can be attributed.
 #[derive(Debug)]
 pub struct Watch {
     places: Vec<DiskExtents>,
@@ -33,7 +33,8 @@ pub struct TraceSummary {
     pub phases: Vec<Phases>,
     /// Lost trace events of all disks.
     pub lost: u64,
-    /// Requests that did not fit the log of the workload and are missing from the analysis.
+    /// Requests that did not fit into the log of the trial, so that they are missing from the
+    /// analysis.
     pub not_logged: u64,
 }
 

@@ -21,11 +21,11 @@ use crate::conclusion::{ClaimResult, Verdict, claim_of};
 use crate::general;
 use crate::session::StudyResult;
 
-/// Number of findings shown for each study in the overview of the page.
+/// Number of findings of each study in the overview at the top of the page.
 const HEADLINES: usize = 2;
-/// Number of settings named for a rule that applies to many settings.
+/// If a rule of advice applies to many settings, this many are named.
 const SETTINGS: usize = 3;
-/// Number of reasons named for doubtful points.
+/// Number of reasons that are given for suspect or invalid points.
 const REASONS: usize = 2;
 
 /// The HTML page of all studies.
@@ -53,7 +53,8 @@ fn advice(all: &[StudyResult]) -> Vec<Advice> {
     merged(all.iter().flat_map(|study| &study.conclusion.advice))
 }
 
-/// Each rule once, with the settings of the largest gains; largest gain first.
+/// Joins the advice of each rule. It names the settings with the largest gains; the rule with the
+/// largest gain is first.
 fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
     let mut rules: Vec<Vec<&Advice>> = Vec::new();
     for one in all {
@@ -222,7 +223,8 @@ fn points(study: &StudyResult) -> Option<Table> {
     })
 }
 
-/// Whether a flag describes the workload instead of the length of its measurement.
+/// Whether a flag is shown with a point. Flags for the length of the measurement are not, nor is
+/// `direct`, which the name of the point shows.
 fn is_telling(flag: &str) -> bool {
     !matches!(flag, "runtime" | "trials" | "direct" | "time-based" | "ramp-time")
 }
@@ -242,7 +244,8 @@ fn doubts(study: &StudyResult) -> Vec<String> {
     doubts
 }
 
-/// The number of points with a verdict, and the first reasons.
+/// The number of points that are invalid (or suspect), with the first reasons; `None` if there are
+/// none.
 fn doubted(points: &[MeasuredPoint], state: State, what: &str) -> Option<String> {
     let mut verdict = lab::point::Verdict::default();
     let doubted = points.iter().filter(|point| point.summary.verdict.state == state);
@@ -310,7 +313,8 @@ pub fn text(study: &StudyResult, charts: Charts) -> String {
     lines.join("\n")
 }
 
-/// Claims that were tested, with their statement and the result; the other claims by name.
+/// The claims as text: those that were tested with their statement and result, the others only by
+/// name.
 fn claims_in_words(results: &[ClaimResult]) -> Vec<String> {
     let mut lines = Vec::new();
     for (verdict, word) in [(Verdict::Holds, "holds"), (Verdict::DoesNotHold, "does not hold")] {

@@ -124,14 +124,14 @@ fn ranked(found: Vec<Advice>) -> Vec<Advice> {
 fn by_gain(mut left: Vec<Advice>) -> Vec<Advice> {
     let mut found = Vec::new();
     while let Some(most) = left.iter().map(|advice| advice.rank_gain).reduce(f64::max) {
-        // At least the advice with the greatest gain meets this condition.
+        // The advice with the greatest gain always meets this condition, so a position is found.
         let next = left.iter().position(|advice| advice.rank_gain >= SAME_GAIN * most).unwrap_or(0);
         found.push(left.remove(next));
     }
     found
 }
 
-/// Joins the advice of one rule for reads and for writes, with the greater gain.
+/// Joins the advice of one rule for reads and for writes. The gain is the greater of the two.
 fn joined(read: Advice, write: &Advice) -> Advice {
     Advice {
         text: format!("{}; {}", read.text, write.setting),
@@ -150,10 +150,10 @@ fn joined(read: Advice, write: &Advice) -> Advice {
     }
 }
 
-/// A rule by name.
+/// A rule of advice by its name.
 ///
 /// # Panics
-/// If there is none.
+/// If the table of rules has no such rule.
 pub fn rule(id: &str) -> Rule {
     let found = rules().into_iter().find(|rule| rule.id == id);
     found.expect("every rule with a condition is in the table, which is tested")
@@ -194,10 +194,10 @@ fn compared(from: &MeasuredPoint, to: &MeasuredPoint) -> String {
     )
 }
 
-/// Ratio from which on a latency or a CPU time counts as larger.
+/// A latency or CPU time counts as larger than another if it exceeds it by more than this factor.
 const LARGER: f64 = 1.1;
 
-/// What the program pays for the step from one point to another: memory for its buffers, longer
+/// What a change from one setting to another costs the program: more memory for buffers, longer
 /// requests, more CPU time. Empty if nothing.
 fn costs(from: &MeasuredPoint, to: &MeasuredPoint) -> String {
     let buffers = |point: &MeasuredPoint| point.bytes() * u64::from(point.key().depth());
@@ -234,7 +234,7 @@ fn by_rate(id: &str, text: &str, from: &MeasuredPoint, to: &MeasuredPoint) -> Op
     })
 }
 
-/// The first, by `order`, of the settings that are as good as the fastest one.
+/// Of the settings that are as good as the fastest one, the setting that comes first in `order`.
 fn first_as_good<K: Ord>(
     curve: Vec<&MeasuredPoint>,
     order: impl Fn(&MeasuredPoint) -> K,

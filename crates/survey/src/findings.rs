@@ -114,7 +114,8 @@ fn range(interval: &Interval, point: &MeasuredPoint) -> String {
     }
 }
 
-/// Which settings are as good as the best, and the rate of the fastest.
+/// Says which settings are as good as the best, and how fast the fastest is. `None` unless several
+/// settings are as good.
 fn equals(insight: &Insight<'_>, operation: Op, best: &MeasuredPoint) -> Option<String> {
     let good = insight.as_good(operation);
     let alike: Vec<u64> = good
@@ -149,8 +150,8 @@ fn equals(insight: &Insight<'_>, operation: Op, best: &MeasuredPoint) -> Option<
     }
 }
 
-/// Maximum ratio of measured and fitted half-power size without a remark. The measured size may be
-/// up to one grid step larger.
+/// The finding has a remark if the measured and the fitted half-power size differ by more than this
+/// factor. The measured size may be up to one grid step (a factor of 4) larger.
 const MAX_SIZE_RATIO: f64 = 4.5;
 
 fn half_power(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
@@ -332,7 +333,8 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
     Some(finding("bottleneck", Tone::Note, headline, detail))
 }
 
-/// Share of its advertised rate below which a limiting link may be set up wrongly.
+/// If reads get less than this share of the advertised rate of the link that limits them, the link
+/// may be set up wrongly.
 const FAR_BELOW: f64 = 0.5;
 
 /// A remark if the component advertises far more than the fastest reads get.
@@ -407,7 +409,7 @@ pub fn in_doubt(insight: &Insight<'_>) -> Option<String> {
     }
 }
 
-/// The verb for so many points.
+/// "is" for one point, "are" for several.
 fn are(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
@@ -532,7 +534,7 @@ pub fn text(data: &SurveyData, insight: &Insight<'_>, charts: &[Vec<String>]) ->
     lines.join("\n")
 }
 
-/// Pieces of advice on the terminal; the page has all of them.
+/// Number of pieces of advice on the terminal; the page has all of them.
 const ADVICE_MAX: usize = 5;
 
 /// The advice as lines for the terminal.
@@ -561,7 +563,8 @@ fn advice_text(insight: &Insight<'_>) -> Vec<String> {
     lines
 }
 
-/// Speed, limit, change and trust in a line each: what the reader of the last screen needs.
+/// The summary that ends the text: the rates, what limits them, the most valuable change, and
+/// whether the survey can be trusted, one line each.
 fn in_short(insight: &Insight<'_>) -> Vec<String> {
     let speed = |operation: Op| {
         let best = units::rate_mib(insight.best(operation)?.rate());

@@ -55,8 +55,8 @@ const QUICK_NS: u64 = 20_000_000_000;
 const THOROUGH_NS: u64 = 600_000_000_000;
 /// Factor that makes trials in virtual time longer.
 const VIRTUAL_LONGER: u64 = 8;
-/// With at least this many files, each on devices of its own, a trial in virtual time is an average
-/// already and is not repeated.
+/// With at least this many files, each on its own devices, one trial in virtual time averages over
+/// so many devices that it is not repeated.
 const MANY_FILES: u32 = 100;
 /// Maximum request size of a survey (bytes).
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
@@ -73,7 +73,7 @@ const RANDOM_BYTES: u32 = 8 << 10;
 pub const SOAKED_BYTES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
 
 impl Budget {
-    /// The budget of `--quick`, `--thorough`, `--budget`, or the default.
+    /// The budget for `--quick`, `--thorough`, `--budget`, or none of these.
     pub fn of(quick: bool, thorough: bool, budget_ns: Option<u64>) -> Budget {
         match (quick, thorough, budget_ns) {
             (true, _, _) => Budget::within(QUICK_NS),
@@ -83,7 +83,7 @@ impl Budget {
         }
     }
 
-    /// The budget in virtual time, which costs little. Its trials are longer, so that each
+    /// Adapts the budget to virtual time, which costs little. Trials are longer, so that each
     /// completes many large requests even on slow devices.
     #[must_use]
     pub fn in_virtual_time(self, files: u32) -> Budget {
@@ -96,7 +96,7 @@ impl Budget {
         self.rounds > 1
     }
 
-    /// The budget with the requests of a user's program as additional points.
+    /// Adds the requests of a user's program to the points of the budget.
     #[must_use]
     pub fn for_app(self, app: Option<App>) -> Budget {
         Budget { app, ..self }
@@ -186,7 +186,8 @@ pub fn first(budget: &Budget, limits: &Limits) -> Vec<GridPoint> {
     points
 }
 
-/// The points of a program's requests.
+/// The grid points that issue the requests of the user's program (`--app`): reads, and writes if
+/// they are allowed.
 fn of_app(app: &App, limits: &Limits) -> Vec<GridPoint> {
     let caching = if app.direct { Caching::Direct } else { Caching::Buffered };
     let points = [false, true].map(|write| GridPoint {
@@ -212,7 +213,8 @@ pub fn allowed(point: &GridPoint, limits: &Limits) -> bool {
     offered && !too_small && in_flight <= most && (!point.write || keeps_order())
 }
 
-/// Whether a point writes zones in order: one zone for each request in flight.
+/// Whether a point writes each zone in order. It must be sequential and direct, its requests must
+/// fill a zone exactly, and each request in flight needs an open zone of its own.
 fn keeps_order(point: &GridPoint, zones: &Zones, limits: &Limits) -> bool {
     let sequential = point.caching.is_direct() && point.pattern == Pattern::Sequential;
     let behind = limits.region_bytes.saturating_sub(zones.sequential_from_bytes);

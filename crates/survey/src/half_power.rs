@@ -1,5 +1,6 @@
-//! The half-power point of one curve over request size, from data and from a fit, and the share of
-//! the I/O path in it: the CPU time that the host spends on a request.
+//! The half-power point of one curve of rate against request size, as measured and from a fit. It
+//! also computes which part of the time of a request is the I/O path, that is, CPU time of the
+//! host.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
@@ -21,8 +22,8 @@ pub struct HalfPower {
     pub depth: u32,
     /// Smallest measured size whose rate exceeds half of the peak.
     pub measured: Option<u64>,
-    /// The smallest size that may exceed half of the peak, and the smallest that certainly exceeds
-    /// it, if the intervals of the rates allow both.
+    /// The smallest size that may exceed half of the peak and the smallest that certainly does, by
+    /// the intervals of the rates. `None` if these sizes are equal or one of them does not exist.
     pub between: Option<(u64, u64)>,
     /// Rate at the measured size [bytes per second].
     pub rate: Option<f64>,
@@ -98,7 +99,7 @@ impl HalfPower {
         }
     }
 
-    /// The two possible sizes as text.
+    /// If the intervals leave two half-power sizes possible: both sizes as text, with the reason.
     pub fn in_doubt(&self) -> Option<String> {
         let (perhaps, surely) = self.between?;
         let [perhaps, surely] = [perhaps, surely].map(units::size);
@@ -133,7 +134,7 @@ pub fn fit(points: &[&MeasuredPoint]) -> Result<HalfPowerFit, String> {
     fit_of(points, |_| Some(0.0))
 }
 
-/// The CPU time charged to the process, as a fixed cost of a request and a cost of each KiB; `None`
+/// Fits the CPU time charged to the process as a fixed cost per request plus a cost per KiB; `None`
 /// if too few points have CPU times.
 pub fn cost_model(points: &[&MeasuredPoint]) -> Option<CostModel> {
     let cost = |point: &&MeasuredPoint| {
@@ -174,8 +175,8 @@ fn relative_error(interval: &Interval) -> f64 {
     if width.is_finite() { width.max(REPEATABLE) } else { 1.0 }
 }
 
-/// The share of the I/O path in the time of a request, from the CPU time of the machine if enough
-/// points have it.
+/// The share of the I/O path in the time of a request. It uses the CPU time of the whole machine if
+/// enough points have it, otherwise that of the process.
 fn path(points: &[&MeasuredPoint], whole: &HalfPowerFit, pap: f64) -> Option<PathShare> {
     let upper = |point: &MeasuredPoint| point.summary.cpu_upper_ns;
     let whole_machine = points.iter().filter(|point| upper(point).is_some()).count() >= SIZES_MIN;

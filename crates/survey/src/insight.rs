@@ -25,18 +25,22 @@ use crate::visits::SecondVisit;
 
 /// Request size of the out-of-box setting: buffered, one request at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
-/// A setting is as good as the fastest if its rate is above a threshold in this window (share of
-/// the fastest rate); [`ties::bar`] puts the threshold into the widest gap.
+/// A setting is as good as the fastest if its rate is at or above a threshold within this window
+/// (share of the fastest rate). [`ties::bar`] chooses the threshold: it lies in the widest gap
+/// between the rates.
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
-/// Minimum share of the direct points whose rate falls within a trial; fewer are chance, because
-/// each series has a small probability of a false alarm.
+/// The verdict mentions rates that fall within a trial only if at least this share of the direct
+/// points shows it. At fewer points the falls may be chance, because the test for a fall has a
+/// small probability of a false alarm in each trial.
 const FALLS_SHARE_MIN: f64 = 0.1;
 /// A setting below this share of the fastest median rate is not as good as the fastest, even if
 /// trials paired by time suggest that it is.
 const MIN_SHARE: f64 = 0.8;
-/// Maximum relative half width of a figure that is shown with its interval and not called noisy.
+/// A figure that is shown with its interval is called noisy if the relative half width is above
+/// this.
 const SHOWN_NOISE: f64 = 0.3;
-/// Minimum ratio of two CPU costs that counts as a difference, because lower bounds scatter.
+/// The cheaper of two equally good settings counts as cheaper only if it costs less CPU by more
+/// than this factor, because lower bounds scatter.
 const CHEAPER: f64 = 2.0;
 /// The kernel's default read-ahead (bytes; read_ahead_kb of a block device).
 const READ_AHEAD_BYTES: u64 = 128 << 10;
@@ -179,7 +183,8 @@ impl<'a> Insight<'a> {
         insight
     }
 
-    /// Points that conclusions may use: not invalid, on huge pages.
+    /// The points that conclusions may use: not invalid, and without the points on small pages,
+    /// which serve only for a comparison.
     fn usable(&self) -> impl Iterator<Item = &'a MeasuredPoint> {
         self.seen.iter().filter(|point| {
             point.summary.verdict.state != State::Invalid && !point.key().has_small_pages()
@@ -236,8 +241,8 @@ impl<'a> Insight<'a> {
         good
     }
 
-    /// The best setting: among settings as good as the fastest, the setting with the least data in
-    /// flight; among equals, one that costs clearly less CPU.
+    /// The best setting. Among the settings as good as the fastest, it has the least data in
+    /// flight; if several have equally little, a clearly smaller CPU cost decides.
     pub fn best(&self, operation: Op) -> Option<&'a MeasuredPoint> {
         let good = self.as_good(operation);
         let first = *good.first()?;
@@ -417,8 +422,8 @@ impl<'a> Insight<'a> {
         Some(Binding { index, reason: ladder::Reason::NearMeasured { share: delivered / own } })
     }
 
-    /// The component of the ladder that limits a simulated system; None if the ladder does not
-    /// contain it.
+    /// The component of the ladder that limits a simulated system; `None` if the ladder does not
+    /// contain the limiting resource.
     fn rung_of(&self, limit: &BindingDocument, delivered: f64) -> Option<Binding> {
         let is_limit = |rung: &Rung| match limit.resource.as_str() {
             "media" | "drive controller" => rung.component == "device, reads",
@@ -459,8 +464,9 @@ impl<'a> Insight<'a> {
         (of(State::Suspect), of(State::Invalid), self.seen.len())
     }
 
-    /// Direct points whose rate fell within a trial: a burst credit was spent, or the device was
-    /// throttled. The figures shown are those of short trials, which may all lie within the burst.
+    /// Flags the survey if the rate of enough direct points fell within a trial: then a burst
+    /// credit was spent, or the device was throttled. The figures shown come from short trials,
+    /// which may all lie within the burst.
     fn judge_falls(&self, verdict: &mut Verdict) {
         let direct = || self.seen.iter().filter(|point| point.key().is_direct());
         let mut falls = direct().filter_map(|point| {
@@ -481,7 +487,7 @@ impl<'a> Insight<'a> {
         }
     }
 
-    /// Verdict on the figures that are shown, not on every point.
+    /// The verdict on the survey. It judges the figures that are shown, not every point.
     fn judge(&self, data: &SurveyData) -> Verdict {
         let mut verdict = Verdict::default();
         if self.seen.is_empty() {

@@ -25,7 +25,8 @@ use crate::subject::{Subject, narrowed, unordered_writes};
 use crate::survey_data::Facts;
 use crate::visits::{self, SecondVisit, Visits};
 
-/// Trials per batch, in random order, after the initial grid.
+/// After the initial grid, trials are run in batches, in random order. A batch is filled up to this
+/// many trials.
 const BATCH: usize = 12;
 /// Final rounds over the grid points on which conclusions depend.
 const LAST_ROUNDS: u64 = 8;
@@ -37,7 +38,8 @@ const NEW_POINT_TRIALS: usize = 3;
 const WRITE_MIN: u64 = 16 << 20;
 /// Maximum size of a buffered write trial, whose flush is part of the trial (bytes).
 const BUFFERED_WRITE_MAX: u64 = 128 << 20;
-/// Planned duration of a buffered write at the rate seen so far, in trial lengths.
+/// A buffered write trial writes at most as much as takes this many trial lengths, flush included,
+/// at the slowest rate seen so far.
 const FLUSH_SHARE: f64 = 2.0;
 /// A trial of a simulated system ends early after this many requests, summed over all its files. A
 /// fast device would otherwise need seconds of CPU for a precision that no conclusion uses.
@@ -50,7 +52,7 @@ const SOAKED_TRIAL_NS: u64 = 300_000_000;
 /// Time reserved for the analysis and the page (ns).
 const RESERVE_NS: u64 = 1_500_000_000;
 
-/// The workload that tests whether rereading the same blocks is faster.
+/// The workload of the test for a device cache, which reads the same blocks twice.
 const VISIT: GridPoint = GridPoint {
     write: false,
     pattern: Pattern::Sequential,
@@ -116,7 +118,7 @@ pub struct Bounds {
     pub soak: bool,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Whether holes are measured without calling the result invalid.
+    /// Whether holes in the file may be measured without making the result invalid.
     pub allow_holes: bool,
     /// Page size of the buffers.
     pub pages: BufferPages,
@@ -160,7 +162,7 @@ impl<'a> Survey<'a> {
     /// When a request or an I/O engine fails.
     pub fn run(mut self) -> Outcome<Surveyed> {
         let measured = self.measure();
-        // What was measured before a rank was lost is kept.
+        // A lost rank is no error here: what was measured before is kept.
         if self.lab.check_ranks().is_ok() {
             measured?;
         }
@@ -171,7 +173,7 @@ impl<'a> Survey<'a> {
     fn measure(&mut self) -> Outcome<()> {
         let is_simulated = self.subject.is_simulated();
         for grid_point in grid::first(&self.budget, &self.subject.limits) {
-            // Simulated memory has no page sizes.
+            // Simulated memory has no page sizes, so the points on small pages are left out.
             if !is_simulated || grid_point.pages == BufferPages::Huge {
                 self.add(grid_point)?;
             }
@@ -179,7 +181,8 @@ impl<'a> Survey<'a> {
         let writes = self.grid_points.iter().filter(|grid_point| grid_point.write).count() as u64;
         self.planned_writes = writes * u64::from(self.budget.rounds + 1);
         let total_ns = self.deadline_ns.saturating_sub(self.lab.clock.now_ns());
-        // A simulated survey usually converges long before its budget is used up.
+        // A simulated survey usually ends long before its budget is used up, so its progress has no
+        // known end.
         let mut progress = if is_simulated {
             self.lab.console.open_progress()
         } else {
@@ -255,8 +258,8 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Runs a trial that is not stored. Returns its rate [bytes per second], and the fewest and the
-    /// most bytes that a rank read.
+    /// Runs a trial that is not stored. Returns its rate [bytes per second], and the smallest and
+    /// the largest number of bytes that a rank read.
     fn visit(&self, start: u64, bytes: Option<u64>) -> Outcome<(f64, (u64, u64))> {
         let mut setting = self.setting(&VISIT, false);
         setting.workload.start_bytes = start % self.region(&VISIT).max(1);
@@ -278,8 +281,8 @@ impl<'a> Survey<'a> {
         (grid_points * LAST_ROUNDS * trial_ns).min((total_ns as f64 * LAST_ROUNDS_SHARE) as u64)
     }
 
-    /// Final rounds over the points on which conclusions depend. Simulated points have no noise and
-    /// need none.
+    /// Runs final rounds over the points on which conclusions depend. Simulated points have no
+    /// noise, so they need no final rounds.
     fn last_rounds(&mut self, progress: &mut lab::console::Progress) -> Outcome<()> {
         if self.subject.is_simulated() {
             return Ok(());
@@ -321,7 +324,8 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// The next trials as (index, soaked); None when no point needs more.
+    /// The next trials: the index of the grid point, and whether the soaker runs beside it. `None`
+    /// if no point needs more trials.
     fn next_batch(&mut self) -> Outcome<Option<Vec<(usize, bool)>>> {
         let measured = self.measured();
         let peaks = self.peaks(&measured);
@@ -466,7 +470,8 @@ impl<'a> Survey<'a> {
         Ok(self.lab.agree(is_late)? || self.lab.must_stop()?)
     }
 
-    /// The next trial of a point that has `made` trials. None if nothing more may be written.
+    /// The setting of the next trial of a point that already has `made` trials; `None` if the
+    /// budget of bytes written is used up.
     fn trial_setting(&self, index: usize, made: usize, soaked: bool) -> Option<Setting<'a>> {
         let grid_point = self.grid_points[index];
         let mut setting = self.setting(&grid_point, soaked);
@@ -509,13 +514,14 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Whether another trial is allowed: a write trial needs room for at least one request.
+    /// Whether the budget of bytes written allows another trial: a write trial needs at least one
+    /// request.
     fn may_go_on(&self, grid_point: &GridPoint) -> bool {
         !grid_point.write || u64::from(grid_point.request_bytes) <= self.write_left
     }
 
-    /// Bytes that the next write trial may write: its share of the remaining budget; None if less
-    /// than one request.
+    /// Bytes that the next write trial may write: its share of the bytes that may still be written.
+    /// `None` if that is less than one request.
     fn write_share(&self, grid_point: &GridPoint) -> Option<u64> {
         let request = u64::from(grid_point.request_bytes);
         let share = self.write_left / (self.planned_writes + 1);

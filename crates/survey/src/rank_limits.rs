@@ -1,5 +1,5 @@
-//! What the ranks of a survey measure together: each rank has a target of its own, and the survey
-//! measures what all of them offer.
+//! The limits of a survey on several ranks. Each rank has its own target, and the survey measures
+//! only what all targets support.
 
 use ioengine::EngineKind;
 use serde::{Deserialize, Serialize};
@@ -15,17 +15,17 @@ pub struct RankLimits {
     pub engine_kind: EngineKind,
     /// Rate at which the test file was written [bytes per second]; None without a test file.
     pub layout_bytes_per_s: Option<f64>,
-    /// Size of the test file (bytes): what was written so far.
+    /// Bytes written so far, which is the size of the test file.
     pub written_bytes: u64,
-    /// Bytes that may still be written (bytes).
+    /// Bytes that each rank may still write.
     pub write_left: u64,
     /// Why writes are not measured; None if they are.
     pub not_written: Option<String>,
 }
 
 impl RankLimits {
-    /// What fits all ranks: the smallest region, the rate of the slowest rank. The bytes written
-    /// are the sum.
+    /// The limits that hold for all ranks, such as the smallest region and the rate of the slowest
+    /// rank. The bytes written are the sum of all ranks. `None` without ranks.
     pub fn of_all(all: &[RankLimits]) -> Option<RankLimits> {
         all.iter().cloned().reduce(|one, other| RankLimits {
             limits: Limits {
@@ -40,7 +40,8 @@ impl RankLimits {
                 write: one.limits.write && other.limits.write,
                 zones: one.limits.zones.or(other.limits.zones),
             },
-            // Engines are in the order of preference; the lower ones exist on more hosts.
+            // Lower engines are less preferred, but more hosts have them. The lowest can be used by
+            // all ranks.
             engine_kind: one.engine_kind.min(other.engine_kind),
             layout_bytes_per_s: match (one.layout_bytes_per_s, other.layout_bytes_per_s) {
                 (Some(one), Some(other)) => Some(one.min(other)),

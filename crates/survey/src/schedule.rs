@@ -10,11 +10,11 @@ use workload::Pattern;
 
 use crate::grid::{GridPoint, LARGE_BYTES, Limits, OUT_OF_BOX_BYTES, allowed};
 
-/// Maximum half width of the median's interval at a settled point: 3%, the repeatability of the
-/// papers.
+/// A point is settled, that is, needs no further trial, if the half width of the interval of its
+/// median is at most this: 3%, the repeatability of the papers.
 const TARGET_HALF_WIDTH: f64 = 0.03;
-/// Minimum distance of a rate from the line through its neighbours that counts as a bend (both axes
-/// logarithmic).
+/// A curve bends at a point if its rate is further than this from the line through its neighbours
+/// (both axes logarithmic).
 const BEND: f64 = 0.15;
 /// Minimum width assumed for the interval of a point with too few trials.
 const FEW_HALF_WIDTH: f64 = 0.2;
@@ -77,8 +77,8 @@ pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<G
             let ((low, low_rate), (high, high_rate)) = (pair[0], pair[1]);
             let half = pap[usize::from(low.write)] / 2.0;
             let crosses = low_rate <= half && high_rate > half;
-            // No size is added near the highest rate: it could be the best by chance, and only in
-            // some surveys.
+            // No size is added near the highest rate. It might come out best by chance in one
+            // survey and be missing in the next.
             let is_low = high_rate <= TOP_SHARE * 2.0 * half;
             let bends = is_low && (bends_at(&sequence, index) || bends_at(&sequence, index + 1));
             let gap = high.request_bytes / low.request_bytes;
@@ -151,7 +151,8 @@ pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
     found
 }
 
-/// Whether advice compares this point with others.
+/// Whether advice may compare this point with others: it is sequential and has one of the sizes
+/// that advice uses.
 fn is_compared(spot: &GridPoint) -> bool {
     let size = spot.request_bytes;
     spot.pattern == Pattern::Sequential && (size == OUT_OF_BOX_BYTES || size == LARGE_BYTES)

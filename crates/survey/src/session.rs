@@ -64,7 +64,7 @@ pub struct SurveyOptions {
     pub max_write: u64,
     /// Path of the HTML page; None: no page.
     pub html: Option<PathBuf>,
-    /// Print the result. Another verb that needs a survey only uses what was stored.
+    /// Whether to print the result. `watch` does not: it only needs the survey in the database.
     pub prints: bool,
     /// Whether charts are printed, and with which characters.
     pub charts: Charts,
@@ -83,7 +83,7 @@ pub struct SurveyOptions {
 }
 
 impl SurveyOptions {
-    /// The options of this rank: its target, and its share of the bytes to write.
+    /// The options for this rank: its own target, and its share of the bytes that may be written.
     fn of_rank(&self) -> SurveyOptions {
         let consent = share::consent_of_rank(&self.base.consent, 0);
         SurveyOptions {
@@ -243,7 +243,7 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     conclude(options, &lab, recorder, &data)
 }
 
-/// Notes what is known after the last trial, and returns the points.
+/// Records the facts that are known only after the last trial, and returns the points.
 fn finish_facts(
     lab: &Lab,
     surveyed: Surveyed,
@@ -264,7 +264,8 @@ fn finish_facts(
     points
 }
 
-/// What all ranks can measure, to which the limits of the subject are lowered.
+/// Agrees with the other ranks on what all of them can measure, and lowers the limits of the
+/// subject to that.
 fn offer_of_all(
     lab: &Lab,
     options: &SurveyOptions,

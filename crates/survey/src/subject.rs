@@ -1,5 +1,5 @@
-//! The target of a survey: a file or device of this host opened in both caching modes, a file or
-//! disk of a server, or a simulated system, with the limits on its grid.
+//! The target of a survey, with the limits on its grid: a file or device of this host opened in
+//! both caching modes, a file or disk of a server, or a simulated system.
 
 use analysis::units;
 use ioengine::target::Coverage;
@@ -129,7 +129,7 @@ impl Subject {
         };
     }
 
-    /// The number of files of a simulated system; None for a target of this host.
+    /// The number of files of a simulated system; `None` for other targets.
     pub fn simulated_files(&self) -> Option<u64> {
         match &self.modes {
             Modes::Simulated { direct, .. } => Some(direct.system.setup.files().into()),
@@ -179,7 +179,7 @@ impl Subject {
         direct.into_iter().chain(buffered)
     }
 
-    /// Properties of the target, of the direct handle if there is one.
+    /// Properties of the target, as the handle for direct I/O shows them if there is one.
     pub fn facts(&self) -> TargetFacts {
         match self.place(true) {
             Place::Host(targets) => TargetFacts::of(targets[0]),
@@ -212,7 +212,7 @@ pub fn unordered_writes(limits: &Limits) -> Option<String> {
     Some(format!("the device takes writes only in order, in zones of {zone}"))
 }
 
-/// A note on a memory limit that reduced the bytes in flight, if any.
+/// If a memory limit reduced the bytes in flight: a note that says so.
 pub fn narrowed(limits: &Limits) -> Option<String> {
     let limit = memory_limit::narrowest()?;
     let is_less = limits.in_flight_bytes_max < grid::IN_FLIGHT_BYTES_MAX;

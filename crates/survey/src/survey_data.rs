@@ -67,8 +67,8 @@ impl SurveyData {
         SurveyData::of_row(&store, &row)
     }
 
-    /// The data of a stored survey. The facts are stored when a survey ends; until then they are
-    /// those that its points show.
+    /// The data of a stored survey. The facts are stored when a survey ends; for a survey that has
+    /// not ended, they are derived from its points.
     ///
     /// # Errors
     /// A database that cannot be read.

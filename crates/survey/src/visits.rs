@@ -1,5 +1,5 @@
-//! Chooses the blocks that the sequential trials of a survey access: fresh blocks while there are
-//! any.
+//! Chooses the blocks that the sequential trials of a survey access: blocks not accessed before, as
+//! long as there are any.
 //!
 //! Each trial starts where the previous one ended, so that a cache in the device cannot serve data
 //! of earlier trials. At the end of the region trials continue at its start, with the least
@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 const READ_AHEAD_BYTES: u64 = 2 << 20;
 /// Pairs of reads of the same blocks.
 pub const PAIRS: usize = 3;
-/// Minimum ratio of the median rates of second and first reads that shows a cache.
+/// Second reads must be this many times as fast as first reads, in the median of the pairs, to show
+/// a cache.
 const FASTER: f64 = 1.3;
-/// Minimum ratio of the rates in every pair of second and first read that shows a cache.
+/// Second reads must also be this many times as fast as first reads in every pair.
 const EACH_FASTER: f64 = 1.15;
 
 /// Position of the next sequential trial, and the bytes accessed so far.
@@ -71,9 +72,9 @@ impl SecondVisit {
         median(&ratios).filter(|times| each && *times >= FASTER)
     }
 
-    /// Ratio of the late rate to the first, if it is clearly above 1 and the device has a cache.
-    /// Such a ratio means that the cache holds the whole region. Without a cache, such a ratio
-    /// means that the device became faster.
+    /// Ratio of the late rate to the first, if it is clearly above 1 and the device has a cache:
+    /// then the cache holds the whole region. (Without a cache, a ratio above 1 only means that the
+    /// device became faster.)
     pub fn times_faster_late(&self) -> Option<f64> {
         self.times_faster()?;
         let (first, late) = (median(&self.first)?, median(&self.late)?);

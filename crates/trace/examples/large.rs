@@ -3,8 +3,8 @@
 //! import INPUT PATH` does the same with a trace of another tool.
 //!
 //! The requests are those of eight threads with one request each: random offsets in 1 TiB, four
-//! sizes, latencies around 100 us with a tail. CPU time and not the clock, since other programs may
-//! run meanwhile.
+//! sizes, latencies around 100 us with a tail. It prints CPU time instead of elapsed time, because
+//! other programs may run at the same time.
 
 use std::path::Path;
 

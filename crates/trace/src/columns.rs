@@ -2,8 +2,9 @@
 //! share.
 //!
 //! Times, offsets and lengths are unsigned numbers with their unit in the name. Names (call,
-//! operation, file) are texts in a dictionary, so that other programs need no list of ours;
-//! `file_id` is the number of the file in the header, since two files may have the same name.
+//! operation, file) are stored as texts in a dictionary, so that other programs can read them
+//! without a list of codes; `file_id` is the number of the file in the header, since two files may
+//! have the same name.
 
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ pub(crate) struct Column {
     pub name: &'static str,
     pub kind: Kind,
     pub nullable: bool,
-    /// Whether few values are expected, so that a dictionary is worth its while.
+    /// Whether few different values are expected, so that a dictionary saves space.
     pub dictionary: bool,
 }
 
@@ -93,10 +94,11 @@ fn field(column: &Column) -> Result<TypePtr> {
     Ok(Arc::new(built))
 }
 
-/// How the columns are written. Only `start_ns` has statistics, by which other programs skip row
-/// groups; those of the others would say nothing and make the footer large.
+/// How the columns are written. Only `start_ns` has statistics, which let other programs skip row
+/// groups. Statistics of the other columns would be of no use and make the footer large.
 pub(crate) fn properties() -> WriterProperties {
-    /// Beyond this a dictionary of numbers saves nothing over their differences.
+    /// Maximum size of a dictionary of numbers (bytes). Beyond it, their differences take no more
+    /// space than a dictionary.
     const DICTIONARY_BYTES: usize = 64 << 10;
     let mut builder = WriterProperties::builder()
         .set_statistics_enabled(EnabledStatistics::None)

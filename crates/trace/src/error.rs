@@ -52,21 +52,21 @@ pub enum TraceError {
         /// What the encoder said.
         why: String,
     },
-    /// A line of a trace of another tool is not what its format says.
+    /// A line in a trace of another tool does not match its format.
     #[error("{name}:{line}: expected {expected}, found '{found}'; {remedy}")]
     Line {
         /// The file.
         name: String,
         /// Number of the line, from 1.
         line: u64,
-        /// What the format has there.
+        /// What the format requires in this place.
         expected: &'static str,
         /// The beginning of the line.
         found: String,
         /// What to do.
         remedy: &'static str,
     },
-    /// A record of a binary trace of another tool is not what its format says.
+    /// A record in a binary trace of another tool does not match its format.
     #[error("{name}, byte {at}: {why}; record the trace again, or name another format")]
     Record {
         /// The file.
@@ -77,7 +77,7 @@ pub enum TraceError {
         why: String,
     },
     /// The file has no format that can be imported.
-    #[error("the format of {name} is not known; name it, one of: {known}")]
+    #[error("the format of {name} is not known; name one of: {known}")]
     UnknownFormat {
         /// The file.
         name: String,

@@ -22,7 +22,7 @@ pub struct Exported {
 }
 
 /// Writes a trace as CSV: the names of the columns, then a line for each request. A field is empty
-/// where the trace does not say.
+/// if the trace has no value for it.
 ///
 /// # Errors
 /// The trace is damaged, or `out`, which messages call `name`, cannot be written.
@@ -77,9 +77,9 @@ fn quoted(text: &str) -> Cow<'_, str> {
 /// discards that have an offset, and flushes. Each file is opened before its first request and
 /// closed at the end; other requests are left out. Times are microseconds.
 ///
-/// Of a program that was watched, requests of the block layer are left out, since they follow from
-/// those of the program, and so are requests that failed or moved nothing. Lengths are then those
-/// that were moved.
+/// If a program was watched, requests of the block layer and page faults are also left out, since
+/// they result from what the program does, and so are requests that failed or moved nothing. The
+/// length of a read or write is then the number of bytes that it moved.
 ///
 /// fio splits lines at blanks, so blanks in names become `_`; a file without a name is called
 /// `file-N`.
@@ -105,7 +105,7 @@ pub fn fio_log(
             exported.left_out += 1;
             continue;
         };
-        // fio counts on the order of times.
+        // fio relies on ascending times.
         last_us = last_us.max(request.start_ns / MICROSECOND_NS);
         if opened.insert(file) {
             writeln!(out, "{last_us} {file} add\n{last_us} {file} open").map_err(fail)?;

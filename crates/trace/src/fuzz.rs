@@ -11,7 +11,7 @@ use crate::reader::TraceReader;
 use crate::replay::{Changes, Feed, Scan, Selection};
 use crate::request::{Header, Request};
 
-/// Requests of a file that are looked at: a few bytes can stand for thousands of millions.
+/// Maximum number of requests that are read from a file: a few bytes of it can encode billions.
 const REQUESTS: usize = 10_000;
 
 /// Reads `data` as a trace file. Every error is one line.

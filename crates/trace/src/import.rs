@@ -1,9 +1,10 @@
 //! Traces of other tools become trace files, line by line in bounded memory.
 //!
-//! Each format has its file, which says where it is described and what becomes of its fields. Lines
-//! that are no requests are skipped only where the format has such lines; any other line is an
-//! error with its number and what was expected there. What could not be matched is counted in
-//! [`Header::lost`], what the format does not say stands in [`Header::notes`].
+//! Each format has its own module, which names the description of the format and says how its
+//! fields are used. Lines that are not requests are skipped only if the format has such lines. Any
+//! other line is an error, whose message has the number of the line and says what was expected.
+//! Events that could not be matched are counted in [`Header::lost`]. Facts that the format does not
+//! record are listed in [`Header::notes`].
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -125,7 +126,7 @@ pub fn detect(path: &Path, head: &[u8]) -> Result<Format, TraceError> {
     })
 }
 
-/// Finds the format of a file by what it begins with.
+/// Finds the format of a file by its first bytes.
 ///
 /// # Errors
 /// The file cannot be read, or has none of the formats.
@@ -137,8 +138,8 @@ pub fn detect_file(path: &Path) -> Result<Format, TraceError> {
     detect(path, &head)
 }
 
-/// Imports a file: writes the trace file `output`, which must not exist. A file of blktrace stands
-/// for the files of all CPUs beside it.
+/// Imports a file: writes the trace file `output`, which must not exist. If `input` is a file of
+/// blktrace, the files of the other CPUs in the same folder are imported with it.
 ///
 /// # Errors
 /// The input cannot be read or is not of the format, or the output cannot be written. No output is

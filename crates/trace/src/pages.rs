@@ -1,8 +1,8 @@
-//! Checks of the pages of a trace file before they are decoded: what a damaged or hostile file says
-//! about sizes is compared with what is there.
+//! Checks of the pages of a trace file before they are decoded: the sizes in a damaged or hostile
+//! file may be wrong, so they are compared with the bytes that are there.
 //!
-//! The decoders of the Parquet library trust some of these numbers, and would panic or ask for more
-//! memory than there is. Only encodings that the writer uses, and plain values, are accepted.
+//! The decoders of the Parquet library trust some of these numbers, and would panic or allocate too
+//! much memory. Only plain values and the encodings that the writer uses are accepted.
 
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
@@ -93,7 +93,7 @@ impl<P: PageReader> CheckedPages<P> {
     }
 }
 
-/// Plain texts: each has its length before it.
+/// Checks texts in plain encoding: each is preceded by its length.
 fn check_texts(mut data: &[u8], number: u32) -> Result<()> {
     for _ in 0..number {
         let length = data.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize);
@@ -103,8 +103,9 @@ fn check_texts(mut data: &[u8], number: u32) -> Result<()> {
     Ok(())
 }
 
-/// Differences: a header, then blocks of parts, each with a width in bits (Parquet format, "Delta
-/// Encoding"). Blocks may be cut off; the decoder says so.
+/// Checks values in delta encoding: a header, then blocks of parts, each with a width in bits
+/// (Parquet format, "Delta Encoding"). A block that is cut off passes, because the decoder reports
+/// it.
 fn check_delta(mut data: &[u8], needs_values: bool) -> Result<()> {
     /// The writer has blocks of 128 or 256 values.
     const BLOCK_MOST: u64 = 1 << 16;
@@ -133,8 +134,8 @@ fn check_delta(mut data: &[u8], needs_values: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whether any row of a page has a value, by the marks of its rows: runs of one mark, and groups of
-/// eight marks (Parquet format, "Run Length Encoding / Bit-Packing Hybrid").
+/// Whether any row of a page has a value, according to its definition levels: runs of one level,
+/// and groups of eight levels (Parquet format, "Run Length Encoding / Bit-Packing Hybrid").
 fn has_values(mut levels: &[u8]) -> bool {
     while let Some(header) = variable_length(&mut levels) {
         let length = if header & 1 == 0 { 1 } else { (header >> 1) as usize };
@@ -147,7 +148,8 @@ fn has_values(mut levels: &[u8]) -> bool {
     false
 }
 
-/// Takes a number of seven bits for each byte, the low ones first; at most ten bytes.
+/// Takes a number of variable length (LEB128): seven bits in each byte, the low ones first; at most
+/// ten bytes.
 fn variable_length(data: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..70).step_by(7) {

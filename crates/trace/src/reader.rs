@@ -1,9 +1,9 @@
 //! Reads a trace request by request, in bounded memory: a page of each column at a time.
 //!
 //! A trace can be damaged, cut off, or made by somebody who means harm. Sizes are compared with the
-//! length of the file before anything is allocated (`pages.rs`, `source.rs`). The
-//! Parquet library may still panic on input that nobody has thought of. So this is the one place
-//! that catches a panic and makes an error of it; the reader yields nothing after one.
+//! length of the file before anything is allocated (`pages.rs`, `source.rs`). The Parquet library
+//! may still panic on input that nobody has thought of. So this is the one place that catches a
+//! panic and makes an error of it. The reader yields nothing after an error.
 
 use std::fs::File;
 use std::panic::{self, AssertUnwindSafe};
@@ -27,13 +27,13 @@ use crate::source::Source;
 const BATCH: usize = 4096;
 
 /// Longest footer that is read (bytes): the header with all its names, and the places of the
-/// columns of more than a thousand million requests.
+/// columns of more than a billion requests.
 const FOOTER_MOST: u64 = 64 << 20;
 
 /// The four bytes at both ends of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
-/// Length of what stands behind the footer: its length, and [`MAGIC`].
+/// Bytes after the footer: the length of the footer, and [`MAGIC`].
 const TAIL: u64 = 8;
 
 /// Reads a trace. As an iterator it yields the requests in the order of the file; the first error
@@ -42,7 +42,8 @@ pub struct TraceReader {
     source: Arc<Source>,
     name: String,
     metadata: ParquetMetaData,
-    /// Where the columns of a trace stand among those of the file.
+    /// For each column of a trace its index among the columns of the file; None if it has no such
+    /// column.
     places: Vec<Option<usize>>,
     header: Header,
     next_group: usize,
@@ -110,7 +111,7 @@ impl TraceReader {
         &self.header
     }
 
-    /// Decodes the next requests. False if there are none.
+    /// Decodes the next requests. Returns false if there are none.
     fn fill(&mut self) -> ParquetResult<bool> {
         self.batch.clear();
         self.at = 0;
@@ -296,7 +297,7 @@ impl<T: DataType> Values<T> {
         Ok(Values { reader, values: Vec::new(), levels: Vec::new(), nullable: column.nullable })
     }
 
-    /// Reads the values of so many rows.
+    /// Reads the values of the next `rows` rows.
     fn read(&mut self, rows: usize) -> ParquetResult<()> {
         self.values.clear();
         self.levels.clear();
@@ -315,7 +316,7 @@ impl<T: DataType> Values<T> {
     }
 }
 
-/// A nullable column: value after value, with the gaps.
+/// Yields the values of a nullable column row by row: None for a row without a value.
 struct Gaps<'a> {
     values: std::slice::Iter<'a, i64>,
     levels: std::slice::Iter<'a, i16>,
@@ -431,7 +432,8 @@ impl Group {
     }
 }
 
-/// Finds what names mean. A trace has few of them, so each is looked up once in a batch.
+/// Finds what a name stands for. A trace has few different names, so each is looked up once in a
+/// batch.
 struct Names<'a, T> {
     what: &'static str,
     meaning: fn(&str) -> Option<T>,

@@ -4,8 +4,8 @@
 //! [`Scan`] reads a trace once and finds what must be known before the first request is issued.
 //! [`Feed`] reads it again and yields [`ReplayRequest`]s. Both stream. The requests of a thread
 //! form a *lane*; threads that were never alive at the same time share one, so that processes which
-//! a shell started one after another stay in that order. [`Changes`] alter what the program did,
-//! to ask what another habit would have brought.
+//! a shell started one after another stay in that order. [`Changes`] alter what the program did, to
+//! find out how fast it would be with other requests.
 
 mod selection;
 mod scan;
@@ -20,7 +20,7 @@ pub use selection::Selection;
 use crate::request::{Call, Operation, Request};
 
 /// Which requests of a trace are replayed: those of the program, or those of the block layer that
-/// came of them.
+/// resulted from them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// System calls, asynchronous requests and page faults of the program.
@@ -77,14 +77,14 @@ pub struct ReplayRequest {
     pub lane: u32,
     /// What it does.
     pub action: Action,
-    /// Its place in a target that holds all files of the trace one after another (bytes); 0 for a
+    /// Its offset in a target that holds all files of the trace one after another (bytes); 0 for a
     /// flush.
     pub offset: u64,
     /// Its length (bytes); 0 for a flush, and for a hint about the whole target.
     pub bytes: u64,
-    /// Time since the later of two events: the program made the lane's previous request, and the
-    /// last completion before this request (ns). The lane's first request counts from the start of
-    /// the trace.
+    /// Time since the lane's previous request was made or since the last completion before this
+    /// request, whichever was later (ns). The lane's first request counts from the start of the
+    /// trace.
     pub gap_ns: u64,
     /// Earlier requests of the lane that were outstanding when this one was made; None if the trace
     /// does not say when requests ended.
@@ -96,22 +96,22 @@ pub struct ReplayRequest {
 enum Unfit {
     /// It failed.
     Failed,
-    /// It has no position: a pipe, a socket, or a trace that does not say.
+    /// It has no position: a pipe, a socket, or the trace does not know it.
     NoPosition,
     /// It moved nothing.
     Empty,
-    /// Its file is none of those that were asked for.
+    /// Its file is not one of those that the user asked for.
     OtherFile,
     /// Its file is no storage: a file of the kernel (/proc, /sys), or a device such as /dev/null.
     NoStorage,
-    /// It only starts to write data back (sync_file_range(2) as programs use it).
+    /// It only starts to write data back, as sync_file_range(2) usually does.
     StartsWriteBack,
     /// It moves no data and makes nothing durable.
     Other(Operation),
 }
 
 impl Unfit {
-    /// What such requests are, in the plural.
+    /// Requests that are left out for this reason, as a plural noun.
     fn what(self) -> &'static str {
         match self {
             Unfit::Failed => "failed requests",
@@ -130,7 +130,8 @@ impl Unfit {
     }
 }
 
-/// What a replay does for a request of a file of `file_bytes`, with its position and its length.
+/// What a replay does for a request, with the offset and the length. The file of the request has
+/// `file_bytes`.
 fn action(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfit> {
     if request.result.is_some_and(|result| result < 0) {
         return Err(Unfit::Failed);
@@ -152,8 +153,8 @@ fn action(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfi
     }
 }
 
-/// What a replay does for a hint, with its range. Only hints that read ahead or evict are about a
-/// range; the others hold for an open file, and have no range here.
+/// What a replay does for a hint, with the offset and the length. Only hints that read ahead or
+/// evict concern a range; the others hold for an open file, and their length is 0.
 fn hint(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfit> {
     let (call, bytes) = (request.call, request.bytes);
     let unfit = Unfit::Other(request.operation);
@@ -161,7 +162,7 @@ fn hint(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfit>
     let offset = request.offset.filter(|_| is_known).ok_or(unfit)?;
     let hint = Action::Advise(call);
     if call.reads_ahead() || call.advice() == Some("dontneed") {
-        // Length 0 is the rest of the file.
+        // Length 0 means up to the end of the file.
         let left = file_bytes.saturating_sub(offset);
         match (bytes, left) {
             (0, 0) => {}

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Files that a trace distinguishes at most. Their names stand in the header, which a reader has in
-/// memory.
+/// Maximum number of files in a trace. Their names are in the header, which a reader has in memory.
 pub const FILES_MOST: usize = 1 << 18;
 
 /// What a request does.
@@ -124,7 +123,7 @@ const CALLS: [&str; 43] = [
 ];
 
 impl Call {
-    /// Not known: the trace does not say how the request was made.
+    /// The trace does not say how the request was made.
     pub const UNKNOWN: Call = Call(0);
     /// A request of the block layer.
     pub const BLOCK: Call = Call(1);
@@ -202,8 +201,8 @@ pub struct Request {
     pub direct: bool,
     /// Whether the request itself made its data durable (O_SYNC, O_DSYNC, FUA).
     pub durable: bool,
-    /// Bytes that the device moved before the request returned, on behalf of it; None where the
-    /// trace does not say.
+    /// Bytes that the device moved for the request before it returned; None where the trace does
+    /// not say.
     pub device_bytes: Option<u64>,
     /// How often the thread slept during the call, such as to wait for the device or for a lock;
     /// None where the trace does not say.
@@ -261,8 +260,8 @@ pub struct Header {
     /// The command line that was watched; empty if unknown.
     #[serde(default)]
     pub command: String,
-    /// What was watched in place of a program, by all programs: a folder, file or device; empty if
-    /// it was a program.
+    /// The folder, file or device that was watched, in all programs; empty if one program was
+    /// watched.
     #[serde(default)]
     pub target: String,
     /// Name of the host; empty if unknown.
@@ -283,7 +282,8 @@ pub struct Header {
     /// Highest number of requests in flight; 0 if the trace does not say when requests ended.
     #[serde(default)]
     pub depth_max: u32,
-    /// Requests that stand behind one that started later; 0 if all are in the order of their start.
+    /// Requests that the file has after one that started later; 0 if all are in the order of their
+    /// start.
     #[serde(default)]
     pub out_of_order: u64,
     /// The files that requests refer to.

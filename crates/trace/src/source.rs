@@ -1,4 +1,5 @@
-//! The bytes of a trace file for the Parquet reader: no more than the file has is ever allocated.
+//! The bytes of a trace file for the Parquet reader: it never allocates more than the length of the
+//! file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
-/// Bytes of a page header that are read ahead; ours have about 30.
+/// Bytes of a page header that are read ahead; those of the writer have about 30.
 const AHEAD: usize = 256;
 
 /// Longest page that is read (bytes). The writer starts a new page after about 1 MiB.

@@ -9,8 +9,8 @@ use std::collections::BinaryHeap;
 
 use crate::request::{FILES_MOST, Header, Operation, Request};
 
-/// Most requests in flight that are counted. No queue of a real machine is as long; a trace whose
-/// requests never end would fill the memory otherwise.
+/// Maximum number of requests in flight that are counted. No queue of a real machine is as long;
+/// without a limit, a trace whose requests never end would fill the memory.
 pub const DEPTH_MOST: usize = 1 << 20;
 
 /// The figures of the requests so far.
@@ -58,8 +58,8 @@ impl Statistics {
         self.requests
     }
 
-    /// Fills in what was counted. Files of the header that no request reached keep their end if it
-    /// is known already.
+    /// Writes the figures into the header. A file keeps the end that the header has if no request
+    /// reached further.
     pub fn complete(&self, header: &mut Header) {
         header.requests = self.requests;
         header.duration_ns = self.end_ns - self.first_ns.unwrap_or(self.end_ns);
@@ -74,8 +74,8 @@ impl Statistics {
     }
 }
 
-/// The byte behind the last one that a request reached in its file; None if it failed or has no
-/// place in a file.
+/// The offset after the last byte that a request reached in its file; None if it failed or has no
+/// range in a file.
 fn end_in_file(request: &Request) -> Option<u64> {
     let offset = request.offset?;
     if request.result.is_some_and(|result| result < 0) {

@@ -3,11 +3,11 @@
 //! Requests are pushed when they complete, and stored in the order of their start. So the writer
 //! holds back each request that another one could still overtake: until the caller says that none
 //! will ([`TraceWriter::advance`]), or until [`HELD_MOST`] requests are held. A request that comes
-//! later than that is stored all the same, behind requests that started later, and
-//! [`Header::out_of_order`] counts it.
+//! later than that is stored after requests that started later, and [`Header::out_of_order`] counts
+//! it.
 //!
-//! The file has a temporary name beside its own until it is finished, so that half a trace is never
-//! taken for a whole one.
+//! The file has a temporary name in the same folder until it is finished, so that half a trace is
+//! never taken for a whole one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,8 +26,8 @@ use crate::error::TraceError;
 use crate::request::{FILES_MOST, FileId, Header, Request};
 use crate::statistics::Statistics;
 
-/// Requests that are held back at most. 65,536 requests are 6 MiB, and no kernel keeps as many in
-/// flight.
+/// Maximum number of requests that are held back. 65,536 requests are 6 MiB, and no kernel keeps as
+/// many in flight.
 pub const HELD_MOST: usize = 1 << 16;
 
 /// Requests of one row group, which are in memory at a time (12 MiB).
@@ -36,17 +36,17 @@ const GROUP_ROWS: usize = 1 << 17;
 /// Values that are converted at a time.
 const BATCH: usize = 4096;
 
-/// Length of all names of files at most (bytes).
+/// Maximum length of all names of files together (bytes).
 const NAMES_MOST: usize = 8 << 20;
 
-/// Length of a name at most (bytes): the longest path of Linux.
+/// Maximum length of a name (bytes): the longest path of Linux.
 const NAME_MOST: usize = 4096;
 
-/// What stands for all files beyond the limits.
+/// The name of all files beyond these limits.
 const OTHER_FILES: &str = "(other files)";
 
-/// A request that could still be overtaken. Requests that start at the same time keep the order in
-/// which they were pushed.
+/// A request that is held back, since one that started earlier may still come. Requests that start
+/// at the same time keep the order in which they were pushed.
 #[derive(PartialEq, Eq)]
 struct Held {
     start_ns: u64,
@@ -92,7 +92,7 @@ impl Names {
         id
     }
 
-    /// The file as it is stored. One that was not added has no name.
+    /// The number of a file in the trace. A file that was not added gets an empty name.
     fn known(&mut self, file: FileId) -> FileId {
         let at = (file.0 as usize).min(FILES_MOST - 1);
         if at >= self.names.len() {
@@ -102,7 +102,7 @@ impl Names {
     }
 }
 
-/// The beginning of a text, of at most so many bytes.
+/// The beginning of a text, at most `most` bytes long.
 fn cut(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
@@ -132,7 +132,7 @@ struct Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.finished {
-            // Nothing more can be done about it than to leave the file.
+            // If it cannot be removed, it stays; nothing more can be done.
             let _ = fs::remove_file(&self.partial);
         }
     }
@@ -160,8 +160,9 @@ impl TraceWriter<File> {
         Ok(writer)
     }
 
-    /// Writes what is left and the header, and gives the file its name. Returns the header with
-    /// what was counted: requests, duration, depth, order, and names and ends of files.
+    /// Writes what is left and the header, and gives the file its name. Returns the completed
+    /// header: with the number of requests, the duration, the depth, the requests out of order, and
+    /// the names and ends of files.
     ///
     /// # Errors
     /// The file cannot be written or renamed, or a file of its name was made meanwhile.
@@ -172,13 +173,13 @@ impl TraceWriter<File> {
         let fail = |cause: io::Error| TraceError::writing(&name, cause);
         file.sync_all().map_err(fail)?;
         if let Some(mut files) = files {
-            // A link, unlike a renaming, does not replace a file that somebody made meanwhile.
+            // A hard link, unlike a rename, does not replace a file that was created meanwhile.
             match fs::hard_link(&files.partial, &files.path) {
                 Ok(()) => {}
                 Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
                     return Err(TraceError::Exists { name });
                 }
-                // Some file systems have no links.
+                // Some file systems have no hard links.
                 Err(_) => {
                     fs::rename(&files.partial, &files.path).map_err(fail)?;
                     files.finished = true;
@@ -212,8 +213,9 @@ impl<W: Write + Send> TraceWriter<W> {
         })
     }
 
-    /// Says that the times of requests are not since the start of the trace, but of any clock. The
-    /// trace then starts with its first request, whose time [`TraceWriter::base_ns`] returns.
+    /// Says that the times of requests do not count from the start of the trace, but come from some
+    /// clock. The trace then starts with its first request, whose time [`TraceWriter::base_ns`]
+    /// returns.
     pub fn start_at_first(&mut self) {
         self.starts_at_first = true;
     }
@@ -224,15 +226,15 @@ impl<W: Write + Send> TraceWriter<W> {
         self.base_ns
     }
 
-    /// Adds a file, and returns what requests call it. Each call makes another file, since two
-    /// files may have the same name. Beyond [`FILES_MOST`] files or 8 MiB of names, all further
-    /// files are one, called `(other files)`.
+    /// Adds a file, and returns the number that requests refer to. Each call adds a new file, since
+    /// two files may have the same name. Beyond [`FILES_MOST`] files or 8 MiB of names, all further
+    /// files count as one, called `(other files)`.
     pub fn add_file(&mut self, name: &str) -> FileId {
         self.names.add(name)
     }
 
-    /// Adds a request. Its file comes from [`TraceWriter::add_file`]; one that does not has no
-    /// name.
+    /// Adds a request. Its file comes from [`TraceWriter::add_file`]; a file that was not added
+    /// there has no name.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -258,7 +260,8 @@ impl<W: Write + Send> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes what is left and the header. Returns the completed header and what was written to.
+    /// Writes the requests that are left and the header. Returns the completed header and the
+    /// output.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -1,11 +1,12 @@
-//! What a program gets, beside what a stored survey measured on its device: how far it is from the
-//! best setting, and which change would help it most.
+//! Compares what a program gets with what a stored survey measured on its device: how far it is
+//! from the best setting, and which change would help it most.
 //!
 //! The program's requests are those of the most common size, with the mean number outstanding. They
 //! are compared with the nearest setting that the survey measured, and with the fastest one of the
 //! same order. Reads that mostly came from the page cache are not compared, and neither are
-//! buffered writes without a flush: no device was asked. Nor is what takes little of the time. The
-//! time of flushes counts as time of the writes.
+//! buffered writes without a flush: they did not wait for the device. Reads or writes that take
+//! little of the time are not compared either. If no write was direct, the time of flushes counts
+//! as time of the writes.
 
 use analysis::units;
 use ioengine::Op;
@@ -20,7 +21,7 @@ use crate::gains;
 
 /// Reads and writes that take a smaller share of the time are not compared.
 const SHARE_MIN: f64 = 0.05;
-/// Fewer requests say nothing (number).
+/// With fewer requests than this, there is no comparison.
 const REQUESTS_MIN: u64 = 20;
 
 impl SettingDocument {
@@ -56,8 +57,8 @@ pub fn explain(document: &mut TraceDocument, data: &SurveyData) {
     document.gains = gains::gains(document, &insight, target);
 }
 
-/// The shares of the best settings, weighted by the time that the program waits for reads and for
-/// writes.
+/// Mean of the shares that reads and writes get of their best settings, weighted by the time that
+/// the program waits for each.
 fn share_of_device(document: &TraceDocument) -> Option<f64> {
     let of = |one: &AgainstDocument| {
         let operation = Operation::named(&one.operation)?;
@@ -132,7 +133,7 @@ fn compared(
             percent(requests.waited_ns as f64 / requests.known_ns.max(1) as f64)
         ),
         (Some(best), Some(share)) => sentence(asked, best, share, target),
-        _ => format!("the survey of {target} has no such {}", name(asked)),
+        _ => format!("the survey of {target} measured no {}", name(asked)),
     };
     AgainstDocument {
         operation: if asked.operation == Op::Read { "read" } else { "write" }.to_owned(),
@@ -146,8 +147,8 @@ fn compared(
     }
 }
 
-/// How far a measured setting is from the requests: factors of size and depth as powers of two, and
-/// the caching mode.
+/// Distance of a measured setting from the requests: the factors between the sizes and between the
+/// depths as powers of two, and an addition if the caching mode is another.
 fn distance(asked: &Asked, point: &MeasuredPoint) -> f64 {
     let key = point.key();
     let factor = |one: f64, other: f64| (one.max(1.0) / other.max(1.0)).log2().abs();

@@ -13,11 +13,12 @@ use crate::summary::{OfFile, OfProcess, Requests, Summary};
 use crate::totals::TotalsDocument;
 use crate::waits::{Class, OfClass};
 
-/// Files that a document has, those with most time first; the others are counted together.
+/// Maximum number of files in a document, those with most time first. The others are only counted.
 const FILES_MAX: usize = 1000;
-/// Folders that are told apart; with fewer files, the files are.
+/// Maximum number of folders that are shown. With no more files than this, the files are shown
+/// instead.
 pub const FOLDERS_MAX: usize = 10;
-/// A file with more than one of so many parts of the time is shown alone.
+/// A file is shown alone if it has more than the whole time divided by this.
 const ALONE_PARTS: u64 = 20;
 /// Deepest level of folders that are told apart.
 const LEVELS_MAX: usize = 16;
@@ -31,7 +32,8 @@ pub struct TraceDocument {
     pub source: String,
     /// The command that was watched; empty if unknown.
     pub command: String,
-    /// What was watched in place of a program, by all programs; empty if it was a program.
+    /// The folder, file or device that was watched, in all programs; empty if a program was
+    /// watched.
     pub target: String,
     /// Start of the trace (ns since 1970).
     pub started_unix_ns: Option<u64>,
@@ -60,7 +62,7 @@ pub struct TraceDocument {
     /// Bytes that the program asked for beside those that devices moved; empty if the trace lacks
     /// one of them.
     pub amplification: Vec<AmplificationDocument>,
-    /// Page faults in mapped files; programs and libraries are mapped.
+    /// Page faults in mapped files, which include programs and libraries.
     pub page_faults: u64,
     /// Files, those with most time first.
     pub files: Vec<FileDocument>,
@@ -74,8 +76,8 @@ pub struct TraceDocument {
     pub totals: Option<TotalsDocument>,
     /// The program beside a stored survey; empty without `--against`.
     pub against: Vec<AgainstDocument>,
-    /// What the program gets while it waits for reads and writes, of what the device gives in the
-    /// best settings of the same order (share); None without `--against`, or if nothing can be
+    /// What the program gets while it waits for reads and writes, as a share of what the device
+    /// gives in the best settings of the same order; None without `--against`, or if nothing can be
     /// compared.
     pub share_of_device: Option<f64>,
     /// Where the sequential requests of the program are on the curves of the survey; empty without
@@ -83,7 +85,7 @@ pub struct TraceDocument {
     pub places: Vec<PlaceDocument>,
     /// What changes would gain, the greatest gain first; empty without `--against`.
     pub gains: Vec<GainDocument>,
-    /// What recording cost; None for traces that were not recorded now.
+    /// What recording cost; None if this command did not record the trace.
     pub recording: Option<RecordingDocument>,
     /// Events that were lost, by cause.
     pub lost: Vec<LossDocument>,
@@ -188,7 +190,7 @@ pub struct DataDocument {
     pub sequential: u64,
     /// Requests that start where the previous one started.
     pub repeated: u64,
-    /// Requests at the same distance from the previous one as that from the one before.
+    /// Requests at the same distance from the previous one as that one from its predecessor.
     pub strided: u64,
     /// All others but the first of a file.
     pub random: u64,
@@ -203,9 +205,9 @@ pub struct DataDocument {
     /// Those of them that neither asked the device nor slept: buffered reads whose data were in the
     /// page cache, buffered writes into it.
     pub in_memory: u64,
-    /// Sum of the latencies of the others (ns).
+    /// Sum of the latencies of the requests in `with_device_bytes` but not in `in_memory` (ns).
     pub waited_ns: u64,
-    /// Sum of the latencies of both (ns).
+    /// Sum of the latencies of all requests in `with_device_bytes` (ns).
     pub known_ns: u64,
     /// Bytes that the device moved for the requests before they returned.
     pub device_bytes: u64,
@@ -291,8 +293,8 @@ pub struct FileDocument {
 pub struct WaitDocument {
     /// `read`, `write` or `flush`.
     pub operation: String,
-    /// `sequential` or `random`; empty if they have no place. Runs that begin at the start of the
-    /// file or have at least 4 requests are sequential, and so are requests that repeat the
+    /// `sequential` or `random`; empty if the requests have no offset. Runs that begin at the start
+    /// of the file or have at least 4 requests are sequential, and so are requests that repeat the
     /// previous one.
     pub order: String,
     /// The most common size of the class (bytes).
@@ -320,8 +322,8 @@ pub struct AmplificationDocument {
     pub cache_bytes: u64,
     /// Bytes that devices moved, for all programs; on stacked devices, at each level.
     pub device_bytes: u64,
-    /// Those of them that the program's reads and hints that read ahead asked for themselves,
-    /// without page faults; 0 for writes, most of which reach the device later.
+    /// Those of them that devices moved for the program's reads and read-ahead hints before these
+    /// returned, without page faults; 0 for writes, most of which reach the device later.
     pub calls_device_bytes: u64,
     /// Bytes of devices for each byte of the program.
     pub factor: f64,
@@ -355,7 +357,7 @@ pub struct GainDocument {
     pub text: String,
     /// How to follow the rule.
     pub how: String,
-    /// Share of the program's time that waits for the requests to be changed.
+    /// Share of the program's time in which it waits for the requests to be changed.
     pub share_of_time: f64,
     /// How many times as fast the device handles them after the change.
     pub times: f64,
@@ -575,10 +577,12 @@ fn files(all: &HashMap<FileId, OfFile>, header: &Header) -> (Vec<FileDocument>, 
 }
 
 /// The files by folder, those with most time first; empty if there are few files. A file with a
-/// large share of the time is alone. The folders are the deepest ones of which there are at most
-/// [`FOLDERS_MAX`] with these files; the only file of a folder has its own name.
+/// large share of the time is listed alone. The folders are the deepest for which the list, with
+/// these files, has at most [`FOLDERS_MAX`] entries. If a folder has only one file, it is listed by
+/// the name of the file.
 fn folders(all: &HashMap<FileId, OfFile>, header: &Header) -> Vec<FileDocument> {
-    // Programs and libraries are mapped; their pages take no time that is known.
+    // Files without times are left out: programs and libraries are mapped, and page faults have no
+    // time here.
     let timed = || all.iter().filter(|(_, of)| of.busy_ns() > 0);
     if timed().count() <= FOLDERS_MAX {
         return Vec::new();

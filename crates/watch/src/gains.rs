@@ -6,9 +6,10 @@
 //! requests in that setting. The changes are rules of the survey's table of advice.
 //!
 //! s is the ratio of two rates of the survey, in the new setting and in that of the program, if the
-//! survey measured the program's setting. What else makes the program slower than the survey, such
-//! as other buffers or the layout of its files, is then in both. Otherwise s compares with what the
-//! program gets while it waits.
+//! survey measured the program's setting. Anything else that makes the program slower than the
+//! survey, such as other buffers or the layout of its files, is then taken to slow both settings
+//! alike. Otherwise s is the rate of the new setting in the survey, divided by what the program
+//! gets while it waits.
 
 use analysis::units;
 use ioengine::{Caching, Op};
@@ -21,20 +22,21 @@ use crate::document::{DataDocument, GainDocument, PlaceDocument, TraceDocument, 
 
 /// A smaller share of the time is not worth a change.
 const SHARE_MIN: f64 = 0.05;
-/// Reads wait for the device if those that do take more than this share of their time.
+/// Reads wait for the device if those that did take more than this share of the time of all reads.
 const WAITED_MIN: f64 = 0.5;
-/// Sizes of random requests that are as many times apart are not compared.
+/// Sizes of random requests are not compared if they differ by more than this factor.
 const SIZES_APART: f64 = 4.0;
-/// A measured depth is that of the program if it is at most as many times as large or small.
+/// A measured depth counts as that of the program if the two differ by at most this factor.
 const DEPTHS_APART: f64 = 1.5;
 /// Writes for one flush in the prediction for flushes.
 const WRITES_PER_FLUSH: f64 = 8.0;
-/// Requests from which on the pages of their buffers matter, if they do at all (bytes).
+/// The smallest requests whose speed can depend on the pages of their buffers (bytes).
 const HUGE_PAGES_MATTER_BYTES: u64 = 256 << 10;
-/// Requests from which on buffering may coalesce them (bytes).
+/// Smaller requests may gain from the page cache, which can coalesce them; larger ones from
+/// bypassing it (bytes).
 const LARGE_BYTES: u64 = 64 << 10;
 
-/// Requests of a class that ask the device.
+/// A class of requests that wait for the device.
 struct Asked<'a> {
     wait: &'a WaitDocument,
     operation: Op,
@@ -108,13 +110,13 @@ fn asks_device(data: &DataDocument, operation: Op, is_direct: bool) -> bool {
     is_direct || (operation == Op::Read && reads_wait(data))
 }
 
-/// Whether buffered reads mostly wait for the device, by time; so they do if it is not known.
+/// Whether buffered reads wait for the device for most of their time; true if that is not known.
 pub fn reads_wait(reads: &DataDocument) -> bool {
     let is_known = reads.known_ns as f64 > WAITED_MIN * reads.busy_ns as f64;
     !is_known || reads.waited_ns as f64 > WAITED_MIN * reads.known_ns as f64
 }
 
-/// Sequential points of one caching mode.
+/// The sequential points in the caching mode of the program; none for random requests.
 fn curve<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Vec<&'a MeasuredPoint> {
     match asked.is_random {
         true => Vec::new(),
@@ -191,13 +193,14 @@ fn buffer<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Option<&'a MeasuredPo
     is_small.then(|| other_caching(asked, insight, &Caching::Buffered)).flatten()
 }
 
-/// Amdahl's law: how many times as fast all is, if this share of the time is so many times as fast.
+/// Amdahl's law: how many times as fast a program is if this share of its time is handled `times`
+/// times as fast.
 fn amdahl(share: f64, times: f64) -> f64 {
     1.0 / (1.0 - share + share / times)
 }
 
-/// The rate that the survey measured in the setting of the program: between two sizes by the time
-/// of a request, which grows with its size.
+/// The rate that the survey measured in the setting of the program, and the name of that setting.
+/// Between two sizes, the time of a request is interpolated linearly.
 fn surveyed(asked: &Asked<'_>, insight: &Insight<'_>) -> Option<(f64, String)> {
     let points = match asked.is_random {
         true => insight.random(asked.operation),
@@ -272,7 +275,7 @@ fn gain(
     Some(document_of(rule, text, share, times))
 }
 
-/// What the rate of a setting takes for granted: surveys have buffers on huge pages.
+/// The condition for the rate of a setting, if it has one: surveys have buffers on huge pages.
 fn huge_pages(asked: &Asked<'_>, to: &MeasuredPoint, insight: &Insight<'_>) -> &'static str {
     let is_large = to.key().is_direct() && to.key().request_bytes() >= HUGE_PAGES_MATTER_BYTES;
     let is_small = |point: &&MeasuredPoint| {
@@ -287,7 +290,7 @@ fn huge_pages(asked: &Asked<'_>, to: &MeasuredPoint, insight: &Insight<'_>) -> &
     if matters { " with buffers on huge pages" } else { "" }
 }
 
-/// A gain by a rule: this share of the time would be so many times as fast.
+/// The gain by a rule if this share of the time were handled `times` times as fast.
 fn document_of(rule: &Rule, text: String, share: f64, times: f64) -> GainDocument {
     GainDocument {
         rule: rule.id.clone(),
@@ -327,7 +330,8 @@ fn flushes(document: &TraceDocument, rules: &[Rule]) -> Option<GainDocument> {
 pub fn places(document: &TraceDocument, insight: &Insight<'_>) -> Vec<PlaceDocument> {
     let mut places: Vec<PlaceDocument> = Vec::new();
     for asked in asked(document).iter().filter(|asked| !asked.is_random) {
-        // The classes come in the order of their time; the first one says it for the others.
+        // The classes come in the order of their time, so the first one of an operation has most of
+        // it.
         let operation = asked.operation.to_string();
         if !places.iter().any(|place| place.operation == operation) {
             places.extend(place(asked, insight));

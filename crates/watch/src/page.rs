@@ -54,7 +54,7 @@ pub fn html(document: &TraceDocument, trace: &Path) -> Outcome<String> {
             shown.latencies[at].record(latency);
         }
     }
-    // Only lost events are judged; without them there is no verdict.
+    // Only lost events make a trace suspect; without them the page shows no verdict.
     let frame = Frame { is_list: document.lost.is_empty(), ..Frame::default() };
     Ok(report::render_in(&frame, &page(document, &shown)))
 }
@@ -118,7 +118,7 @@ fn key_figures(document: &TraceDocument) -> Vec<KeyFigure> {
     }
     if let Some(share) = document.share_of_device {
         let share = format!("{:.0}%", share * 100.0);
-        figures.push(figure("Of the device", share, "while it waits, beside the survey"));
+        figures.push(figure("Of the device", share, "while it waits, by the survey"));
     }
     figures
 }
@@ -137,7 +137,7 @@ fn sections(document: &TraceDocument, shown: &Shown) -> Vec<Section> {
     let over_time = charts(vec![rates(&shown.timeline), depths(&shown.timeline)]);
     let requests = charts(vec![latencies(shown), sizes(document)]);
     let mut sections = vec![section("report", "Report", "", vec![Block::List(said)])];
-    let time = "Requests count where they start; the depth is a mean over each interval.";
+    let time = "Requests count in the interval in which they start; depth is a mean per interval.";
     for (id, title, lead, blocks) in
         [("time", "Over time", time, over_time), ("requests", "Latencies and sizes", "", requests)]
     {
@@ -179,7 +179,8 @@ fn chart(
     (!chart.series.is_empty()).then_some(chart)
 }
 
-/// A value of each interval with the time at which it begins (s).
+/// A quantity of each interval as a rate (per second), with the time at which the interval begins
+/// (s).
 fn over_time(timeline: &Timeline, of: fn(&crate::timeline::Interval) -> f64) -> Vec<(f64, f64)> {
     let length_s = timeline.interval_ns as f64 / 1e9;
     let intervals = timeline.intervals.iter().enumerate();

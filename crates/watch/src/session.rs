@@ -25,14 +25,14 @@ use crate::summary::Summary;
 use crate::target_filter;
 use crate::totals::{Totals, TotalsDocument};
 
-/// Pause between two looks at the buffer, when it was empty (ns).
+/// Pause before the buffer is read again, if it was empty (ns).
 const POLL_NS: u64 = 5_000_000;
 /// Records that are read at a time.
 const BATCH: usize = 4096;
 /// Calls of one measurement of the cost of recording, and number of measurements.
 const COST_CALLS: u64 = 4000;
 const COST_ROUNDS: u32 = 5;
-/// Several times the length of a record (bytes).
+/// Space in the buffer for each of these calls (bytes): several times the length of a record.
 const COST_RECORD_BYTES: u32 = 1024;
 /// Name of the trace, if none is given.
 const DEFAULT_NAME: &str = "halfpower-trace";
@@ -79,7 +79,7 @@ impl Whom {
 }
 
 impl WatchOptions {
-    /// Whether running processes were watched for long enough.
+    /// Whether watching ends now: the limit is reached, or the user interrupted it.
     fn is_over(&self, begun_ns: u64, now_ns: u64, interrupt: &Interrupt) -> bool {
         interrupt.is_set() || self.limit_ns.is_some_and(|ns| now_ns - begun_ns >= ns)
     }
@@ -229,7 +229,7 @@ fn filter(path: &Path) -> Outcome<(Filter, String)> {
 
 /// A recorder, and the time that it adds to a call (ns).
 fn start(spec: &RecorderSpec) -> Result<(Recorder, f64), Declined> {
-    // As many calls as the buffer holds with ease.
+    // As many calls as the buffer holds without loss.
     let calls = u64::from(spec.buffer_bytes / COST_RECORD_BYTES).clamp(16, COST_CALLS);
     let without = call_ns(calls, || {});
     let mut recorder = Recorder::start(spec)?;
@@ -269,7 +269,7 @@ struct EndOfWatch {
     totals: Option<TotalsDocument>,
 }
 
-/// Whoever is watched, with the recorder and the line that shows how far it is.
+/// A watch in progress: the progress line, the recorder, and the signals to pass on to the command.
 struct Watcher<'a> {
     live: Live,
     recorder: &'a mut Recorder,
@@ -305,7 +305,7 @@ impl Watcher<'_> {
         Ok(EndOfWatch { status: Some(status_of(&mut child)?), totals })
     }
 
-    /// Records until the time is over or the user interrupts, or `is_over`.
+    /// Records until the time is over, the user interrupts, or `is_over` returns true.
     fn until(
         &mut self,
         options: &WatchOptions,
@@ -336,7 +336,8 @@ impl Watcher<'_> {
     }
 }
 
-/// Runs the command, or waits beside the process, and reports what the kernel counts anyway.
+/// Runs the command or waits for the process without recording, and reports only what the kernel
+/// counts in any case.
 fn without_recording(
     options: &WatchOptions,
     interrupt: &Interrupt,
@@ -399,7 +400,7 @@ fn pass_on(signals: &Signals, child: &Child) {
     }
 }
 
-/// Whether the command has ended; it stays to be waited for, so that its totals can be read.
+/// Whether the command has ended; it is not reaped, so that its totals can still be read.
 fn has_ended(child: &Child) -> Outcome<bool> {
     let pid = Pid::from_raw(child.id() as i32).expect("a child has an id");
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -439,7 +440,7 @@ fn spawn(words: &[OsString], stdout_to_stderr: bool) -> Outcome<Child> {
     })
 }
 
-/// The line that shows how far it is.
+/// The progress line.
 struct Live {
     clock: Monotonic,
     progress: Progress,
@@ -470,13 +471,13 @@ struct Recording {
     made: Vec<Request>,
     /// Requests of the watched program.
     calls: u64,
-    /// How long was watched, to the pause between two looks (ns).
+    /// Length of the watch (ns), exact to the pause between two reads of the buffer.
     watched_ns: u64,
     /// The process of the command, with the times of its creation and its end.
     command: Option<u32>,
     created_ns: Option<u64>,
     ended_ns: Option<u64>,
-    /// What is watched in place of a program; empty if it is a program.
+    /// The folder, file or device that is watched; empty if a program is watched.
     target: String,
     /// The processes that made requests.
     active: HashSet<u32>,
@@ -554,7 +555,7 @@ impl Recording {
         self.write()?;
         let own = std::process::id();
         let processes = self.requests.processes().filter(|one| one.id != own);
-        // Of all processes on the machine, those that used the target.
+        // If a target was watched, only processes that used it are listed.
         let is_program = self.target.is_empty();
         let processes = processes.filter(|one| is_program || self.active.contains(&one.id));
         header.processes = processes.collect();

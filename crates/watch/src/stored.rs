@@ -35,8 +35,8 @@ impl ExportFormat {
     }
 }
 
-/// Reads a trace of any known format and says what it holds. `format` overrides what the file looks
-/// like. A trace of another tool is stored as `output`, if that is given.
+/// Reads a trace of any known format and says what it holds. `format` overrides the format that is
+/// detected. A trace of another tool is stored as `output`, if that is given.
 ///
 /// # Errors
 /// The file cannot be read or is damaged, its format is unknown, or `output` exists.
@@ -80,7 +80,7 @@ pub fn write(path: &Path, format: ExportFormat, output: &Path) -> Outcome<String
         ExportFormat::Csv => export::csv(trace, &mut out, &name),
     };
     let exported = exported.map_err(|error| {
-        // The error is that of the export; nobody needs the rest of the file.
+        // The part that was written is of no use; the error of the export is what counts.
         let _ = fs::remove_file(output);
         failed(&error)
     })?;

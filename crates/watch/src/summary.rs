@@ -13,12 +13,14 @@ use trace::{Call, FileId, Operation, Request};
 
 use crate::waits::{Busy, Waits};
 
-/// Request sizes that are counted one by one; larger varieties are rounded to powers of two.
+/// Maximum number of request sizes that are counted one by one. Further sizes are rounded up to
+/// powers of two.
 const SIZES_MAX: usize = 64;
-/// Requests from which on a run away from the start of a file is sequential access. Random access
-/// has short runs by chance.
+/// A run that does not begin at the start of a file is sequential access if it has at least this
+/// many requests, because random access has short runs by chance.
 const RUN_MIN: u64 = 4;
-/// Threads whose pauses are followed, and processes whose requests are counted.
+/// Maximum number of threads whose pauses are followed, and of processes whose requests are
+/// counted.
 const THREADS_MAX: usize = 1 << 16;
 
 /// How one request follows the previous one of its file and direction.
@@ -28,7 +30,7 @@ pub struct Order {
     pub sequential: u64,
     /// Requests that start where the previous one started.
     pub repeated: u64,
-    /// Requests at the same distance from the previous one as that from the one before.
+    /// Requests at the same distance from the previous one as that one from its predecessor.
     pub strided: u64,
     /// All others but the first.
     pub random: u64,
@@ -79,13 +81,13 @@ pub struct Requests {
     pub direct_bytes: u64,
     /// Requests that made their own data durable.
     pub durable: u64,
-    /// Requests for which it is known how much the device moved meanwhile.
+    /// Requests for which it is known how much the device moved before they returned.
     pub with_device_bytes: u64,
     /// Those of them that neither asked the device nor slept: their data were in memory.
     pub in_memory: u64,
-    /// Sum of the latencies of the others (ns).
+    /// Sum of the latencies of the requests in `with_device_bytes` but not in `in_memory` (ns).
     pub waited_ns: u64,
-    /// Sum of the latencies of both (ns).
+    /// Sum of the latencies of all requests in `with_device_bytes` (ns).
     pub known_ns: u64,
     /// Bytes that the device moved for these requests before they returned.
     pub device_bytes: u64,
@@ -95,9 +97,9 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Adds a request; returns whether it is part of sequential access, if it has a place: it is in
-    /// a run that began at the start of the file or has at least [`RUN_MIN`] requests, or repeats
-    /// the previous one.
+    /// Adds a request. Returns whether it is part of sequential access; None if it has no offset.
+    /// It is if it repeats the previous one, or if its run began at the start of the file or has at
+    /// least [`RUN_MIN`] requests.
     fn take(&mut self, request: &Request) -> Option<bool> {
         self.count += 1;
         self.failed += u64::from(request.result.is_some_and(|result| result < 0));
@@ -129,7 +131,8 @@ impl Requests {
 
     fn follow(&mut self, offset: u64, bytes: u64) -> bool {
         let last = self.last.unwrap_or_default();
-        let distance = offset.wrapping_sub(last.start) as i64;
+        // The first request has no distance. It is 0 then, which no strided request has.
+        let distance = self.last.map_or(0, |last| offset.wrapping_sub(last.start) as i64);
         let (continues, repeats) = match self.last {
             None => (false, false),
             Some(_) => (offset == last.end, offset == last.start),
@@ -157,7 +160,7 @@ impl Requests {
         is_run
     }
 
-    /// Adds the counts of other requests; the order between the two does not matter.
+    /// Adds the counts of other requests. It does not count how the two follow each other.
     pub fn add(&mut self, other: &Requests) {
         self.count += other.count;
         self.failed += other.failed;
@@ -257,7 +260,8 @@ impl OfFile {
         self.others += other.others;
     }
 
-    /// Adds a request; returns whether it is part of sequential access, if it has a place.
+    /// Adds a request; returns whether it is part of sequential access. None if this is not known,
+    /// for example without an offset.
     fn take(&mut self, request: &Request) -> Option<bool> {
         match request.operation {
             _ if request.call == Call::PAGE_FAULT => self.page_faults += 1,
@@ -343,7 +347,7 @@ pub struct Summary {
     span: Span,
     device_span: Span,
     thread_ends: HashMap<u32, u64>,
-    /// Start of the last copy of a thread whose read was seen (ns).
+    /// By thread: start of its last copy within the kernel whose read was seen (ns).
     copies: HashMap<u32, u64>,
 }
 
@@ -410,8 +414,8 @@ impl Summary {
         }
     }
 
-    /// From the start of the first request of the program to the end of the last one (ns); of the
-    /// block layer, if there are none of a program.
+    /// From the start of the first request of the program to the end of the last one (ns); if there
+    /// are none, of the block layer.
     pub fn duration_ns(&self) -> u64 {
         let of_program = self.span.duration_ns();
         if self.files.is_empty() { self.device_span.duration_ns() } else { of_program }

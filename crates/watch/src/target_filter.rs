@@ -14,8 +14,8 @@ use ioengine::mount;
 /// Levels of devices that are followed; real stacks are lower.
 const LEVELS_MAX: usize = 16;
 
-/// The file system of a file or folder with the devices below; of a block device, the device
-/// with its partitions, volumes and file systems. Also returns what that is.
+/// The file system of a file or folder with the devices below; of a block device, the device with
+/// its partitions, volumes and file systems. Also returns a name for the target.
 ///
 /// # Errors
 /// The path does not exist, cannot be looked up, or is something else.
@@ -38,7 +38,8 @@ pub fn of(path: &Path) -> io::Result<(Filter, String)> {
     }
     let device = numbers(metadata.dev());
     let mount = mount::of(&path, device);
-    // Subvolumes of btrfs have device numbers of their own, unlike the kernel's file system.
+    // A subvolume of btrfs has a device number of its own, but the kernel records that of the file
+    // system.
     let file_system = mount.as_ref().map_or(device, |mount| mount.device);
     let below = mount.as_ref().and_then(mount_device);
     let devices = chain(below).into_iter().map(device_number).collect();
@@ -72,7 +73,7 @@ fn chain(device: Option<(u32, u32)>) -> Vec<(u32, u32)> {
     found
 }
 
-/// The partitions of a device, and the volumes on it and on them.
+/// The partitions of a device, and the volumes on the device and on its partitions.
 fn above(device: Option<Device>) -> Vec<(u32, u32)> {
     let mut found = Vec::new();
     let mut level: Vec<Device> = device.into_iter().collect();

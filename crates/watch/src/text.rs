@@ -22,12 +22,12 @@ pub fn lines(document: &TraceDocument) -> Vec<String> {
     lines_of(document, &|prefix, text| terminal::wrapped(prefix, text))
 }
 
-/// The same lines, each whole and without an indent.
+/// The same lines, not wrapped and without an indent.
 pub fn whole_lines(document: &TraceDocument) -> Vec<String> {
     lines_of(document, &|prefix, text| vec![format!("{} {text}", prefix.trim()).trim().to_owned()])
 }
 
-/// The lines, each a prefix and a text that `wrapped` makes lines of.
+/// The lines. Each is a prefix and a text, which `wrapped` breaks into lines.
 fn lines_of(document: &TraceDocument, wrapped: &dyn Fn(&str, &str) -> Vec<String>) -> Vec<String> {
     let mut lines = vec![head(document)];
     let mut add = |prefix: &str, text: String| lines.extend(wrapped(prefix, &text));
@@ -62,7 +62,7 @@ fn lines_of(document: &TraceDocument, wrapped: &dyn Fn(&str, &str) -> Vec<String
     }
     document.amplification.iter().for_each(|one| add("  ", amplification(one)));
     if let Some(first) = document.against.first() {
-        add("", format!("Beside the survey of {}", first.target));
+        add("", format!("Compared with the survey of {}", first.target));
         if let Some(share) = document.share_of_device {
             let share = percent(share);
             add(
@@ -257,7 +257,8 @@ fn of_totals(totals: &TotalsDocument) -> String {
 
 fn of_files(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
     let files = if document.folders.is_empty() { &document.files } else { &document.folders };
-    // Programs and libraries are mapped; their pages take no time that is known.
+    // Files without times are left out: programs and libraries are mapped, and page faults have no
+    // time here.
     let files: Vec<&FileDocument> = files.iter().filter(|file| file.has_time()).collect();
     if files.is_empty() {
         return;
@@ -405,7 +406,8 @@ fn of_recording(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
     if let Some(recording) = &document.recording {
         let each = units::time(recording.per_call_ns);
         let whole = recording.per_call_ns * recording.calls as f64;
-        // Threads make calls beside each other, so the cost is a share of the time of all of them.
+        // Threads make calls at the same time, so the cost is a share of the time of all threads
+        // together.
         let time = document.duration_ns.max(1) as f64 * document.threads.max(1) as f64;
         let share = percent((whole / time).min(1.0));
         add(

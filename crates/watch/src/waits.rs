@@ -34,7 +34,7 @@ pub enum ClassOrder {
     Sequential,
     /// Elsewhere.
     Random,
-    /// The operation has no place in a file.
+    /// The operation has no offset.
     None,
 }
 
@@ -91,8 +91,8 @@ pub struct Waits {
 
 impl Waits {
     /// Adds a request with a latency; they come in the order of their start. `is_sequential` says
-    /// whether it is part of sequential access to its file; None: without a place. The time of
-    /// hints that read ahead is time of reads.
+    /// whether it is part of sequential access to its file; None if it has no offset. The time of
+    /// hints that read ahead counts as time of reads.
     pub fn take(&mut self, request: &Request, is_sequential: Option<bool>) {
         let Some(end_ns) = request.end_ns() else { return };
         // A hint that reads ahead is the submission of the reads that follow.

@@ -7,7 +7,7 @@
 
 use crate::random::Stream;
 
-/// The requests of an open loop that one worker issues.
+/// The rate and arrival process of one worker in an open loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Rate of this worker alone.
@@ -21,7 +21,7 @@ pub struct Rate {
 pub enum Process {
     /// Equal times between requests.
     Constant {
-        /// Time of the first request after the start, as a fraction of the gap.
+        /// Time from the start to the first request, as a fraction of the gap between requests.
         offset: f64,
     },
     /// Exponentially distributed times between requests.
@@ -36,8 +36,8 @@ pub enum Process {
 pub struct Arrivals {
     start_ns: u64,
     period_ns: f64,
-    /// Due time in periods since the start; kept as a float so that rounding errors of single gaps
-    /// do not add up.
+    /// Time from the start to the next due request, in mean gaps. It is a float, so that rounding
+    /// errors of single gaps do not add up.
     at: f64,
     gaps: Gaps,
 }

@@ -114,8 +114,8 @@ pub struct Checked {
     pub first: Option<Mismatch>,
 }
 
-/// Checks the blocks in a request's buffer. A block with another seed than expected for its offset
-/// is stale.
+/// Checks the blocks in a request's buffer. A valid block with another seed than the one expected
+/// at its offset is stale.
 pub fn check(
     memory: &mut [u8],
     block_bytes: usize,

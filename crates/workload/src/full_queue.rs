@@ -7,8 +7,8 @@
 
 use crate::sample::FullQueue;
 
-/// At most one in this many turns is skipped at the start. A device needs some turns to spread out
-/// requests that arrived together.
+/// At the start, up to one in this many turns is skipped, and always the first. A device needs some
+/// turns to spread out requests that arrived together.
 const FIRST_SHARE: u64 = 4;
 /// Capacity for the counts after the first turns, sufficient for trials of any length.
 const EARLY_MAX: usize = 128;
@@ -31,7 +31,7 @@ pub(crate) struct FullQueueMeter {
     now: Mark,
     /// The request count at which the current turn ends; unreachable if the queue is not kept full.
     next: u64,
-    /// How many more calls that return completions will find the queue full.
+    /// For how many more calls that return completions the queue counts as full.
     calls_left: u64,
     /// Counts after the first completions.
     first: Mark,
@@ -98,13 +98,13 @@ impl FullQueueMeter {
 
     /// The window in which the rate is measured. It begins after the first turns (a sixth to a
     /// quarter of all turns) and ends with the last turn. If there is only one turn, the window
-    /// begins after it and ends with the last completion, if that is at least half a turn. Trials
-    /// with so few requests usually have large requests, and most devices complete these equally
-    /// fast while the queue drains.
+    /// covers the completions after it, which must be at least half a turn. Trials with so few
+    /// requests usually have large requests, and most devices complete these equally fast while the
+    /// queue drains.
     ///
     /// A device may read ahead into a buffer during the first turns and then serve the next turns
-    /// faster than it can sustain. If the rate in this window exceeds the rate since the first
-    /// completion by more than chance, the window since the first completion is returned.
+    /// faster than it can sustain. Therefore the result is the window since the first completion if
+    /// the rate in the window above exceeds the rate since then by more than chance.
     pub(crate) fn window(&self) -> Option<FullQueue> {
         let skipped = (self.last.turns / FIRST_SHARE).max(1);
         let begin = self.early.iter().rfind(|mark| mark.turns <= skipped)?;

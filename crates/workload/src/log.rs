@@ -16,7 +16,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Room for `most` requests of a worker; all pages are touched to avoid page faults later.
+    /// Allocates room for `most` requests of a worker. All pages are touched now, to avoid page
+    /// faults during the trial.
     pub fn new(worker: u32, slots: u32, most: usize) -> Log {
         let (submit_ns, complete_ns, offset, length) = (0, 0, 0, 0);
         let (op, failed) = (Op::Read, false);

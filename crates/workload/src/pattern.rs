@@ -83,7 +83,7 @@ impl Offsets {
                 *at = offset + length;
                 offset
             }
-            // Only one slot, the first, is asked for here.
+            // Callers of this function do not tell slots apart; the first slot stands for all.
             Order::Zones(order) => order.next_offset(0, length),
             Order::Interlocked(cursor) => cursor.take(length, region),
             Order::Strided { at, phase, stride } => {
@@ -102,7 +102,8 @@ impl Offsets {
         self.region_offset + at
     }
 
-    /// As [`Offsets::next_offset`], for a request of this slot.
+    /// Like [`Offsets::next_offset`], for a request in this slot. Only the order within zones
+    /// depends on the slot.
     pub fn next_offset_of(&mut self, slot: u32, length: u32) -> u64 {
         match &mut self.order {
             Order::Zones(order) => self.region_offset + order.next_offset(slot, length.into()),
@@ -110,7 +111,7 @@ impl Offsets {
         }
     }
 
-    /// Whether there is nothing left to write for the slot.
+    /// Whether the slot has no zone left to write.
     pub fn is_done(&self, slot: u32) -> bool {
         matches!(&self.order, Order::Zones(order) if order.is_done(slot))
     }
@@ -122,7 +123,7 @@ impl Offsets {
         order.reset_due(slot).map(|(offset, bytes)| (self.region_offset + offset, bytes))
     }
 
-    /// The zone of the slot was reset.
+    /// Called when the zone of the slot has been reset.
     pub fn was_reset(&mut self, slot: u32) {
         if let Order::Zones(order) = &mut self.order {
             order.was_reset(slot);

@@ -83,7 +83,8 @@ pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error
     let zones = target.zones().filter(|_| workload.writes());
     let zones = zones.filter(|zones| !is_before(workload, zones));
     if workload.options.zone_append && zones.is_none() {
-        let what = format!("`zone_append`: {} has no zones to append to there", target.name());
+        let what =
+            format!("`zone_append`: {} has no zones to append to in the region", target.name());
         return Err(Error::usage(what, "drop `zone_append`, or use another `region_offset`"));
     }
     if let Some(zones) = &zones {
@@ -97,7 +98,7 @@ pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error
     Ok(Plan { workload: workload.clone(), workers })
 }
 
-/// Checks that a replay fits its region, and the region its target.
+/// Checks that a replay fits into its region, and that the region fits into its target.
 fn check_room<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
     let Workload { region_offset, region_bytes, request_bytes, .. } = *workload;
     let (name, size) = (target.name(), target.size_bytes());
@@ -105,7 +106,7 @@ fn check_room<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
     let span_bytes = replay.map_or(0, |replay| replay.span_bytes);
     if span_bytes > region_bytes {
         let what =
-            format!("the trace needs {span_bytes} bytes, but has a region of {region_bytes}");
+            format!("the trace needs {span_bytes} bytes, but the region has {region_bytes} bytes");
         let remedy = "use `files` to replay some files, `folded`, or a larger `region_bytes`";
         return Err(Error::usage(what, remedy));
     }
@@ -124,8 +125,8 @@ fn check_room<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
     Ok(())
 }
 
-/// The plan of a replay, whose requests bring their own offsets, sizes and gaps. All workers use
-/// the whole region.
+/// The plan of a replay. Its requests have their own offsets, sizes and gaps. All workers use the
+/// whole region.
 fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error> {
     if workload.warm_up_ns > 0 || workload.steady.is_some() {
         let what = "a replay has no warm-up: each request is issued once";
@@ -175,8 +176,9 @@ fn check_shape(workload: &Workload) -> Result<(), Error> {
     let buffers = u64::from(request_bytes) * u64::from(depth) * u64::from(threads);
     if buffers > BUFFER_BYTES_MAX {
         let gib = buffers as f64 / f64::from(1 << 30);
-        let what =
-            format!("request size x depth x threads needs {gib:.1} GiB of buffers, at most 16 GiB");
+        let what = format!(
+            "request size x depth x threads needs {gib:.1} GiB of buffers, but the limit is 16 GiB"
+        );
         return Err(Error::usage(what, "lower `request_bytes`, `depth` or `threads`"));
     }
     if workload.content == Content::Verified && block_bytes(request_bytes).is_none() {
@@ -212,7 +214,7 @@ fn check_sizes(workload: &Workload) -> Result<(), Error> {
             format!("`request_sizes`: {odd} is not a multiple of the smallest size, {smallest}");
         return Err(Error::usage(
             what,
-            "offsets are aligned to the smallest size: use multiples of {smallest}",
+            "use multiples of the smallest size, because offsets are aligned to it",
         ));
     }
     if workload.content == Content::Verified {
@@ -285,7 +287,7 @@ fn is_one_pass(workload: &Workload) -> bool {
     workload.limit_bytes.is_some_and(|bytes| bytes <= workload.region_bytes)
 }
 
-/// Whether a region lies before the zones that must be written in order.
+/// Whether the whole region lies before the zones that must be written in order.
 fn is_before(workload: &Workload, zones: &Zones) -> bool {
     let end = workload.region_offset.saturating_add(workload.region_bytes);
     end <= zones.sequential_from_bytes
@@ -307,12 +309,13 @@ fn check_zones(
         return refuse(what, "use `rw` write with one `request_bytes`, or a read".to_owned());
     }
     if !is_direct {
-        let what = format!("{name} takes writes only in order, which the page cache does not keep");
+        let what =
+            format!("{name} takes writes only in order, which the page cache does not guarantee");
         return refuse(what, "use `direct`".to_owned());
     }
     if region_offset < from || !(region_offset - from).is_multiple_of(zone_bytes) {
         let what = format!("`region_offset` {region_offset} is not where a zone of {name} begins");
-        return refuse(what, format!("use {from}, or a multiple of {zone_bytes} more"));
+        return refuse(what, format!("use {from} plus a multiple of {zone_bytes}"));
     }
     if !capacity_bytes.is_multiple_of(request_bytes.into()) {
         let what = format!(
@@ -328,7 +331,8 @@ fn check_zones(
     let most = open_max.map_or(most, |open_max| most.min(open_max.into()));
     if open > most || zones_of_thread > most / u64::from(threads) {
         let what = format!(
-            "`depth` x `threads` writes {open} zones at once, but {name} has {most} to write there"
+            "`depth` x `threads` writes {open} zones at once, but {name} allows {most} in the \
+             region"
         );
         return refuse(what, "use a lower `depth` or a larger `region_bytes`".to_owned());
     }
@@ -489,7 +493,7 @@ fn worker_of_zones(workload: &Workload, index: u32, zones: &Zones) -> WorkerPlan
     let region_bytes = each * zones.zone_bytes;
     let plan = worker(workload, index);
     WorkerPlan {
-        // One pass writes what the zones take, which may be less than their length.
+        // One pass writes the capacity of the zones, which may be less than their length.
         limit_bytes: match is_one_pass(workload) {
             true => plan.limit_bytes.map(|bytes| bytes.min(each * zones.capacity_bytes)),
             false => plan.limit_bytes,
@@ -556,7 +560,7 @@ mod tests {
         };
         says("only in order, in zones of 4194304", &|load| load.pattern = Pattern::Random);
         says("only in order", &|load| load.read_percent = 50);
-        says("use 8388608, or a multiple of 4194304 more", &|load| load.region_offset = 4096);
+        says("use 8388608 plus a multiple of 4194304", &|load| load.region_offset = 4096);
         says("does not divide 3145728", &|load| load.request_bytes = 5 << 20);
         says("use a lower `depth`", &|load| load.depth = 3);
         says("`placement` own", &|load| load.placement = Placement::Shared);

@@ -1,10 +1,10 @@
-//! Requests that a program made before, to be issued again: what a replay takes in place of a
-//! pattern.
+//! The recorded requests of a program, which a replay issues again in place of a pattern.
 //!
-//! Requests come in *lanes*. A lane is what one thread of the program did, in its order. A request
-//! says how long the program computed before it made the request, and how many earlier requests of
-//! its lane were still outstanding at that moment. The replay waits until no more are outstanding
-//! than that, so at depth 1 a request follows the completion of the one before it.
+//! Requests belong to *lanes*. A lane contains the requests of one thread of the program, in their
+//! order. Each request records how long the program computed before it, and how many earlier
+//! requests of its lane were still outstanding at that moment. The replay issues it only when no
+//! more than that many are outstanding. At depth 1, each request therefore follows the completion
+//! of the one before it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,28 +38,30 @@ pub struct ReplayRequest {
     pub offset: u64,
     /// Length (bytes); 0 for a flush, and for a hint about the whole target.
     pub bytes: u64,
-    /// Time since the later of two events: the program made the lane's previous request, and the
-    /// last of the completions that it had waited for (ns).
+    /// How long the program computed before it made the request (ns). The time counts from the
+    /// lane's previous request, or from the last completion that the program waited for, whichever
+    /// is later.
     pub gap_ns: u64,
-    /// How many earlier requests of the lane may still be outstanding; None if that is not known:
-    /// the request then waits for none, and `gap_ns` counts from the request before it.
+    /// How many earlier requests of the lane may still be outstanding. None: not known. The request
+    /// then waits for no completion, and `gap_ns` counts from the previous request.
     pub outstanding_max: Option<u32>,
 }
 
 /// When the requests of a replay are issued.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// With the gaps between requests that the program made, divided by `speed`.
+    /// With the program's gaps between requests, divided by `speed`.
     Gaps {
         /// 1 keeps the gaps, 2 halves them.
         speed: f64,
     },
-    /// Without gaps: each request as soon as those that it waits for have completed.
+    /// Without gaps: each request is issued as soon as the completions that it waits for have
+    /// arrived.
     Fast,
 }
 
 impl Pace {
-    /// A gap of the program as it is replayed (ns).
+    /// The gap of a replay in place of a gap of the program (ns).
     pub(crate) fn gap_ns(self, gap_ns: u64) -> u64 {
         match self {
             Pace::Fast => 0,
@@ -80,8 +82,8 @@ impl fmt::Display for Pace {
     }
 }
 
-/// The requests of one worker in order of their start; an error, which is one line with the remedy,
-/// is the last item.
+/// The requests of one worker, in order of their start. If reading fails, the last item is the
+/// error: one line with the remedy.
 pub type ReplayRequests = Box<dyn Iterator<Item = Result<ReplayRequest, String>> + Send>;
 
 /// Where the requests of a replay come from. Each trial reads them again.
@@ -89,7 +91,7 @@ pub trait ReplaySource: fmt::Debug + Send + Sync {
     /// Starts to read the requests of a worker.
     ///
     /// # Errors
-    /// They cannot be read; one line with the remedy.
+    /// The requests cannot be read; the error is one line with the remedy.
     fn requests(&self, worker: u32) -> Result<ReplayRequests, String>;
 }
 
@@ -98,15 +100,16 @@ pub trait ReplaySource: fmt::Debug + Send + Sync {
 /// Two replays are equal if their descriptions are.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// What is replayed, in words and figures that are stored with the result.
+    /// Describes what is replayed; stored with the result.
     pub description: ReplayDescription,
-    /// Where its last request ends, if none is folded (bytes); 0 for a stored result.
+    /// Size of a region that holds all its files one after another (bytes), unless requests are
+    /// folded; 0 for a stored result.
     pub span_bytes: u64,
-    /// Ranges without blocks at the beginning of each trial (bytes): where the program wrote new
-    /// files, so that their blocks were allocated then.
+    /// Offsets and lengths of ranges whose blocks are released before each trial (bytes). The
+    /// program wrote new files there, so its writes allocated the blocks.
     pub new_ranges: Vec<(u64, u64)>,
-    /// Whether a request ends only when the program takes its completion. A worker then takes as
-    /// many completions at a time as its next request waits for.
+    /// Whether a request of the program ended only when the program reaped its completion. A worker
+    /// then reaps as many completions at a time as its next request waits for.
     pub takes_only_awaited: bool,
     /// Reads the requests; None for a stored result, which cannot be measured again.
     pub source: Option<Arc<dyn ReplaySource>>,
@@ -121,11 +124,11 @@ pub struct ReplayDescription {
     pub fingerprint: u64,
     /// Number of requests, flushes included.
     pub requests: u64,
-    /// Bytes that they read and write.
+    /// Bytes that the requests read and write.
     pub bytes: u64,
     /// How long the program took, from its first request to the end of its last one (ns).
     pub recorded_ns: u64,
-    /// When they are issued.
+    /// When the requests are issued.
     pub pace: Pace,
     /// Changes to what the program did, as in "depth 8, flush every 16"; empty if there are none.
     pub changes: String,

@@ -1,10 +1,10 @@
 //! The state machine of one thread that issues the requests of a program again.
 //!
-//! It is used like [`crate::worker::Worker`], and like it does not know whether it runs on a device
-//! or in a simulation. It reads its requests while it issues them; at most 4096 of them are in
-//! memory. A request is issued once no more requests of its lane are outstanding than it allows and
-//! its gap has passed. A request that is longer than a slot is issued in pieces, one after another,
-//! and counts once.
+//! It is used like [`crate::worker::Worker`] and also does not know whether it runs on a device or
+//! in a simulation. It reads the trace while it issues requests; at most 4096 requests are in
+//! memory. A request is issued when its gap has passed and no more requests of its lane are
+//! outstanding than it allows. A request that is longer than a slot is issued in pieces, one after
+//! another, and counts once.
 
 use std::collections::VecDeque;
 
@@ -19,28 +19,31 @@ use crate::sample::{Failure, Sample};
 use crate::spec::{Content, Workload};
 use crate::worker::{HANG_NS, RETRIES_MAX, State, TICK_NS, TargetCall};
 
-/// Time before a request is due in which the thread polls for completions in place of sleeping
-/// (ns).
+/// If the next request is due in less than this time, the thread polls for completions and does not
+/// sleep (ns).
 const POLL_NS: u64 = 120_000;
-/// Requests that are read ahead at most, so that a lane can go on while another waits.
+/// Maximum number of requests that are read ahead, so that a lane can go on while another waits.
 const READ_AHEAD_MAX: usize = 4096;
 
-/// What one thread of the program did, and how far its replay is.
+/// The requests of one thread of the program, and how far they have been replayed.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Requests that were read and not issued.
+    /// Requests that were read and not issued yet.
     next: VecDeque<ReplayRequest>,
     in_flight: u32,
-    /// When the lane's last request was issued, or due if it waits for none (ns).
+    /// When the lane's last request was issued (ns), or when it was due if it waited for no
+    /// completion.
     issued_ns: u64,
     /// The lane's last completion (ns).
     completed_ns: u64,
-    /// When no more requests were outstanding than the next request allows (ns); None: not yet.
+    /// When so few requests of the lane were outstanding that the next request was allowed (ns);
+    /// None: that has not happened yet.
     allowed_ns: Option<u64>,
 }
 
 impl Lane {
-    /// When the next request is due; None if it waits for a completion, or there is none.
+    /// When the lane's next request is due (ns); None if it waits for a completion, or no request
+    /// was read.
     #[inline]
     fn due_ns(&mut self, pace: Pace) -> Option<u64> {
         let head = self.next.front()?;
@@ -93,9 +96,10 @@ pub struct Replayer<E, C> {
     /// Number of requests in all lanes that were read and not issued.
     read_ahead: usize,
     lanes: Vec<Lane>,
-    /// The lane that is asked first, so that all lanes get slots.
+    /// The lane whose due requests get slots first. It changes, so that all lanes get slots.
     first_lane: usize,
-    /// The call that the caller must make on the target, and its lane.
+    /// The call on the target that the caller must make, and the index of the lane that it belongs
+    /// to.
     call: Option<(usize, TargetCall)>,
     slot_bytes: u64,
     granule_bytes: u64,
@@ -104,7 +108,7 @@ pub struct Replayer<E, C> {
     is_folded: bool,
     takes_only_awaited: bool,
     cut_short: bool,
-    /// The last step waited, so that `now_ns` is old.
+    /// Whether the last step waited, so that `now_ns` is out of date.
     waited: bool,
     /// The clock after the last call into the engine, or the last wait (ns).
     now_ns: u64,
@@ -114,14 +118,14 @@ pub struct Replayer<E, C> {
     free: Vec<u32>,
     again: Vec<Request>,
     batch: Vec<Request>,
-    /// Completions of the engine that were not processed yet.
+    /// Completions that the engine returned and that were not processed yet.
     done: Vec<Completion>,
     sample: Sample,
 }
 
 impl<E: Engine, C: Clock> Replayer<E, C> {
-    /// A replay of `source` with its own engine; fills the buffers for writes. Offsets and lengths
-    /// are widened to multiples of `granule_bytes`.
+    /// The replay of one worker with its own engine; fills the buffers for writes. Offsets and
+    /// lengths are widened to multiples of `granule_bytes`.
     ///
     /// # Errors
     /// The workload has no replay whose requests can be read.
@@ -135,7 +139,9 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         let unread = |why: String| EngineError::new(ErrorKind::Io, why);
         let replay = workload.replay.as_ref().ok_or_else(|| unread("no replay".to_owned()))?;
         let source = replay.source.as_ref();
-        let source = source.ok_or_else(|| unread("the trace of a stored run".to_owned()))?;
+        let source = source.ok_or_else(|| {
+            unread("a stored run cannot be replayed: its trace is not stored with it".to_owned())
+        })?;
         let source = source.requests(plan.number).map_err(unread)?;
         let slots = engine.slots();
         for slot in (0..slots).filter(|_| E::MOVES_DATA && workload.writes()) {
@@ -193,7 +199,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
     /// Makes one call into the engine. With `stop`, no new requests are issued.
     ///
     /// # Errors
-    /// If the trace cannot be read on, the I/O engine cannot continue, or a request hangs.
+    /// If the rest of the trace cannot be read, the I/O engine cannot continue, or a request hangs.
     pub fn step(&mut self, stop: bool) -> Result<State, EngineError> {
         if std::mem::take(&mut self.waited) {
             self.now_ns = self.clock.now_ns();
@@ -220,7 +226,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         }
         self.sample.submit_calls += u64::from(!self.batch.is_empty());
         let until_ns = due_ns.min(stamp_ns + TICK_NS);
-        // A timer of the kernel would wake the thread too late for a request that is due soon.
+        // The timers of the kernel would wake the thread too late for a request that is due soon.
         let is_due_soon = due_ns.saturating_sub(stamp_ns) < POLL_NS;
         let wait = self.call.is_none() || self.cut_short;
         let awaited = self.awaited();
@@ -272,9 +278,9 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         Ok(())
     }
 
-    /// Adds the requests that are due to the batch, as far as there are slots. Returns when the
-    /// next request becomes due without a completion (ns). Notes a call that is due; nothing of
-    /// its lane is issued until it was made.
+    /// Adds due requests to the batch while there are free slots. Returns when the next request is
+    /// due that waits for no completion (ns). If a call on the target is due in place of a request,
+    /// stores it in `call`; its lane issues nothing until the call has been made.
     ///
     /// # Errors
     /// The requests cannot be read.
@@ -328,7 +334,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         self.batch.push(Request { offset, length, within: 0, slot, file: 0, op });
     }
 
-    /// Where a request lies on the target: widened to whole granules, and within the region.
+    /// Offset and length of a request on the target, widened to whole granules and moved into the
+    /// region.
     fn place(&self, offset: u64, bytes: u64) -> (u64, u64) {
         let granule = self.granule_bytes;
         let start = offset / granule * granule;
@@ -339,7 +346,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         (self.region_offset + start.min(room.saturating_sub(bytes)), bytes)
     }
 
-    /// The call on the target that a request is; None for reads and writes.
+    /// The call on the target that a request stands for; None for reads and writes.
     fn call_of(&self, request: &ReplayRequest) -> Option<TargetCall> {
         match request.operation {
             ReplayOperation::Read | ReplayOperation::Write => None,
@@ -354,17 +361,17 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         }
     }
 
-    /// How many completions the next request waits for. The program reaped them together, so their
-    /// latencies end together.
+    /// How many completions the next request waits for; 1 if there are several lanes. The program
+    /// reaped these completions together, so their latencies end together.
     fn awaited(&self) -> u32 {
         let [lane] = self.lanes.as_slice() else { return 1 };
         let most = lane.next.front().and_then(|head| head.outstanding_max);
         most.map_or(1, |most| lane.in_flight.saturating_sub(most)).max(1)
     }
 
-    /// Called when nothing is ready, and nothing is in flight or the only lane computes, in which
-    /// time its program did not look for completions: returns `Done`, or waits until a request is
-    /// due.
+    /// Called when there is nothing to submit, and either nothing is in flight, or the only lane is
+    /// in the gap before its next request, during which its program did not look for completions.
+    /// Returns `Done`, or waits until a request is due.
     fn idle(&mut self, due_ns: u64) -> State {
         if self.cut_short || (self.source_ended && self.read_ahead == 0) {
             return State::Done;
@@ -430,7 +437,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         Ok(())
     }
 
-    /// Counts a transient failure, unless the request failed too often or the replay ends.
+    /// Counts a transient failure and returns true, unless the request failed too often or the
+    /// replay ends.
     fn may_retry(&mut self, slot: u32, result: i32) -> bool {
         let outstanding = &mut self.outstanding[slot as usize];
         let transient = result == -libc::EAGAIN || result == -libc::EINTR;
@@ -451,7 +459,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         self.again.push(Request { offset: offset + moved, length, within: 0, slot, file: 0, op });
     }
 
-    /// Counts a failed request. One that is given up because the replay was stopped does not count.
+    /// Counts a failed request, unless it was given up because the replay was stopped.
     fn fail(&mut self, slot: u32, result: i32) {
         let Outstanding { op, offset, .. } = self.outstanding[slot as usize];
         let is_given_up = self.cut_short && (result == -libc::EAGAIN || result == -libc::EINTR);
@@ -476,7 +484,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         })
     }
 
-    /// Makes what was written durable, if the engine can; else the caller must flush the target.
+    /// Makes earlier writes durable and returns true if the engine can; otherwise returns false,
+    /// and the caller must flush the target.
     ///
     /// # Errors
     /// The flush failed.

@@ -227,8 +227,9 @@ where
     Ok(sample)
 }
 
-/// The plans of the workers on all targets, each with the index of its target. A plan has the
-/// worker's number, CPU and share of the rate, and the stream shared within the target.
+/// The plans of the workers on all targets, each with the index of its target. Each plan is a copy
+/// of a worker's plan, with the fields that the runner sets (number, CPU, target, shared stream)
+/// and with the target's share of the rate.
 pub(crate) fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPlan)> {
     let cpus = &plan.workload.cpus;
     let mut all = Vec::new();
@@ -245,7 +246,8 @@ pub(crate) fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPla
     all
 }
 
-/// One target's share of a worker's rate, staggered against the other targets.
+/// One target's share of a worker's rate. Requests at a constant rate are staggered between
+/// targets; each Poisson process gets its own seed.
 fn rate_of(rate: Rate, target: usize, targets: usize) -> Rate {
     let count = targets as f64;
     let process = match rate.process {
@@ -391,7 +393,7 @@ fn progress_of(progress: &[WorkerProgress], elapsed_ns: u64) -> Progress {
     Progress { elapsed_ns, bytes: sum(|t| &t.bytes), requests: sum(|t| &t.requests) }
 }
 
-/// Collects a rate per second, and decides when the rates are steady or the wait ends.
+/// Collects the rate of each second, and decides when the rates are steady or the wait is over.
 pub(crate) struct SteadyWatch {
     rule: Option<Steady>,
     from_ns: u64,
@@ -411,7 +413,8 @@ impl SteadyWatch {
         self.rule.is_some() && self.found.is_none()
     }
 
-    /// Adds a rate if one is due; returns whether the wait has just ended.
+    /// Adds the rate of the last second if it is complete; returns whether the wait for a steady
+    /// rate has just ended.
     pub(crate) fn is_over(&mut self, now_ns: u64, bytes: u64) -> bool {
         let Some(rule) = self.rule.filter(|_| self.found.is_none()) else { return false };
         if now_ns < self.last_ns + STEADY_INTERVAL_NS {

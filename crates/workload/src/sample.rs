@@ -40,7 +40,7 @@ pub struct Interval {
 pub struct Series {
     /// Length of each interval (ns).
     pub interval_ns: u64,
-    /// The intervals, beginning with the measured phase.
+    /// The intervals; the first one begins with the measured phase.
     pub intervals: Vec<Interval>,
 }
 
@@ -51,7 +51,7 @@ impl Series {
         Series { interval_ns: interval_ns.max(1), intervals }
     }
 
-    /// Adds counts to the interval that contains `since_start_ns`.
+    /// Adds counts to the interval that contains the time `since_start_ns` after the start.
     pub fn add(&mut self, since_start_ns: u64, bytes: u64, requests: u64) {
         while since_start_ns / self.interval_ns >= INTERVALS_MAX as u64 {
             self.join_pairs();
@@ -130,7 +130,7 @@ impl FullQueue {
         self.requests_per_s * self.length_ns() as f64 / 1e9
     }
 
-    /// Combines the windows of two workers: the overlap, with the sum of their rates. None if the
+    /// Combines the windows of two workers: their overlap, with the sum of their rates. None if the
     /// overlap is too short.
     fn combined_with(self, other: FullQueue) -> Option<FullQueue> {
         let overlap = FullQueue {
@@ -200,8 +200,9 @@ pub struct Sample {
     pub short_transfers: u64,
     /// Requests submitted again after EAGAIN or EINTR.
     pub retries: u64,
-    /// Requests that completed within a submitting call that left no request outstanding. Of these
-    /// requests, the device never had more at one time than one call submitted, whatever the depth.
+    /// Requests whose completion was returned by a submitting call after which nothing was
+    /// outstanding. The device never had more of these requests at a time than one call submitted,
+    /// whatever the depth.
     pub at_once: u64,
     /// Requests of an open loop that were due before its end but never issued.
     pub never_issued: u64,
@@ -226,7 +227,7 @@ pub struct Sample {
     pub cpu: CpuUsage,
     /// The device's counters over the measured phase.
     pub device: Option<DeviceCounters>,
-    /// Features and memory of the engines; bytes summed over all workers.
+    /// Features of the engines and the memory of their buffers; bytes are summed over all workers.
     pub setup: Setup,
     /// Whether the run was stopped early from outside.
     pub interrupted: bool,

@@ -35,9 +35,9 @@ pub struct Span {
 }
 
 impl Skew {
-    /// Draws from `0..blocks` (at least 1) by `seed`. The seed `places` decides where popular
-    /// blocks are; workers with the same `places` have the same popular blocks. None for an even
-    /// distribution, which uses a permutation.
+    /// Draws from `0..blocks` (at least 1 block) with the seed `seed`. The seed `places` decides
+    /// where popular blocks are; workers with the same `places` have the same popular blocks. None
+    /// for an even distribution, for which the caller uses a permutation.
     pub fn new(distribution: &Distribution, blocks: u64, seed: u64, places: u64) -> Option<Skew> {
         let kind = match distribution {
             Distribution::Even => return None,
@@ -96,7 +96,7 @@ impl Zipf {
         Zipf { low: kind.area(1.5) - 1.0, high: kind.area(kind.count + 0.5), ..kind }
     }
 
-    /// Popularity of a rank, counted from 1, relative to the first.
+    /// Popularity of a rank relative to that of the first; ranks count from 1 here.
     fn height(&self, rank: f64) -> f64 {
         rank.powf(-self.theta)
     }
@@ -156,7 +156,7 @@ struct Shares {
 }
 
 impl Shares {
-    /// Creates shares with a sum of 100; at most 256 of them.
+    /// Creates shares from percentages that add up to 100; at most 256 of them.
     fn new(percents: impl Iterator<Item = u8>) -> Shares {
         let owned = percents.enumerate();
         let owner: Vec<u8> =

@@ -10,7 +10,7 @@ use ioengine::{BufferPages, EngineKind, EngineOptions, EngineSpec};
 use crate::replay::Replay;
 use crate::written::Written;
 
-/// Order of visits to the blocks of the region.
+/// The order in which the blocks of the region are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Pattern {
@@ -198,9 +198,9 @@ pub struct Workload {
     pub depth: u32,
     /// Number of threads.
     pub threads: u32,
-    /// Requests of a program that are issued again, in place of a pattern. Pattern, sizes and
-    /// arrivals of the workload then only describe them; `request_bytes` is the size of a slot,
-    /// `depth` the number of slots and `threads` the number of workers.
+    /// The recorded requests of a program, which are issued again in place of a pattern. The
+    /// pattern, sizes and arrivals of the workload then only describe them; `request_bytes` is the
+    /// size of a slot, `depth` the number of slots and `threads` the number of workers.
     pub replay: Option<Replay>,
     /// Start of the region (bytes).
     pub region_offset: u64,

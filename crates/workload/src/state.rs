@@ -1,4 +1,5 @@
-//! The state of a worker after a step, and the calls on a target that it asks for.
+//! The state of a worker after a step, and the calls on a target that the worker asks its caller to
+//! make.
 
 use ioengine::Hint;
 
@@ -9,8 +10,8 @@ pub enum State {
     Running,
     /// Nothing to do until a request completes or becomes due.
     Waiting,
-    /// A call on the target is due, and all requests that it must wait for are complete: the
-    /// caller must make it and then say so, with [`Worker::called`] or [`Replayer::called`].
+    /// A call on the target is due, and all requests that it must wait for are complete. The caller
+    /// must make the call and then report it with [`Worker::called`] or [`Replayer::called`].
     ///
     /// [`Worker::called`]: crate::worker::Worker::called
     /// [`Replayer::called`]: crate::replayer::Replayer::called
@@ -19,7 +20,7 @@ pub enum State {
     Done,
 }
 
-/// A call on a target that is no request.
+/// A call on a target that is neither a read nor a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetCall {
     /// Make everything written durable.

@@ -170,8 +170,8 @@ fn no_warm_up_error() -> ioengine::Error {
     ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("drop the warm-up")
 }
 
-/// Steps all workers until they finish. `due_ns` is the next time at which `look` must run; `look`
-/// is called after each advance of time and returns the next such time.
+/// Steps all workers until they finish. `look` is called after each advance of virtual time, and
+/// not later than `due_ns`. It returns the time that replaces `due_ns`.
 fn drive<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
     all: &mut [Stepped<'_, T, L>],
     first_engine: u32,
@@ -247,7 +247,8 @@ fn step<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
     Ok(false)
 }
 
-/// The error for a request that exceeds the hang limit: the model's parameters must be wrong.
+/// The error for a request that exceeds the hang limit. A simulated request takes that long only if
+/// the parameters of the model are wrong.
 fn request_too_slow() -> ioengine::Error {
     let what = "a request takes more than 60 s of virtual time in the simulated system";
     ioengine::Error::new(ioengine::ErrorKind::Io, what)

@@ -1,7 +1,7 @@
 //! Think time: slots that pause before their next request, like an interactive user.
 //!
-//! With n slots, response time R and pause Z the throughput is n / (R + Z), the interactive
-//! response time law. All pauses have the same length, so slots return in the order in which they
+//! With n slots, response time R and pause Z, the throughput is n / (R + Z) (the interactive
+//! response time law). All pauses have the same length, so slots return in the order in which they
 //! paused, and a FIFO queue suffices.
 
 use std::collections::VecDeque;

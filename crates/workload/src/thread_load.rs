@@ -38,7 +38,8 @@ pub(crate) trait ThreadLoad<C>: Sized {
     fn wake_up_ns(&mut self, now_ns: u64) -> u64;
     /// Whether a request exceeds the hang limit.
     fn is_hung(&self) -> bool;
-    /// Flushes what the engine wrote. False: the caller must flush the target.
+    /// Makes earlier writes durable and returns true if the engine can; otherwise returns false,
+    /// and the caller must flush the target.
     fn flush(&mut self) -> Result<bool, EngineError>;
     /// Records the call on the target that was due.
     fn called(&mut self, begun_ns: u64);

@@ -39,7 +39,8 @@ pub(crate) const TICK_NS: u64 = 50_000_000;
 pub(crate) const HANG_NS: u64 = 60_000_000_000;
 /// Maximum time for which an open loop still issues overdue requests when its time is over (ns).
 const BACKLOG_NS: u64 = 10_000_000_000;
-/// Requests never issued are counted up to this number; beyond it, the rate was far out of reach.
+/// Requests that were due but never issued are counted only up to this number. With more of them,
+/// the rate was far out of reach anyway.
 const OWED_MAX: u64 = 10_000_000;
 /// How often a request is submitted again after EAGAIN or EINTR.
 pub(crate) const RETRIES_MAX: u32 = 10_000;
@@ -87,8 +88,8 @@ pub struct Worker<E, C> {
     thinking: Option<Thinking>,
     sizes: Option<Sizes>,
     log: Option<Log>,
-    /// Whether there is one request size, no pauses, no log and no expectations. The loop is
-    /// compiled separately for this common case.
+    /// Whether there is one request size, no pauses, no log, no zones and no expectations. The loop
+    /// is compiled separately for this common case.
     plain: bool,
     choice: Stream,
     read_percent: u8,
@@ -112,7 +113,7 @@ pub struct Worker<E, C> {
     stopped_ns: u64,
     /// Marks the blocks of verified writes as written.
     marker: Option<Marker>,
-    /// The blocks that verified reads expect; None: verified blocks everywhere.
+    /// What verified reads must find in each block; None: a valid block everywhere.
     expectations: Option<Expectations>,
     end_ns: u64,
     phase: Phase,
@@ -296,7 +297,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.flush_is_due() && !self.cut_short && idle
     }
 
-    /// The reset of a zone that is due, if nothing waits to be submitted.
+    /// The zone reset that is due. None also while requests wait to be submitted, while requests to
+    /// a shared zone are in flight, and when the trial is over.
     #[inline]
     fn reset_call(&self) -> Option<TargetCall> {
         let may_be_written = self.shares_zone && self.engine.in_flight() > 0;
@@ -306,8 +308,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         Some(TargetCall::ResetZone { offset, bytes })
     }
 
-    /// Records the call on the target that was due. It began at `begun_ns` and has just ended; its
-    /// duration counts in the trial.
+    /// Records that the call on the target has been made. It began at `begun_ns` and has just
+    /// ended; its duration counts in the trial.
     #[cold]
     pub fn called(&mut self, begun_ns: u64) {
         self.now_ns = self.clock.now_ns();
@@ -319,8 +321,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.writes_to_flush = self.flush_every;
     }
 
-    /// Makes what this worker wrote durable, if its engine can; else the caller must flush the
-    /// target.
+    /// Makes the writes of this worker durable and returns true if its engine can; otherwise
+    /// returns false, and the caller must flush the target.
     ///
     /// # Errors
     /// The flush failed.
@@ -381,7 +383,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         closed && wanted && !self.free.is_empty() && !self.flush_is_due()
     }
 
-    /// [`Worker::issue`] with several sizes, pauses or a log; kept out of the plain loop.
+    /// [`Worker::issue`] for workloads that are not plain; kept out of the plain loop.
     #[inline(never)]
     fn issue_any(&mut self) {
         self.issue::<false>();
@@ -452,8 +454,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Whether a verified read would find no written block; it then counts as issued and is
-    /// skipped.
+    /// Whether to skip a verified read because none of its blocks was written. Its bytes then count
+    /// as issued.
     fn skips_unwritten(&mut self, offset: u64, length: u32) -> bool {
         let expectations = self.expectations.as_ref();
         let passes = expectations.is_some_and(|these| !these.any(offset, length.into()));
@@ -495,7 +497,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         State::Waiting
     }
 
-    /// When the next request is due without a completion: in an open loop, or after a pause.
+    /// When the next request is due in an open loop, or the next pause ends. None: the next request
+    /// waits for a completion.
     #[inline]
     fn due_ns(&self) -> Option<u64> {
         match (&self.arrivals, &self.thinking) {
@@ -509,7 +512,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     #[inline]
     pub(crate) fn wake_up_ns(&self, now_ns: u64) -> u64 {
         let tick = now_ns + TICK_NS;
-        // A due request of an open loop needs a free slot; a slot whose pause ends is free.
+        // In an open loop, a due request also needs a free slot. A pause that ends frees its slot.
         let waits_for_slot = self.arrivals.is_some() && self.free.is_empty();
         let may_issue = self.phase != Phase::Drain && !self.flush_is_due() && !waits_for_slot;
         match self.due_ns() {

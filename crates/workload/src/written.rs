@@ -43,7 +43,7 @@ pub enum Expected {
 }
 
 impl Written {
-    /// An empty record for a region (bytes) of each target.
+    /// An empty record for the same `region` (offsets in bytes) of each target.
     pub fn new(block_bytes: u64, region: std::ops::Range<u64>) -> Written {
         let blocks = (region.end - region.start).div_ceil(block_bytes);
         Written { block_bytes, begin: region.start, blocks, maps: Mutex::default() }
@@ -53,7 +53,7 @@ impl Written {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The marker for a worker that writes to a target with a seed.
+    /// The marker for a worker that writes to a target; `seed` is in the blocks that it writes.
     pub(crate) fn marker(&self, target: usize, seed: u64) -> Marker {
         let mut maps = self.maps();
         let known = maps.iter().find(|map| (map.target, map.seed) == (target, seed)).cloned();
@@ -65,7 +65,7 @@ impl Written {
         Marker { block_bytes: self.block_bytes, begin: self.begin, map }
     }
 
-    /// The expected blocks of a target, for a worker that reads back.
+    /// The expected contents of a target's blocks, for a worker that reads them back.
     pub(crate) fn expectations(&self, target: usize) -> Expectations {
         let of_target = self.maps().iter().filter(|map| map.target == target).cloned().collect();
         Expectations { block_bytes: self.block_bytes, begin: self.begin, maps: of_target }

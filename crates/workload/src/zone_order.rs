@@ -35,9 +35,9 @@ struct Next {
 }
 
 impl ZoneOrder {
-    /// The order in a region of `region_bytes` that begins with a zone and has one for each of
-    /// `slots`; 1: all slots share one zone. Without a limit, or with one above what the zones
-    /// take, the order wraps.
+    /// The order for a region of `region_bytes` that begins at a zone and has at least one zone for
+    /// each of `slots`. With `slots` 1, all slots share one zone. The order wraps if there is no
+    /// limit, or one above the capacity of the region's zones.
     pub fn new(zones: &Zones, region_bytes: u64, slots: u32, limit_bytes: Option<u64>) -> Self {
         let count = (region_bytes / zones.zone_bytes).max(1);
         let pass_bytes = count.saturating_mul(zones.capacity_bytes);
@@ -58,7 +58,7 @@ impl ZoneOrder {
         self.slots[self.index(slot)].is_done
     }
 
-    /// The place of a slot in `slots`.
+    /// The index of a slot in `slots`.
     fn index(&self, slot: u32) -> usize {
         (slot as usize).min(self.slots.len() - 1)
     }
@@ -70,7 +70,7 @@ impl ZoneOrder {
         next.must_be_reset.then_some((next.zone as u64 * self.zone_bytes, self.zone_bytes))
     }
 
-    /// The zone of the slot was reset.
+    /// Called when the zone of the slot has been reset.
     pub fn was_reset(&mut self, slot: u32) {
         let index = self.index(slot);
         self.slots[index].must_be_reset = false;

@@ -32,8 +32,8 @@ pub struct Options {
     /// Which campaign
     #[arg(long, value_enum, default_value_t = Campaign::Selftest)]
     only: Campaign,
-    /// Runs of the self-test (each about a minute), or of each stable device; rounds of each load
-    /// of fio-agreement and each case of network; number of fleets
+    /// selftest, foreign: number of runs (a self-test takes about a minute; foreign: of each stable
+    /// device); fio-agreement, network: rounds of each load or case; fleet: number of fleets
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// foreign: repetitions of each situation
@@ -89,7 +89,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if options.only == Campaign::Foreign && options.list {
         return foreign::list(options.part, &options.case);
     }
-    // Campaigns start it from other folders.
+    // Campaigns start the program from other folders, so its path must be absolute.
     let named = |path: &PathBuf| {
         path.canonicalize().with_context(|| format!("--program {}", path.display()))
     };

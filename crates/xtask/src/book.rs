@@ -208,8 +208,8 @@ impl Page<'_> {
         Ok(printed.succeeded)
     }
 
-    /// Runs a command and says how its output differs. Returns what the page should show, if that
-    /// is something else.
+    /// Runs a command and prints how its output differs from the page. Returns the new output if
+    /// the page differs, or if --write is to renew it.
     fn execute(
         &self,
         session: &Session,
@@ -242,7 +242,7 @@ impl Page<'_> {
     }
 }
 
-/// The page with other lines in place of some.
+/// The text of a page after the replacements.
 fn with_replacements(text: &str, replacements: &[Replacement]) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut new: Vec<String> = Vec::new();
@@ -250,7 +250,7 @@ fn with_replacements(text: &str, replacements: &[Replacement]) -> String {
     for ((from, to), replacement) in replacements {
         new.extend(lines[at..*from].iter().map(|line| (*line).to_string()));
         new.extend(replacement.iter().cloned());
-        // An empty line before the next command is no output, and stays.
+        // An empty line before the next command is not part of the output, so it stays.
         let spare = lines[*from..*to].iter().rev().take_while(|line| line.is_empty()).count();
         new.extend((0..spare).map(|_| String::new()));
         at = *to;

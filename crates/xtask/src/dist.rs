@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: what is handed out, made from a commit: static programs, packages,
-//! checksums, the licences of all dependencies and a bill of materials.
+//! `cargo xtask dist`: makes the release files from a commit: static programs, packages, checksums,
+//! the licences of all dependencies and a bill of materials.
 //!
 //! The commit is cloned and built there, so neither uncommitted changes nor the path of the
 //! checkout reach the files. Programs are linked statically with musl; Zig compiles the C code for
@@ -26,7 +26,7 @@ use tools::Tools;
 
 /// Where the files go.
 const OUT: &str = "target/dist";
-/// What programs are built from: everything but the programs around them.
+/// Paths that the released programs are built from: all crates but xtask, without tests.
 const SOURCES: [&str; 5] =
     ["Cargo.lock", "Cargo.toml", "crates", ":(exclude)crates/xtask", ":(exclude)crates/*/tests/*"];
 

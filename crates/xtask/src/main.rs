@@ -42,7 +42,7 @@ enum Command {
     Packages,
     /// Check the links and commands of docs/, renew their output, build the book
     Book(book::Options),
-    /// Make what is handed out: static programs, Debian packages, licences, checksums
+    /// Make the release files: static programs, Debian packages, licences, checksums
     Dist(dist::Options),
     /// Simulate both papers and put their scores into README.md and docs/predict.md
     Papers(papers::Options),

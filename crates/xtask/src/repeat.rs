@@ -42,8 +42,7 @@ const DEVICES: [&str; 5] = [
 ];
 /// Minimum share of runs that must agree: on a reference device and on the disk.
 const AGREEMENT_MIN: [f64; 2] = [0.95, 0.8];
-/// Minimum share of the best rates that must agree. A best rate agrees if its intervals of all
-/// repetitions have a value in common.
+/// Minimum share of the runs whose intervals of the best rate must contain a common value.
 const OVERLAP_MIN: f64 = 0.95;
 /// The operations of a survey.
 const OPERATIONS: [&str; 2] = ["read", "write"];

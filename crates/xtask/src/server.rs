@@ -26,10 +26,10 @@ pub const FILE: &str = "disk";
 pub const CREDENTIALS: (&str, &str) = ("root", "not a secret");
 /// Name of the iSCSI target.
 const TARGET: &str = "iqn.2026-01.test:disk";
-/// How long a server may take to listen (ms), and the time between two looks.
+/// How long a server may take to listen (ms), and the time between two checks.
 const START_MS: u64 = 60_000;
 const LOOK_MS: u64 = 20;
-/// Attempts to start a server whose port somebody else took in between.
+/// Maximum number of attempts to start a server, in case another program takes its port first.
 const ATTEMPTS: u32 = 3;
 
 /// A protocol with a server.
@@ -232,7 +232,7 @@ impl Server {
             anyhow::ensure!(output.status.success(), "tgtadm {words}: {}", message.trim());
             Ok(())
         };
-        // It listens some time before it answers its administrator.
+        // tgtd listens for some time before it answers its administrator.
         let answers = (0..500).any(|_| {
             let answers = admin("target --op show").is_ok();
             if !answers {

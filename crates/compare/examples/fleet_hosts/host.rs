@@ -158,11 +158,11 @@ fn machine(seed: u64, number: usize, ailment: Option<Ailment>) -> Machine {
     let speeds = std::array::from_fn(|_| shared + SPREAD_ALONE * heavy(random, SPREAD_FREEDOM));
     let tail = SPREAD_TAIL * heavy(random, SPREAD_FREEDOM);
     let tails = std::array::from_fn(|_| tail + SPREAD_TAIL / 2.0 * heavy(random, SPREAD_FREEDOM));
-    // Half of the bad hosts were always bad, half became bad in the middle of the record.
+    // Half of the bad hosts were always bad, half became bad in one of the middle runs.
     let first = if happens(random, 0.5) { 0 } else { 3 + random.usize(..3) };
     let hour_ns = between(random, 0.0, 24.0 * 3_600e9) as i64;
-    // The kernel is replaced everywhere in the course of time; it changes nothing. One host in a
-    // hundred has another one.
+    // Most hosts get a new kernel in one of their runs, which changes nothing. One host in a
+    // hundred has a special kernel in all runs.
     let replaced = 1 + random.usize(..RUNS + 2);
     let special = happens(random, 0.01);
     let kernel = |run| match (special, run >= replaced) {
@@ -189,7 +189,8 @@ fn machine(seed: u64, number: usize, ailment: Option<Ailment>) -> Machine {
 
 /// The random numbers of a host, for one purpose.
 pub fn random_of(seed: u64, number: usize, purpose: u64) -> Rng {
-    // A generator of its own mixes the three numbers, so that neighbours have nothing in common.
+    // Each number passes through a generator, so that the numbers of neighbouring hosts are
+    // unrelated.
     let mut mixed = Rng::with_seed(seed);
     let mut mixed = Rng::with_seed(mixed.u64(..) ^ number as u64);
     Rng::with_seed(mixed.u64(..) ^ purpose)

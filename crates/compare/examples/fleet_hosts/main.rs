@@ -26,7 +26,7 @@ use std::process::ExitCode;
 pub struct Options {
     /// Number of hosts.
     pub hosts: usize,
-    /// Number of bad hosts. The ways of being bad take turns.
+    /// Number of bad hosts. Each is bad in one way; the ways take turns.
     pub bad: usize,
     /// Number of hosts in a database.
     pub hosts_per_file: usize,

@@ -31,7 +31,7 @@ pub struct Task {
     depth: u32,
     seconds: u64,
     trials: u32,
-    /// The 99th and the 99.9th percentile of latency in medians.
+    /// The 99th and the 99.9th percentile of latency, as multiples of the median.
     tail: [f64; 2],
 }
 
@@ -75,9 +75,9 @@ impl Task {
     }
 }
 
-/// Spread of all rates of a host from run to run.
+/// Spread from run to run that all workloads of a host share.
 const RUN_SPREAD_SHARED: f64 = 0.012;
-/// Spread of the rate of a workload alone from run to run.
+/// Spread from run to run of each workload alone.
 const RUN_SPREAD_ALONE: f64 = 0.006;
 /// Share of runs that something disturbs.
 const DISTURBED_RUNS: f64 = 0.02;
@@ -127,7 +127,8 @@ pub fn points(seed: u64, host: &Machine, run: usize, thin: bool) -> Vec<Point> {
     all
 }
 
-/// What chance and what is wrong make of a trial.
+/// The speed and the tail latency of a trial, with its random variation and the ailment of the
+/// host.
 struct Drawn {
     /// Logarithm of the speed.
     speed: f64,

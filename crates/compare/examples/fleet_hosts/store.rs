@@ -40,7 +40,8 @@ fn path(options: &Options, hosts: &[Machine]) -> PathBuf {
 fn database(options: &Options, hosts: &[Machine]) -> Result<(), results::Error> {
     let mut all = Store::open(path(options, hosts))?;
     for host in hosts {
-        // In memory no trial waits for the disk; the merge is one transaction.
+        // Trials are added in memory, without a wait for the disk. One transaction then merges them
+        // into the file.
         let mut store = Store::in_memory()?;
         for run in 0..RUNS {
             add_run(options, host, run, &mut store)?;

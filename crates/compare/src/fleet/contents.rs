@@ -1,10 +1,10 @@
 //! What the databases contain of a fleet: the hosts with their facts, their runs, and a measurement
 //! for each workload of each run.
 //!
-//! First the beginnings of all runs are read, which say what belongs to which host. Then threads
-//! read the measurements, each some hundred runs at a time. A measurement is a few numbers: no
-//! trial stays in memory, and files are open only while they are read. Thousands of hosts therefore
-//! need little memory, and hundreds of databases few file descriptors.
+//! First the heads of all runs are read, which name the host and the target. Then threads read the
+//! measurements, each up to 500 runs at a time. A measurement is a few numbers: no trial stays in
+//! memory, and files are open only while they are read. Thousands of hosts therefore need little
+//! memory, and hundreds of databases few file descriptors.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -26,9 +26,9 @@ use crate::side::RunFacts;
 
 /// Half-width of a 95% interval in standard errors.
 const ERRORS_OF_HALF_WIDTH: f64 = 1.96;
-/// Minimum number of trials of a run whose scatter is a value.
+/// A run needs this many trials for its scatter to count.
 const TRIALS_MIN: usize = 3;
-/// Scatter below this is none: the mean distance from the median, as a share.
+/// Lower limit of scatter, which is the mean distance from the median, as a share.
 const SCATTER_MIN: f64 = 1e-4;
 /// Runs that a thread reads at a time.
 const RUNS_AT_A_TIME: usize = 500;
@@ -74,7 +74,7 @@ pub struct Measurement {
     pub scatter: Option<f32>,
 }
 
-/// A workload, equal for all hosts.
+/// A workload: all points with the same settings, on any host.
 #[derive(Debug)]
 pub struct Workload {
     /// The settings that are compared.
@@ -99,7 +99,7 @@ pub struct Doubt {
 /// What the databases contain.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// The databases without those that were named twice.
+    /// The databases, each once.
     pub databases: Vec<PathBuf>,
     /// All hosts with their targets.
     pub members: Vec<Member>,
@@ -268,7 +268,8 @@ impl Contents {
     }
 
     fn add(&mut self, found: Found) {
-        // An invalid result is not of this workload, so it says nothing about the host.
+        // An invalid result did not measure this workload as asked, so it says nothing about the
+        // host.
         if found.state == State::Invalid {
             self.invalid += 1;
             return;

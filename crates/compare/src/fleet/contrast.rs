@@ -1,9 +1,10 @@
-//! Means over the workloads of a host, and what one kind of workload is against the other.
+//! Means over the workloads of a host, and the ratio of the means of two kinds of workloads.
 //!
-//! A host differs in each workload by chance. What it has in common with itself is another matter:
-//! a scheduler or a firmware makes all random requests slower and leaves the sequential ones as
-//! they are. The ratio of both means is free of what all workloads of the host share, such as its
-//! processor, and it scatters less than each of them. So it shows smaller differences.
+//! Each workload of a host differs by chance from that of other hosts. A real cause often affects
+//! all workloads of one kind: a scheduler or a firmware makes all random requests slower and leaves
+//! the sequential ones as they are. The ratio of the means of both kinds does not depend on what
+//! all workloads of the host share, such as its processor, and it scatters less than each workload.
+//! So it shows smaller differences.
 
 use analysis::fleet::{Standing, standings};
 use lab::point_key::PointKey;
@@ -11,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use workload::Pattern;
 
-/// Scatter of a workload below this counts as this (0.1%).
+/// Lower limit of the scatter of a workload (0.1%).
 const SCATTER_MIN: f64 = 0.001;
 
 /// A mean over workloads, or a ratio of two means.
@@ -76,7 +77,8 @@ pub struct Contrasted {
     pub contrast: Contrast,
     /// Where the host stands.
     pub standing: Standing,
-    /// Whether the mean that differs more from that of the other hosts is lower.
+    /// Whether the host is slower: its mean is below that of the other hosts. Of two means, the one
+    /// that differs more decides.
     pub is_slower: bool,
 }
 
@@ -91,7 +93,8 @@ pub fn contrasts(hosts: &[Vec<Part<'_>>]) -> Vec<Vec<Contrasted>> {
             .collect();
         let values: Vec<f64> = means.iter().map(|(_, means)| means.value().exp()).collect();
         let errors: Vec<f64> = means.iter().map(|(_, means)| means.error).collect();
-        // What all workloads of a host share is one value, however many are averaged.
+        // The mean over all workloads contains what they share in a host, so it does not vary like
+        // a mean of independent values.
         let parts = match contrast {
             Contrast::All => 1,
             _ => means.iter().map(|(_, means)| means.least).min().unwrap_or(1),

@@ -13,7 +13,7 @@ pub struct FleetDocument {
     pub halfpower: Program,
     /// The databases.
     pub databases: Vec<String>,
-    /// Differences of rates up to this share are no difference.
+    /// Rates that differ by at most this share count as equal.
     pub tolerated: f64,
     /// Number of results (a workload in a run) that were compared.
     pub results: usize,
@@ -58,8 +58,8 @@ pub struct FleetHost {
     pub odd: usize,
     /// Geometric mean of the ratios of its rates to the medians; null if none is compared.
     pub ratio: Option<f64>,
-    /// Start of the first run of its present values (ns since 1970), the earliest of all values
-    /// that are odd; null if it has had them since its first run.
+    /// Start of the first run with its present odd values (ns since 1970), the earliest of all
+    /// these values; null if it has had them since its first run.
     pub since_unix_ns: Option<i64>,
     /// Means over its workloads that are odd.
     pub contrasts: Vec<FleetContrast>,
@@ -181,7 +181,7 @@ pub struct FleetValue {
     /// Probability that a host like the others is as far from the median, for this value alone. Of
     /// tails and scatter only higher values count.
     pub probability: f64,
-    /// Whether the host is odd, also in this value.
+    /// Whether the host is odd and this is one of its odd values.
     pub is_odd: bool,
     /// Start of the first run since the last change (ns since 1970); null if it never changed.
     pub since_unix_ns: Option<i64>,

@@ -19,7 +19,7 @@ use crate::side::{self, RunFacts, Side};
 
 /// Maximum number of odd hosts that are looked at again.
 const HOSTS_MAX: usize = 300;
-/// Maximum share of the other hosts that may have a doubt.
+/// A doubt is rare if at most this share of the other hosts has it.
 const OTHERS_MAX: f64 = 0.1;
 
 /// Adds the evidence to all odd hosts.
@@ -54,7 +54,7 @@ pub fn add(contents: &Contents, judged: &mut [Judged]) -> Outcome<()> {
 
 /// Which runs of each host have which doubts.
 struct Doubts {
-    /// Starts of the runs by workload and reason; then by member.
+    /// Starts of the runs, by workload and reason and then by member.
     runs_with: HashMap<(usize, usize), BTreeMap<usize, Vec<i64>>>,
 }
 
@@ -76,8 +76,8 @@ impl Doubts {
         Doubts { runs_with }
     }
 
-    /// The doubts that a host has in at least half of its runs since a moment, and at most a tenth
-    /// of the other hosts in half of theirs.
+    /// The rare doubts of a host: it has them in at least half of its runs since a moment, and at
+    /// most a tenth of the other hosts have them in half of their runs.
     fn rare(
         &self,
         contents: &Contents,
@@ -162,7 +162,8 @@ impl OfHost<'_> {
         for RareDoubt { reason, runs_with, runs, others_with } in rare {
             let text = &self.contents.reasons[reason];
             let mut all = trials.iter().rev().flat_map(|trial| &trial.verdict.reasons);
-            // A reason of the whole point is none of its trials.
+            // A reason that no trial has belongs to the point as a whole. It is shown without its
+            // numbers.
             let reason = all.find(|reason| words_of(reason) == *text).unwrap_or(text).clone();
             let (workload, others) = (words.clone(), origin.members.len() - 1);
             host.doubts.push(FleetDoubt { workload, reason, runs_with, runs, others_with, others });

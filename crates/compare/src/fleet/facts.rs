@@ -1,6 +1,6 @@
 //! The facts of hosts: which ones few others have, and which ones odd hosts share.
 //!
-//! A fact is a name and a value, such as the scheduler and `none`. Names that have another value on
+//! A fact is a name and a value, such as the scheduler and `none`. Names whose values differ on
 //! most hosts, such as serial numbers, explain nothing and are left out.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -103,8 +103,8 @@ impl Facts {
         self.counts.get(&fact).is_some_and(|count| *count <= most && !is_usual())
     }
 
-    /// The facts that odd hosts share and few others have, the least probable first. The verdicts
-    /// are those of the hosts.
+    /// The facts that odd hosts share and few others have, the least probable first. `verdicts` are
+    /// those on the hosts.
     pub fn distinguishing(&self, verdicts: &[Oddness]) -> Vec<Distinguishing> {
         let hosts = self.of_hosts.len();
         let kinds: HashSet<Oddness> = verdicts.iter().copied().filter(|v| v.is_odd()).collect();

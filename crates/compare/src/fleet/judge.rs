@@ -1,12 +1,13 @@
 //! Decides which hosts are odd, and in which values.
 //!
-//! Each value of a host has a probability: that a host like the others is as far from the median.
-//! All values of a host together have one (their harmonic mean). These are corrected for the number
-//! of hosts (false-discovery rate 5%), so that of the odd hosts at most one in twenty is expected
-//! to be wrong. Hosts with unusual facts have a higher prior chance to be odd: a quarter of the
-//! accepted errors is theirs. Then the values of each odd host are corrected among themselves, to
-//! name those in which it is odd. None of them may be false: a host that is much slower in some
-//! workloads must not be called faster in another by chance.
+//! Each value of a host has a probability: how likely a host like the others is as far from the
+//! median. All values of a host together have one probability, the harmonic mean of these. It is
+//! corrected for the number of hosts (false-discovery rate 5%), so that of the odd hosts at most
+//! one in twenty is expected to be wrong. Hosts with unusual facts have a higher prior chance to be
+//! odd: a quarter of the accepted errors is reserved for them. Then the probabilities of each odd
+//! host are corrected for the number of its values, to name those in which it is odd. None of these
+//! may be wrong: a host that is much slower in some workloads must not be called faster in another
+//! by chance.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,12 +27,12 @@ use crate::matching::Settings;
 
 /// Share of the accepted errors that belongs to hosts with unusual facts.
 const UNUSUAL_SHARE: f64 = 0.25;
-/// Tails of latency that are higher by at most this share are no difference.
+/// Tails of latency that are higher by at most this share count as equal.
 const TAIL_TOLERATED: f64 = 0.25;
-/// Scatter that is higher by at most this share is no difference.
+/// Scatter that is higher by at most this share counts as equal.
 const SCATTER_TOLERATED: f64 = 1.0;
 
-/// Minimum number of runs that show their spread.
+/// A host needs this many runs for the spread between them to count.
 const SPREAD_RUNS_MIN: usize = 3;
 
 /// Where the results of a workload in a document come from.
@@ -88,7 +89,7 @@ struct Unjudged<'a> {
     model: &'a str,
 }
 
-/// All models with their hosts. Differences up to the share `tolerated` are no difference.
+/// All models with their hosts. Rates that differ by at most the share `tolerated` count as equal.
 pub fn judged(contents: &Contents, tolerated: f64) -> Vec<Judged> {
     let unjudged = unjudged(contents);
     let mut p_values: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
@@ -241,8 +242,8 @@ fn compare(entries: &mut [Entry], quantity: FleetQuantity, all: &[Option<Present
 }
 
 /// The standard errors of the logarithms. Few runs show little of their spread, above all if they
-/// were chosen as those since a change. So no error is lower than the spread of the runs of a usual
-/// host allows.
+/// were chosen as those since a change. So no error is lower than that of as many runs with the
+/// median spread of all hosts.
 fn errors(known: &[(usize, Present)]) -> Vec<f64> {
     let spreads = known.iter().filter(|(_, now)| now.runs >= SPREAD_RUNS_MIN);
     let spreads: Vec<f64> = spreads.map(|(_, now)| now.error * (now.runs as f64).sqrt()).collect();
@@ -289,9 +290,10 @@ impl Unjudged<'_> {
 struct Verdicts<'a> {
     members: &'a [Member],
     tolerated: f64,
-    /// Of each host, corrected for all hosts.
+    /// The probability of each host, corrected for the number of hosts.
     probabilities: HashMap<usize, f64>,
-    /// Of the values of each host, in their order, corrected for all values of the host.
+    /// The probabilities of the values of each host, in their order, corrected for the number of
+    /// values of the host.
     named: HashMap<usize, std::vec::IntoIter<f64>>,
 }
 

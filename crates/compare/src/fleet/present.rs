@@ -1,11 +1,11 @@
-//! The present values of a host in a workload, and whether its rate changed otherwise than that of
-//! the other hosts.
+//! The present values of a host in a workload, and whether its rate changed differently from that
+//! of the other hosts.
 //!
 //! A value is that of the runs since its last change (see [`crate::history`]). A few runs before or
-//! after it say little about their own noise, but all hosts together do: a change is one if it is
-//! improbable with the noise of the host and of the others. What changes a host often changes it in
-//! several workloads, and their mean shows the moment more clearly than each one does. That moment
-//! is used in workloads that show no change of their own.
+//! after a change show little of the noise, but all hosts together show it. So a change counts if
+//! it is improbable with the noise of the host and of the others. A cause often changes several
+//! workloads of a host, and their mean shows the moment more clearly than each one does. That
+//! moment is used in workloads that show no change of their own.
 //!
 //! A change that all hosts show, such as that of a new kernel, makes none of them odd. The change
 //! of a host is therefore compared with what the other hosts did over the same moment.
@@ -19,9 +19,9 @@ use analysis::quantile::median;
 use super::contents::Measurement;
 use crate::history::{self, RUNS_MIN};
 
-/// How much the noise of all hosts weighs against that of a host itself, in degrees of freedom: as
-/// much as the fewest runs that can show a change. Hosts with their own noise thus keep it, above
-/// all if they have many runs.
+/// Weight of the common noise of all hosts against the noise of a host itself, in degrees of
+/// freedom: those of the fewest runs that can show a change. So a host whose noise is unusual keeps
+/// it, above all if it has many runs.
 const COMMON_FREEDOM: f64 = 2.0 * RUNS_MIN as f64;
 /// Maximum number of other hosts with which a change is compared; more would make it no surer.
 const REFERENCES_MAX: usize = 200;
@@ -39,11 +39,11 @@ pub struct Present {
     pub since_unix_ns: Option<i64>,
 }
 
-/// How the value of several runs is made from theirs.
+/// How the values of several runs are combined into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Centre {
     Median,
-    /// Counts rare and large values too.
+    /// Rare and large values count too.
     GeometricMean,
 }
 
@@ -88,7 +88,7 @@ fn shared(
     all.iter().map(last).collect()
 }
 
-/// The mean over workloads of what each run shows relative to all runs.
+/// For each run the mean over workloads of its values, each relative to the mean of all runs.
 fn mean(workloads: &[&[Measurement]], value: impl Fn(&Measurement) -> Option<f64>) -> Series {
     let mut runs: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
     for results in workloads {
@@ -116,7 +116,8 @@ fn last_change(numbers: &[f64], noise: Option<&Noise>) -> Option<usize> {
     history::change_indices(numbers, noise).last().copied()
 }
 
-/// The rates of all hosts in a workload (bytes per second), and the moments of these hosts.
+/// The present rate of each host in a workload (bytes per second). `moments` are those of the
+/// hosts.
 pub fn rates(hosts: &[&[Measurement]], moments: &[Moments]) -> Vec<Option<Present>> {
     let value = |result: &Measurement| Some(result.bytes_per_s);
     let mut all = of_hosts(hosts, value, Centre::Median, |host| moments[host].rate);
@@ -128,13 +129,15 @@ pub fn rates(hosts: &[&[Measurement]], moments: &[Moments]) -> Vec<Option<Presen
     all
 }
 
-/// The 99th (`which` is 0) or the 99.9th percentiles of latency (1), in ns.
+/// The present 99th (`which` is 0) or 99.9th percentile of latency (`which` is 1) of each host
+/// (ns).
 pub fn tails(hosts: &[&[Measurement]], moments: &[Moments], which: usize) -> Vec<Option<Present>> {
     let value = |result: &Measurement| result.tails_ns[which].map(f64::from);
     of_hosts(hosts, value, Centre::Median, |host| moments[host].tail)
 }
 
-/// The scatter between the trials of a run: their mean distance from the median, as a share.
+/// The present scatter between the trials of a run of each host: their mean distance from the
+/// median, as a share.
 pub fn scatters(hosts: &[&[Measurement]], moments: &[Moments]) -> Vec<Option<Present>> {
     let value = |result: &Measurement| result.scatter.map(f64::from);
     of_hosts(hosts, value, Centre::GeometricMean, |host| moments[host].scatter)
@@ -154,7 +157,8 @@ fn of_hosts(
     all.iter().enumerate().map(present).collect()
 }
 
-/// `moment` is that of the whole host. The error of a single run is 0.
+/// The present value of a host. `moment` is when the host changed as a whole. The error of a single
+/// run is 0.
 fn present(
     values: &Series,
     centre: Centre,
@@ -207,7 +211,8 @@ pub fn change(results: &[&[Measurement]], host: usize, since_unix_ns: i64) -> Op
         return None;
     }
     let standing = standings(&changes, &errors, 1)?.swap_remove(0);
-    // The moment was chosen among all because it is where the rate changed most.
+    // The moment was chosen among all because the rate changed most there, so the probability is
+    // corrected for their number.
     let moments = (results[host].len() + 1).saturating_sub(2 * RUNS_MIN).max(1) as f64;
     Some(Standing { p_value: (standing.p_value * moments).min(1.0), ..standing })
 }

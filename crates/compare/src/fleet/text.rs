@@ -103,7 +103,7 @@ pub fn findings(host: &FleetHost, model: &FleetModel) -> Vec<String> {
         FleetQuantity::Scatter,
     ] {
         let value_of = |(workload, values): &(&'_ FleetWorkload, Vec<&'_ FleetValue>)| {
-            // If the rate is odd, that it changed is said by the time since.
+            // If the rate is odd, the headline already says since when.
             let is_said = quantity == FleetQuantity::Change
                 && values.iter().any(|value| value.quantity == FleetQuantity::Rate);
             let value = *values.iter().find(|value| value.quantity == quantity && !is_said)?;

@@ -181,7 +181,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// The statistics of `values`, or of `whole` if there are none.
+    /// The statistics of `values`; if there are none, those of the single value `whole`.
     fn of(values: &[f64], whole: f64) -> Spread {
         let values = if values.is_empty() { &[whole] } else { values };
         let count = values.len() as f64;
@@ -230,8 +230,8 @@ fn latency(histogram: &Histogram) -> Latency {
     }
 }
 
-/// The shares of all levels, with 100 percent at the level of `value`: the largest level below it
-/// (`floor`), or the smallest above it.
+/// The shares of all levels: 100 percent for the level of `value`, 0 for all others. The level is
+/// the largest that is not above `value` (`floor`), or the smallest that is not below it.
 fn level(levels: &[(u64, &str); 7], value: u64, floor: bool) -> Shares {
     let found = if floor {
         levels.iter().rposition(|(limit, _)| *limit <= value).unwrap_or(0)
@@ -246,7 +246,7 @@ fn level(levels: &[(u64, &str); 7], value: u64, floor: bool) -> Shares {
 }
 
 /// Shares of the latencies (percent) in fio's intervals of one unit. The first interval begins at
-/// `from` units; `count` intervals are listed, each without its upper end.
+/// `from` units; `count` intervals are listed, each of which excludes its upper end.
 fn shares(histogram: &Histogram, unit_ns: u64, from: u64, count: usize) -> Shares {
     let total = histogram.count().max(1) as f64;
     let mut below = from;

@@ -6,7 +6,7 @@
 
 /// Maximum nesting of parentheses.
 const DEPTH_MAX: u32 = 32;
-/// Maximum result; no file (bytes) and no run (ns) is as long.
+/// Maximum result. No file (bytes) and no run (ns) is as long.
 const VALUE_MAX: i128 = 9_000_000_000_000_000_000;
 
 /// The quantity of a number, which determines its units.
@@ -27,7 +27,7 @@ pub enum Quantity {
 /// The value of a number or an expression in parentheses: bytes, or microseconds.
 ///
 /// # Errors
-/// The mistake and a valid form; also for negative and absurdly large values.
+/// The text names the mistake and a valid form. Negative and absurdly large values are errors too.
 pub fn evaluate(text: &str, quantity: Quantity) -> Result<u64, String> {
     let text = text.trim();
     let mut parser = Parser { rest: text, quantity, has_unit: false, depth: 0 };

@@ -52,10 +52,11 @@ pub fn job_files(data: &[u8]) {
         match plan(&jobs, &Wishes { serial, ..Wishes::default() }, &machine) {
             Ok(runs) => {
                 for run in runs {
-                    let experiment = run.experiment();
-                    let consent = experiment.map(|experiment| experiment.consent);
-                    let allows = consent.is_ok_and(|c| c != Experiment::default().consent);
-                    assert!(!allows, "{}", run.line());
+                    let consent = match run.experiment() {
+                        Ok(experiment) => experiment.consent,
+                        Err(why) => panic!("{}: {why}", run.line()),
+                    };
+                    assert!(consent == Experiment::default().consent, "{}", run.line());
                     assert!(run.words().iter().all(|word| word.starts_with("--")));
                 }
             }

@@ -12,7 +12,8 @@ use crate::fio::job_file::{self, Jobs, Surroundings};
 /// Maximum size of a job file (bytes).
 const BYTES_MAX: usize = 1 << 20;
 
-/// Whether a target is a job file: named `.fio`, or a small text that begins with a section.
+/// Whether a target is a job file: its name ends in `.fio`, or it is a small text that begins with
+/// a section.
 pub fn is_job_file(path: &Path) -> bool {
     let is_named = path.extension().is_some_and(|end| end == "fio");
     path.is_file() && (is_named || bench::is_fio_job(path))

@@ -37,11 +37,12 @@ const SERVERS_MAX: usize = 1000;
 const POINTS_MAX: usize = 4000;
 /// Maximum number of requests of a job that took less than 1 ms.
 const QUICK_REQUESTS_MAX: u64 = 1000;
-/// What fio's buckets and rounding may add to a latency (share).
+/// Maximum relative error of a latency that comes from fio's buckets and rounding.
 const ROUNDING: f64 = 0.02;
 
-/// Reads the last document in fio's output; returns one run for each server, else a single run.
-/// Jobs take their logs of `logs` that lie in the folder of the document.
+/// Reads the last document in fio's output; returns one run for each server in client mode,
+/// otherwise a single run. The jobs of a single run take their logs out of `logs` if these lie in
+/// the folder of the document.
 ///
 /// # Errors
 /// One line: the text has no document, a damaged document, or a document without requests.
@@ -126,9 +127,9 @@ fn check_document(output: &Output) -> Outcome<()> {
     Ok(())
 }
 
-/// Requests that are not imported, in a few words, and what to do.
+/// A kind of request that is not imported (in a few words), and the remedy.
 type Other = (&'static str, &'static str);
-/// Requests that are not imported, with the first job that has them.
+/// The kinds of request that are not imported, each with the name of the first job that has it.
 type Others = BTreeMap<Other, String>;
 
 /// The failure of a document without requests.
@@ -157,7 +158,7 @@ struct Group<'a> {
     entries: Vec<&'a Job>,
     /// Number of threads, whether they have requests or not.
     threads: u32,
-    /// What the names of its logs may begin with.
+    /// Prefixes that the names of its logs may have.
     prefixes: BTreeSet<&'a str>,
 }
 
@@ -188,7 +189,7 @@ fn groups<'a>(
         }
     }
     for group in &mut groups {
-        // Threads without requests have logs, too.
+        // Threads without requests write logs too, so they are counted.
         let stated = match group.given.threads() {
             Err(_) if group.entries.is_empty() => 1,
             stated => stated?,
@@ -198,7 +199,8 @@ fn groups<'a>(
     Ok(groups)
 }
 
-/// Requests of a job without reads and writes, and what to do.
+/// The kind of request that a job without reads and writes has, and the remedy; None if it has no
+/// requests.
 fn other_requests(job: &Job) -> Option<Other> {
     if job.mixed.total_ios > 0 {
         return Some((
@@ -261,7 +263,7 @@ fn run(output: &Output, host: &str, groups: &[Group<'_>]) -> Outcome<Imported> {
     })
 }
 
-/// What is missing of an entry's latencies.
+/// What is missing about the latencies of an entry; None if they are complete.
 fn missing_latencies(job: &Job, trial: &Trial, slack: u64) -> Option<String> {
     let is_less = |direction: &Direction| {
         direction.latency.count() < direction.requests.saturating_sub(slack)
@@ -307,7 +309,8 @@ fn started_unix_ns(output: &Output, job: &Job, elapsed_ns: u64) -> i64 {
     }
 }
 
-/// The trial of an entry. `slack` is the number of requests by which its counters may differ.
+/// The trial of an entry. `slack` is the number of requests by which its counters may contradict
+/// each other.
 fn trial(job: &Job, slack: u64) -> Outcome<Trial> {
     check_counts(job, slack)?;
     let named = |failure: Failure| refused(&job.jobname, &failure.message);
@@ -405,7 +408,7 @@ fn latency_of<'a>(completion: &'a Latency, whole: &'a Latency) -> &'a Latency {
 /// The latencies of a direction.
 ///
 /// # Errors
-/// What is impossible.
+/// The latencies contradict themselves. The text says how.
 fn histogram(latency: &Latency, requests: u64, slack: u64) -> Result<Histogram, String> {
     let bins = bins(latency)?;
     let binned = bins.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));

@@ -64,7 +64,8 @@ impl Given {
     }
 
     /// The value with `${VARIABLE}` and fio's keywords replaced; empty for an option without a
-    /// value. A value with a keyword is an expression.
+    /// value. A calculation with a keyword is put in parentheses, so that it is read as an
+    /// expression.
     ///
     /// # Errors
     /// A variable is not set; fio would replace it by an empty text.

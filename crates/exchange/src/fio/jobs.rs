@@ -23,7 +23,7 @@ const SYNCHRONOUS: [&str; 6] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "
 const COUNT_MAX: u64 = 1_000_000;
 /// fio's default request size (bytes).
 const DEFAULT_BYTES: u64 = 4096;
-/// fio's options with the sizes of requests that do not all have the same size.
+/// fio's options for requests of several sizes.
 const SIZES: [&str; 2] = ["bssplit", "bsrange"];
 /// What is missing if requests have several sizes.
 const NO_SIZES: &str = "the size of each request (the mean is stored)";
@@ -53,13 +53,15 @@ pub fn shown(text: &str) -> String {
 pub struct Given<'a> {
     /// Name of the job.
     name: &'a str,
-    /// The job's own options, which override those of all jobs.
+    /// The job's own options, which override the global ones.
     own: Options<'a>,
-    /// The options of all jobs, which are shared, because they may be many.
+    /// The global options. All jobs share one copy, because there may be many options and many
+    /// jobs.
     globals: &'a Options<'a>,
-    /// Whether fio printed all options. In client mode it omits those of most jobs.
+    /// Whether fio printed all options. In client mode it omits the options of most jobs.
     is_complete: bool,
-    /// Whether fio printed them. Of several request sizes, halfpower prints only the largest.
+    /// Whether fio, not halfpower, wrote the options. If requests have several sizes, halfpower
+    /// writes only the largest.
     is_fio: bool,
 }
 
@@ -96,13 +98,14 @@ impl<'a> Given<'a> {
         self.size(self.text(key)?.split([',', ':']).next()?).ok()
     }
 
-    /// A time that can be stored; a number without a unit is in units of `bare_us`.
+    /// A time (ns); None if the option is missing, not a time, or too long to be stored. A number
+    /// without a unit is in units of `bare_us`.
     fn time_ns(&self, key: &str, bare_us: u64) -> Option<u64> {
         let us = evaluate(self.text(key)?, Quantity::Time { bare_us }).ok()?;
         us.checked_mul(1000).filter(|ns| i64::try_from(*ns).is_ok())
     }
 
-    /// A count from 1 on; 1 if the option is missing.
+    /// A count from 1 to [`COUNT_MAX`]; 1 if the option is missing.
     fn count(&self, key: &str) -> Outcome<u32> {
         let Some(text) = self.text(key) else { return Ok(1) };
         let count = self.size(text).ok().filter(|count| (1..=COUNT_MAX).contains(count));
@@ -125,8 +128,8 @@ impl<'a> Given<'a> {
         self.count("numjobs")
     }
 
-    /// Number of requests by which fio's counters may differ: the requests in flight at the end of
-    /// `ramp_time` or of an interval.
+    /// Number of requests by which fio's counters may contradict each other: the requests in flight
+    /// at the end of `ramp_time` or of an interval.
     pub fn slack(&self) -> Outcome<u64> {
         Ok(u64::from(self.depth()?).saturating_mul(u64::from(self.threads()?)))
     }
@@ -217,8 +220,8 @@ impl<'a> Given<'a> {
         stated.filter(|percent| is_mix && *percent <= 100).unwrap_or(measured) as u8
     }
 
-    /// The size of the requests, and their sizes if there are several. The mean is used if they are
-    /// not known.
+    /// The size of the requests, and the shares of the sizes if there are several. If the sizes are
+    /// not known, the size is the mean, and `missing` says so.
     fn sizes(&self, trial: &Trial, missing: &mut Vec<String>) -> Outcome<(u32, Option<Split>)> {
         let is_known = self.explains(trial)?;
         let split = self.split().filter(|_| is_known);
@@ -248,7 +251,8 @@ impl<'a> Given<'a> {
     }
 
     /// The size of the reads (`index` 0) or the writes (1) in the option `bs`. As in fio, a missing
-    /// part of `READ,WRITE,TRIM` is the last one before it, and an empty part is the default.
+    /// part of `READ,WRITE,TRIM` has the value of the last part given, and an empty part has the
+    /// default.
     fn request_bytes(&self, index: usize) -> Outcome<Option<u64>> {
         let Some(text) = self.text("bs") else { return Ok(None) };
         let part = text.split(',').take(index + 1).last().unwrap_or_default().trim();
@@ -278,8 +282,8 @@ impl<'a> Given<'a> {
         Ok(sizes.iter().min().copied().zip(sizes.iter().max().copied()))
     }
 
-    /// Whether the sizes in the options explain the bytes that were transferred. They may not if
-    /// fio added up different jobs.
+    /// Whether requests of the sizes in the options can have transferred the counted bytes. If not,
+    /// fio may have summed different jobs.
     fn explains(&self, trial: &Trial) -> Outcome<bool> {
         let mut explains = true;
         let unusual = trial.errors.saturating_add(trial.short_transfers);
@@ -323,15 +327,15 @@ impl<'a> Given<'a> {
         is_other || self.own.get("name").is_some_and(|name| *name != self.name)
     }
 
-    /// The request sizes of `bssplit`, if the requests had them: fio shortens random requests that
-    /// meet visited blocks of its random map.
+    /// The request sizes of `bssplit`; None if the requests may have had other sizes, because fio
+    /// shortens random requests that reach blocks already visited in its random map.
     fn split(&self) -> Option<Split> {
         let is_random = self.text("rw").is_some_and(|rw| rw.starts_with("rand"));
         let has_map = is_random && self.text("norandommap").is_none_or(|text| text == "0");
         self.text("bssplit").filter(|_| !has_map)?.parse().ok()
     }
 
-    /// The rate that limits the load: `rate_iops`, or `rate` in requests.
+    /// The rate that limits the load: `rate_iops`, or `rate` converted from bytes to requests.
     fn arrival(&self, trial: &Trial, threads: u32, missing: &mut Vec<String>) -> Outcome<Arrival> {
         let key = if self.text("rate_iops").is_some() { "rate_iops" } else { "rate" };
         let Some(text) = self.text(key) else { return Ok(Arrival::Closed) };
@@ -388,7 +392,8 @@ impl<'a> Given<'a> {
         Ok(Some(Think { pause_ns, requests: self.count("thinktime_blocks")? }))
     }
 
-    /// The distribution of random requests; even if fio's has no equivalent.
+    /// The distribution of random requests. If fio's has no equivalent, `Even` is stored and
+    /// `missing` says so.
     fn distribution(&self, missing: &mut Vec<String>) -> Distribution {
         let text = self.text("random_distribution").unwrap_or("random");
         skew::parse_distribution(text).unwrap_or_else(|_| {
@@ -407,7 +412,7 @@ impl<'a> Given<'a> {
             "null" => EngineKind::Null,
             other => {
                 missing.push(format!(
-                    "an engine that halfpower has ({} is stored as threads)",
+                    "the engine (halfpower has no {}; threads is stored)",
                     shown(other)
                 ));
                 EngineKind::Threads

@@ -1,4 +1,4 @@
-//! fio's options that need no translation, are approximated without one, or are refused.
+//! fio's options that halfpower ignores, approximates or refuses, unless it translates them.
 //!
 //! An option that is neither translated nor in one of these tables is unknown and refused.
 
@@ -206,7 +206,7 @@ pub fn main_name(key: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name)
 }
 
-/// The second column of the row with this key.
+/// The text in the second column of a table, in the row of `key`.
 pub fn of<'a>(table: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
     table.iter().find(|(known, _)| *known == key).map(|(_, text)| *text)
 }

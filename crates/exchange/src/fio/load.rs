@@ -7,9 +7,9 @@ use lab::failure::Outcome;
 
 use crate::fio::options::Options;
 
-/// Length of a trial of a job that has a number of bytes but no time (us).
+/// Length of a trial (us) of a job that fio would end by `io_size` or `number_ios`, not by a time.
 const RUNTIME_DEFAULT_US: u64 = 5_000_000;
-/// Maximum number of request sizes of a mix.
+/// Maximum number of request sizes into which a `bsrange` is divided.
 const SIZES_MAX: u64 = 100;
 
 /// A flag of halfpower with its value, and the location of the option that it comes from.
@@ -80,7 +80,8 @@ pub fn translate(options: &Options<'_>) -> Outcome<Load> {
     };
     let mut parts =
         Translation { options, load, mean_bytes: 4096.0, read_percent: 100, is_buffered: true };
-    // This comes first, because jobs of other engines have their own options and variables.
+    // The engine is checked first: jobs of other engines have options and variables of their own,
+    // and errors about those would hide the cause.
     parts.engine_name()?;
     options.check_variables()?;
     parts.direction()?;
@@ -424,7 +425,8 @@ impl Translation<'_, '_> {
         Ok(())
     }
 
-    /// The rate of reads and writes together (requests per second).
+    /// The rate of reads and writes together (requests per second). `request` is the number of
+    /// units of the option in a request: 1 for `rate_iops`, the mean request size for `rate`.
     fn rate_of(&self, key: &str, request: f64) -> Outcome<Option<f64>> {
         let options = self.options;
         let (read, write) = options.by_direction(key);
@@ -509,7 +511,8 @@ impl Translation<'_, '_> {
                 self.add(key, number.to_string(), key);
             }
         }
-        // Buffered writes always end with an fsync, and both times are reported.
+        // halfpower always ends buffered writes with an fsync, and reports the time with and
+        // without it.
         if options.is_on("end_fsync")? != Some(true) && self.is_buffered && writes {
             options
                 .approximate("end_fsync", "buffered writes end with an fsync, as with end_fsync=1");

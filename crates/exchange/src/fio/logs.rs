@@ -1,10 +1,11 @@
 //! fio's logs over time (`write_bw_log`, `write_iops_log`, `write_lat_log`) as intervals.
 //!
 //! A line is `time (ms), value, direction, size, ...`; further columns (offset, priority, time of
-//! issue) are passed over. With `log_avg_msec`, a line has the mean of the time since the line
-//! before, and its size is 0. Without it, a line is one request. Logs join the job that wrote them
-//! if fio's JSON lies in the same folder and is imported with them; else they are a run of their
-//! own. A file of several threads (`per_job_logs=0`) has one thread after the other.
+//! issue) are ignored. With `log_avg_msec`, a line has the mean over the time since the previous
+//! line, and its size is 0. Without it, a line is one request. Logs join the job that wrote them if
+//! fio's JSON lies in the same folder and is imported with them; otherwise they become a run of
+//! their own. A file of several threads (`per_job_logs=0`) has all lines of the first thread, then
+//! those of the next.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -26,10 +27,10 @@ mod alone;
 pub const FORMAT: &str = "fio-log";
 /// Maximum number of lines of all logs, so that memory is bounded.
 const LINES_MAX: usize = 20_000_000;
-/// By what share a log may differ from the job that it joins.
+/// By what share the amount in the logs may differ from that of the job that they join.
 const DIFFERENCE_MAX: f64 = 0.2;
 
-/// What a log has.
+/// What the lines of a log state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bandwidth,
@@ -39,7 +40,8 @@ enum Kind {
     Submission,
 }
 
-/// The endings of the names; logs of single requests are taken from the first kind that has some.
+/// How the names of logs end, and the kind of log. If several kinds of logs have single requests,
+/// the first kind in this list is used.
 const KINDS: [(&str, Kind); 5] = [
     ("_bw", Kind::Bandwidth),
     ("_iops", Kind::Requests),
@@ -59,7 +61,8 @@ struct Name {
 }
 
 impl Name {
-    /// None if the file is no log of fio. A histogram log has no kind.
+    /// Parses the name of a file; None if it is not that of a log of fio. A histogram log has no
+    /// kind.
     fn of(path: &Path) -> Option<Name> {
         let stem = path.file_name()?.to_str()?.strip_suffix(".log")?;
         let (stem, number) = match stem.rsplit_once('.') {
@@ -76,7 +79,8 @@ impl Name {
     }
 }
 
-/// The path of a folder without links and dots, where it exists: one folder has many spellings.
+/// The path of a folder without links and dots, so that different spellings of a folder are equal.
+/// The path of a folder that does not exist is unchanged.
 fn real(folder: &Path) -> PathBuf {
     let named = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     named.canonicalize().unwrap_or_else(|_| folder.to_path_buf())
@@ -88,12 +92,13 @@ impl Kind {
         matches!(self, Kind::Bandwidth | Kind::Requests)
     }
 
-    /// What a mean of 1 transfers in a millisecond (bytes of KiB/s, or requests).
+    /// The amount that a mean of 1 stands for in a millisecond: bytes if means are in KiB/s,
+    /// otherwise requests.
     fn scale(self) -> f64 {
         if self == Kind::Bandwidth { 1.024 } else { 1e-3 }
     }
 
-    /// How many bytes a mean of 1 transfers in a millisecond.
+    /// The bytes that a mean of 1 stands for in a millisecond. Requests are taken as 4 KiB each.
     fn most_bytes(self) -> f64 {
         if self == Kind::Bandwidth { 1.024 } else { 1e-3 * rates::REQUEST_BYTES }
     }
@@ -106,7 +111,7 @@ struct Log {
     name: Name,
     kind: Kind,
     lines: Vec<Line>,
-    /// Usual length of the time between two lines (ms).
+    /// Usual time between two lines (ms); `u64::MAX` if the lines are not means of rates.
     step_ms: u64,
     text: String,
 }
@@ -115,11 +120,11 @@ struct Log {
 #[derive(Debug, Default)]
 pub struct Logs {
     logs: Vec<Log>,
-    /// Why a log does not belong to its job.
+    /// The error for the first log that contradicts its job.
     failure: Option<Failure>,
 }
 
-/// Whether a file is a log of fio by its name.
+/// Whether a file is a log of fio, judging by its name.
 pub fn is_log(path: &Path) -> bool {
     Name::of(path).is_some()
 }
@@ -145,7 +150,7 @@ impl Logs {
         let lines = read(&text, &name, kind, others)?;
         if lines.iter().any(|line| line.bytes() == 0) && lines.iter().any(|line| line.bytes() > 0) {
             return Err(Failure::failed(
-                "means and single requests in one log; fio writes one of them, so create it again",
+                "means and single requests in one log; fio never mixes them, so create it again",
             ));
         }
         let mut log = Log { path: path.to_path_buf(), name, kind, lines, step_ms: u64::MAX, text };
@@ -159,8 +164,9 @@ impl Logs {
         self.logs.is_empty()
     }
 
-    /// Takes the logs of a job: those in `folder` that begin with one of the prefixes, of threads
-    /// with these numbers; logs of all threads only if `is_only` job has the prefixes.
+    /// Takes the logs of a job out of the list: those with one of the prefixes, relative to
+    /// `folder`, and with the number of one of its threads. A log without a number may have lines
+    /// of all threads; it is taken only if no other job has a prefix in common (`is_only`).
     fn take(
         &mut self,
         folder: &Path,
@@ -212,7 +218,7 @@ impl Logs {
         logs.into_iter().map(|log| log.text).collect()
     }
 
-    /// The logs that no job took: a run for each prefix, a point for each thread.
+    /// Makes runs of the logs that no job took: for each prefix, a run with one point.
     ///
     /// # Errors
     /// One line with the file: empty logs, latencies without rates, logs of different jobs, or logs
@@ -237,7 +243,7 @@ impl Logs {
     }
 }
 
-/// The time that a line of means reaches back to, and the thread that it belongs to.
+/// Goes through the lines of a log and finds the start time and the thread of each mean.
 struct Cursor {
     /// Whether another thread may begin: only in a log without a number.
     may_restart: bool,
@@ -254,10 +260,11 @@ impl Cursor {
         Cursor { may_restart, is_rate, before_ms: [0; 3], latest_ms: 0, thread: 0 }
     }
 
-    /// The end of the line before of the same direction and thread, or 0.
+    /// When the time that a line covers begins: at the previous line of its direction and thread,
+    /// or at 0.
     ///
     /// # Errors
-    /// What is wrong, if the time goes back or is there twice in a log of one thread.
+    /// The log is of one thread, but its time goes back or occurs twice. The text says which.
     fn start_ms(&mut self, line: Line) -> Result<u64, &'static str> {
         let (ms, direction) = (line.ms(), line.direction());
         let goes_back = ms < self.latest_ms;
@@ -311,7 +318,7 @@ fn read(text: &str, name: &Name, kind: Kind, others: usize) -> Outcome<Vec<Line>
     Ok(lines)
 }
 
-/// What a thread of a log of means transferred.
+/// What one thread transferred, according to a log of means.
 #[derive(Clone, Copy, Debug)]
 struct ThreadSum {
     amount: f64,
@@ -332,9 +339,9 @@ impl Log {
         self.lines.iter().copied().filter(|line| line.direction() < 2)
     }
 
-    /// The lines of means as windows: each reaches back to the line before of its direction, or to
-    /// the start of the thread. fio writes no line for a time without requests, and the mean of the
-    /// next line is that of the usual time only, so a window is no longer than that.
+    /// The lines of means as windows of time. A window begins at the previous line of its
+    /// direction, or at the start of the thread. fio writes no line for a time without requests.
+    /// The mean after such a gap covers only the usual step, so its window is only that long.
     fn windows(&self) -> impl Iterator<Item = Window> {
         let mut cursor = Cursor::new(&self.name, true);
         let scale = self.kind.scale();
@@ -346,7 +353,7 @@ impl Log {
         let ours = all.filter(|(line, start_ms, _)| line.direction() < 2 && line.ms() > *start_ms);
         ours.map(move |(line, start_ms, thread)| {
             let (end_ms, length_ms) = (line.ms(), line.ms() - start_ms);
-            // A line that is late by nearly a step follows a time without requests.
+            // A window of more than 1.9 steps includes a time without requests.
             let is_long = length_ms.saturating_mul(10) > self.step_ms.saturating_mul(19);
             let length_ms = if is_long { self.step_ms } else { length_ms };
             let amount = line.value() as f64 * scale * length_ms as f64;
@@ -355,15 +362,15 @@ impl Log {
         })
     }
 
-    /// The usual length of a window: that which a quarter of them does not reach, because those
-    /// that follow a time without requests are longer.
+    /// The usual length of a window: the lower quartile of all lengths, because windows that
+    /// include a time without requests are longer.
     fn usual_step_ms(&self) -> u64 {
         if !self.has_means() || !self.kind.is_rate() {
             return u64::MAX;
         }
         let windows = self.windows();
         let mut lengths: Vec<u64> = windows.map(|window| window.end_ms - window.start_ms).collect();
-        // Few windows do not tell, so the longest counts.
+        // Fewer than four windows have no quartile, so the longest is used.
         let place = match lengths.len() {
             0 => return u64::MAX,
             few @ 1..4 => few - 1,
@@ -372,7 +379,7 @@ impl Log {
         *lengths.select_nth_unstable(place).1
     }
 
-    /// The threads of a log of means.
+    /// What each thread of a log of means transferred.
     fn threads(&self) -> Vec<ThreadSum> {
         let mut threads: Vec<ThreadSum> = Vec::new();
         let mut latest = None;
@@ -397,8 +404,8 @@ impl Log {
     }
 }
 
-/// Checks that logs have about as much as the trial that they join. The last line of a thread may
-/// be missing.
+/// Checks that logs have about as many bytes or requests as the trial that they join. The last line
+/// of a thread may be missing, so they may have less.
 fn belong(trial: &Trial, logs: &[&Log]) -> Outcome<()> {
     let elapsed_ms = trial.elapsed_ns.div_ceil(1_000_000);
     for (_, kind) in KINDS {
@@ -413,7 +420,7 @@ fn belong(trial: &Trial, logs: &[&Log]) -> Outcome<()> {
                 least += amount;
                 most += amount;
             } else if log.lines.is_empty() {
-                // A thread that ended before its first line.
+                // The thread ended before its first line, so the logs may lack any amount.
                 most = f64::INFINITY;
             } else if kind.is_rate() {
                 for thread in log.threads() {

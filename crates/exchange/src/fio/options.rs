@@ -22,7 +22,7 @@ pub struct Options<'a> {
     notes: RefCell<Vec<String>>,
     /// The error for the first variable that is not set.
     unset: Option<String>,
-    /// Bytes of a `k` without `i` or `B`.
+    /// fio's `kb_base`: how many bytes `k` and `kb` stand for.
     kb_base: Cell<u64>,
 }
 

@@ -15,23 +15,24 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::imported::UNKNOWN_HOST;
 
-/// Maximum number of positions without a document that are tried, so that hostile texts take
-/// little time.
+/// Maximum number of positions at which no document could be parsed; then the search ends, so that
+/// hostile texts take little time.
 const FAILURES_MAX: usize = 1000;
 /// Maximum number of jobs and threads in a document.
 pub const JOBS_MAX: usize = 10_000;
 /// How the error of too many jobs begins.
 const TOO_MANY: &str = "more than 10000 jobs";
-/// Number of requests of a latency that does not state it (fio before 3.18).
+/// Stands for a number of requests that the document does not have (fio before 3.18).
 pub const NOT_STATED: u64 = u64::MAX;
 /// Name of the sum over all servers.
 const SUM: &str = "All clients";
-/// Maximum size (bytes) of the copies of what belongs to no server.
+/// Maximum size (bytes) of all copies of the parts that belong to no server; each server's document
+/// gets a copy.
 const COPIES_MAX: usize = 64 << 20;
 
 /// Names and values.
 pub type Texts = BTreeMap<String, String>;
-/// Shares (percent) by the upper end of an interval.
+/// Shares (percent) of intervals, by the upper end of each interval.
 pub type Shares = BTreeMap<String, f64>;
 
 /// One document.
@@ -355,7 +356,7 @@ pub struct Found<'a> {
 /// The last complete document of a text.
 ///
 /// # Errors
-/// There is no document, the first one is damaged, or one has too many jobs.
+/// There is no complete document, or one has too many jobs.
 pub fn parse(text: &str) -> Outcome<Found<'_>> {
     let (mut last, mut documents, mut from, mut failures) = (None, 0, 0, 0);
     let mut why: Option<Failure> = None;
@@ -402,15 +403,15 @@ fn next_brace(text: &str, from: usize) -> Option<usize> {
     text.get(from..)?.match_indices('{').map(|(at, _)| from + at).find(|at| is_first(*at))
 }
 
-/// A document of several servers, for a copy of what belongs to one of them.
+/// A document of several servers, from which a document for each server can be made.
 #[derive(Debug)]
 pub struct Divided<'a> {
     text: &'a str,
     lists: Vec<List>,
 }
 
-/// The elements of a list with their places in the text, each with the space before it, and with
-/// the server that it belongs to.
+/// The elements of a list: for each its range in the text, including the space before it, and the
+/// server that it belongs to.
 type List = Vec<(Range<usize>, Belongs)>;
 
 /// What an element of a list belongs to.

@@ -32,7 +32,7 @@ pub enum Storage {
 pub struct Place {
     /// The storage that the job uses.
     pub storage: Storage,
-    /// Bytes that each thread accesses; None: the whole target.
+    /// Bytes that each thread accesses; None for the whole target.
     pub size_bytes: Option<u64>,
     /// Whether each thread has its own part of existing files.
     pub has_own_parts: bool,
@@ -60,7 +60,7 @@ pub fn translate(
     let increment = options.bytes("offset_increment")?.unwrap_or(0);
     if increment > 0 && options.count("numjobs")?.unwrap_or(1) > 1 {
         if Some(increment) != place.size_bytes {
-            let lacking = "parts of a file for each thread that overlap or leave gaps";
+            let lacking = "per-thread parts of a file that overlap or leave gaps";
             return Err(options.refuse_lacking("offset_increment", lacking));
         }
         place.has_own_parts = true;
@@ -118,8 +118,8 @@ fn size_of(options: &Options<'_>) -> Outcome<Option<u64>> {
     }
 }
 
-/// How fio would have allocated a file that it creates. A file that is read is always written
-/// first.
+/// How fio would allocate a file that it creates; None if fio would write it before the job, as it
+/// does with every file that is read.
 fn allocation(options: &Options<'_>, load: &Load) -> Outcome<Option<&'static str>> {
     let text = options.text("fallocate").unwrap_or("native");
     let is_written_before = options.is_on("overwrite")? == Some(true);

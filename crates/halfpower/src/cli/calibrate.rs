@@ -27,16 +27,16 @@ for each: halfpower whatif ./nas.toml --set hosts=16,disks=16 predicts more host
 the system on runs that it was not fitted to.
 
 The time of a rotating disk depends on positions that no stored run determines. --measure issues
-requests of its own, one at a time: angles of sectors give revolution, zones, skews and surfaces,
-pairs of requests the seek curve, repeated reads the buffer, bursts of writes the write cache. Then
-it measures other loads and scores the predictions. It takes about ten minutes without writes and
-twenty with them, destroys the data only with --overwrite or --destroy-data-on, and stores no
-run.")]
+requests of its own, one at a time. The angles of sectors give the time of a revolution, the zones,
+skews and surfaces; pairs of requests give the seek curve, repeated reads the buffer, and bursts of
+writes the write cache. Then it measures other loads and scores the predictions. It takes about ten
+minutes without writes and twenty with them, destroys the data only with --overwrite or
+--destroy-data-on, and stores no run.")]
 pub struct CalibrateArgs {
     /// Which runs: the number, the beginning of the uuid, or the label of each, or latest
     #[arg(value_name = "RUN", default_value = "latest")]
     pub runs: Vec<String>,
-    /// Measure this rotating disk and calibrate from that: block device, file on a disk, or
+    /// Measure this rotating disk and fit a system to it: block device, file on a disk, or
     /// simulated system
     #[arg(long, value_name = "TARGET", conflicts_with_all = ["runs", "system", "check"])]
     pub measure: Option<PathBuf>,

@@ -27,7 +27,7 @@ pub struct CharacteriseArgs {
     /// A trace file, or a trace of another tool
     #[arg(value_name = "TRACE")]
     pub file: PathBuf,
-    /// The format of the trace, if it is not found by the content
+    /// The format of the trace [default: recognised from its content]
     #[arg(long, value_name = "FORMAT", value_parser = import_format)]
     pub format: Option<trace::import::Format>,
     /// What to write: plan (for halfpower sweep) or fio (a job file)

@@ -46,11 +46,11 @@ pub struct HistoryArgs {
   halfpower compare --run 'data --bs 4k' --command 'fio job.fio --output-format=json'
   halfpower compare --run 'sim:nvme-gen4 --bs 8k' --run 'sim:nvme-ftl --bs 8k' --until 1%
 
-Points are matched by workload. A setting with one value in all points of a side and another one in
-all points of the other side is what is compared; it is listed, and does not keep points apart. A
-ratio comes with its 95% interval; faster and slower hold for all points together (false-discovery
-rate 5%). The sides of --run are measured in turn until the ratio of their rates is known within
---until, or until the budget is spent.
+Points are matched by workload. If a setting has one value in all points of one side and another
+value in all points of the other side, this setting is what is compared: it is listed, and points
+are matched although it differs. Each ratio has its 95% interval. Of all differences reported, at
+most 5% are expected to be false (false-discovery rate). The sides of --run are measured in turn
+until the ratio of their rates is known within --until, or until the budget is spent.
 
 Exit codes: 0 ok, 6 a change exceeds a limit of --fail-on.")]
 pub struct CompareArgs {

@@ -134,7 +134,7 @@ pub struct CopyArgs {
     /// Print one JSON document instead of text
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
     /// Print what would be copied where, and do nothing

@@ -49,7 +49,7 @@ pub struct ImportArgs {
   halfpower export latest --format prometheus --output halfpower.prom --overwrite halfpower.prom
 
 Tables: points, trials, intervals (rates over time), latency (histogram buckets). A run imported
-from a format is exported in it number by number.")]
+from one of these formats is exported to that format with the numbers that were read.")]
 pub struct ExportArgs {
     /// Runs: number, start of the uuid, label or latest
     #[arg(value_name = "RUN", default_value = "latest")]

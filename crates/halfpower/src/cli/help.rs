@@ -88,7 +88,8 @@ const RUN: &[&str] = &[
 /// The flag that shows all flags.
 const HELP_ALL: &str = "--help-all";
 
-/// The command line with the help that the words ask for, and the words without `--help-all`.
+/// The command for clap, and `words` with `--help` in place of `--help-all`. The help of the
+/// command has only the usual flags, unless `--help-all` is among the words.
 pub fn command(words: &[OsString]) -> (Command, Vec<OsString>) {
     let is_literal = |word: &&OsString| *word != "--";
     let asks = words.iter().take_while(is_literal).any(|word| word == HELP_ALL);
@@ -100,7 +101,7 @@ pub fn command(words: &[OsString]) -> (Command, Vec<OsString>) {
     (Cli::command(), words.collect())
 }
 
-/// Hides the flags that are not usual, and says how many there are.
+/// Hides the flags that are not usual. The help of each verb says how many it hides.
 fn short(mut command: Command) -> Command {
     for (verb, usual) in USUAL {
         command = command.mut_subcommand(verb, |verb| {

@@ -26,7 +26,7 @@ pub struct CatArgs {
     /// Use the page cache and leave the files there
     #[arg(long, conflicts_with = "direct")]
     pub cached: bool,
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
     /// Print what would be read and read nothing

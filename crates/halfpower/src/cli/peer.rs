@@ -16,10 +16,10 @@ use clap::Args;
 
   halfpower peer --dir /srv/data --listen 192.0.2.7:7750      reachable over the network
   halfpower study network nfs://192.0.2.7/data/file --peer 192.0.2.7:7750 \\
-      --peer-key halfpower-peer.key --peer-path file          also what the server gets from it
+      --peer-key halfpower-peer.key --peer-path file          also read the file on the server
 
 A client needs the key file. Without --key-file, halfpower-peer.key is made in the current folder;
-copy it to the client by a safe way, such as scp. The connection is encrypted. A client can read
+copy it to the client in a safe way, such as scp. The connection is encrypted. A client can read
 counters (CPU, network interfaces, the device below DIR), and measure reads of regular files below
 DIR for at most 10 s; it gets no content and no names of files, and nothing is written. Ctrl-C ends
 the server. Prints the address on standard output.")]

@@ -24,10 +24,10 @@ use super::CommonArgs;
   halfpower replay blkparse.txt /dev/sdb --fold       reads only, unless --destroy-data-on
 
 Issues the requests of a trace again: those of halfpower watch, or of another tool (as in halfpower
-trace). Each thread of the program waits for as many requests as it waited for then, and computes
-as long in between; --fast leaves that time out. The files of the trace lie one after another in the
-target, in a directory in a test file that is removed afterwards. The result is a run like any
-other: stored, judged, compared.")]
+trace). Each thread waits for as many requests as it did when it was recorded, and pauses in between
+for as long as it computed then; --fast leaves the pauses out. The files of the trace lie one after
+another in the target; in a directory, that is a test file, which is removed afterwards. The result
+is a run like any other: stored, judged, compared.")]
 pub struct ReplayArgs {
     /// A trace file, or a trace of another tool
     #[arg(value_name = "TRACE")]
@@ -36,10 +36,10 @@ pub struct ReplayArgs {
     /// (truth:KEY=VALUE,..) or disk of a server
     #[arg(value_name = "TARGET", default_value = ".")]
     pub target: PathBuf,
-    /// Which requests of the trace, and when.
+    /// Which requests of the trace are issued, and when.
     #[command(flatten)]
     pub load: TraceLoadArgs,
-    /// Keep so many requests of each thread outstanding, whatever it waited for
+    /// Keep this many requests of each thread outstanding, whatever the program waited for
     #[arg(long, value_name = "N", help_heading = "Change",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub iodepth_to: Option<u32>,
@@ -63,7 +63,7 @@ pub struct ReplayArgs {
           value_parser = experiment_parameters::page_cache)]
     pub page_cache: Option<lab::experiment::PageCache>,
     /// Hint to the kernel before each trial: normal, sequential, random .. (default: random, which
-    /// ends read-ahead, if it did not serve the program's own reads of several files)
+    /// turns read-ahead off, if the program read several files and read-ahead did not help it)
     #[arg(long, value_name = "HINT", help_heading = "Target", value_parser = str::parse::<Hint>)]
     pub hint: Option<Hint>,
     /// How requests are issued (default: as the program did)
@@ -78,11 +78,11 @@ pub struct ReplayArgs {
 /// Flags that say what is replayed, and when.
 #[derive(Args, Debug, Clone)]
 pub struct TraceLoadArgs {
-    /// The format of the trace, if it is not found by its content
+    /// The format of the trace [default: recognised from its content]
     #[arg(long, value_name = "FORMAT", value_parser = super::watch::import_format,
           requires = "trace", help_heading = "Trace")]
     pub format: Option<trace::import::Format>,
-    /// calls (of the program) or block (requests of the block layer); default: calls, if there are
+    /// calls (of the program) or block (of the block layer); default: calls, if there are any
     #[arg(long, value_name = "calls|block", value_parser = level, requires = "trace",
           help_heading = "Trace")]
     pub level: Option<Level>,
@@ -92,23 +92,23 @@ pub struct TraceLoadArgs {
     /// Move requests beyond the end of the target into it
     #[arg(long, requires = "trace", help_heading = "Trace")]
     pub fold: bool,
-    /// Without the program's own time between requests
+    /// Leave out the program's own time between requests
     #[arg(long, conflicts_with = "speed", requires = "trace", help_heading = "Time")]
     pub fast: bool,
-    /// Divide the program's own time between requests by this
+    /// Divide the program's own time between requests by this factor
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed,
           requires = "trace", help_heading = "Time")]
     pub speed: f64,
 }
 
-/// Flags that change what a program did, beside its depth.
+/// Flags that change what a program did, except for its depth.
 #[derive(Args, Debug, Clone)]
 pub struct HabitArgs {
     /// Join requests that follow each other without a hole, up to this size
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, requires = "trace",
           help_heading = "Change")]
     pub merge_to: Option<u64>,
-    /// Flush after so many writes of a thread, in place of its own flushes
+    /// Flush after every N writes of a thread, instead of where the program flushed
     #[arg(long, value_name = "N", requires = "trace", help_heading = "Change",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub flush_every: Option<u32>,
@@ -156,7 +156,7 @@ impl ReplayArgs {
     }
 }
 
-/// The level of requests of this name.
+/// The level of requests with this name.
 pub fn level(name: &str) -> Result<Level, String> {
     Level::named(name).ok_or_else(|| format!("unknown level '{name}'; use calls or block"))
 }

@@ -57,7 +57,7 @@ pub struct ReportArgs {
     /// Write pages of all kinds of runs, with a list of all runs, hosts and targets, into a folder
     #[arg(long)]
     pub all: bool,
-    /// With --all, only so many of the newest runs have a page
+    /// With --all, write pages of only this many of the newest runs
     #[arg(long, value_name = "N", default_value_t = 100, requires = "all")]
     pub newest: usize,
     /// Results database

@@ -53,14 +53,15 @@ pub struct StudyArgs {
     /// Switch the drive's write cache off and on (root); restored afterwards
     #[arg(long, help_heading = "Host")]
     pub toggle_write_cache: bool,
-    /// A halfpower peer on the server (see halfpower peer): what the study network costs there
+    /// Address of a halfpower peer on the server (see halfpower peer), which reports what the study
+    /// network costs there
     #[arg(long, value_name = "HOST:PORT", requires = "peer_key", help_heading = "Server")]
     pub peer: Option<String>,
     /// The key file of the halfpower peer, copied from the server
     #[arg(long, value_name = "FILE", requires = "peer", help_heading = "Server")]
     pub peer_key: Option<PathBuf>,
-    /// The file that the targets serve, below the folder of the halfpower peer: what the server
-    /// itself gets from it
+    /// The file that the targets serve, relative to the folder of the halfpower peer; the server
+    /// also reads it itself, for comparison
     #[arg(long, value_name = "PATH", requires = "peer", help_heading = "Server")]
     pub peer_path: Option<String>,
     /// Price of each target, in any currency: 209 or 209,534

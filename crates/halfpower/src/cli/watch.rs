@@ -81,19 +81,19 @@ pub struct WatchArgs {
 
 Reads trace files of halfpower watch, and: csv (as exported), fio-iolog (version 2 and 3), blkparse
 (text), blktrace (the files NAME.blktrace.CPU, named by one of them), strace (-f -ttt -T), msr (MSR
-Cambridge), systor17, alibaba and tencent (published block traces). The format is found by the
-content.")]
+Cambridge), systor17, alibaba and tencent (published block traces). The format is recognised from
+the content.")]
 pub struct TraceArgs {
     /// A trace file, or a trace of another tool
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The format, if it is not found by the content
+    /// The format of the file [default: recognised from its content]
     #[arg(long, value_name = "FORMAT", value_parser = import_format)]
     pub format: Option<trace::import::Format>,
     /// Write the trace in a format of other tools: fio-iolog or csv
     #[arg(long, value_name = "FORMAT", value_parser = export_format, requires = "output")]
     pub export: Option<watch::stored::ExportFormat>,
-    /// New file: of --export, or a trace file with what was read
+    /// New file to write: in the format of --export, or without it a trace file
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Compare with a stored survey of the same device: its number, or latest

@@ -22,7 +22,7 @@ Prints throughput before and after, from closed-form bounds and from simulation;
 sensitivity to each parameter of the system; and which of the important parameters are only assumed.
 Buffered writes include the flush, as with run. Without a volume, each disk's file gets the whole
 load. With --trace, the load is what a watched program did, on this system, before and after the
-change; whether the program can change so, the trace does not know.")]
+change. The trace does not tell whether the program could be changed in this way.")]
 pub struct WhatifArgs {
     /// Built-in system, or a system file
     #[arg(value_name = "SYSTEM")]
@@ -35,7 +35,7 @@ pub struct WhatifArgs {
     #[arg(long, value_name = "FILE", help_heading = "Before",
           conflicts_with_all = ["rw", "bs", "iodepth", "numjobs", "rwmixread", "size", "bs_to"])]
     pub trace: Option<PathBuf>,
-    /// Which requests of the trace, and when.
+    /// Which requests of the trace are issued, and when.
     #[command(flatten)]
     pub trace_load: TraceLoadArgs,
     /// read, write, rw, randread, randwrite or randrw

@@ -1,5 +1,5 @@
 //! `halfpower calibrate`: converts the flags to the options of a calibration. The calibration
-//! itself is in the crate `calibrate`.
+//! itself is in the crate `predict`.
 
 use lab::failure::Outcome;
 use lab::guard::Consent;

@@ -1,5 +1,5 @@
-//! `halfpower characterise`: a trace as a load that `sweep` or fio can make. The crate `watch` does
-//! the work.
+//! `halfpower characterise`: models a trace as a load that `sweep` or fio can generate. The crate
+//! `watch` does the work.
 
 use lab::console;
 use lab::failure::{Exit, Outcome};

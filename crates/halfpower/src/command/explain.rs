@@ -139,7 +139,7 @@ pub fn execute(args: &ExplainArgs) -> Outcome {
         }
         words => match articles(&words.join(" ")) {
             Ok(found) => found,
-            // Several words may be one name, or a name each.
+            // Several words may form one name, or each may be a name of its own.
             Err(failure) if words.len() == 1 => return Err(failure),
             Err(_) => {
                 let each = words.iter().map(|word| articles(word));

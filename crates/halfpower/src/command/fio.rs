@@ -18,8 +18,8 @@ use lab::job::Job;
 use crate::cli::{Cli, JobFileArgs, RunArgs, Verb};
 use crate::command::run::{self, Form, Measured};
 
-/// Runs the jobs of a `run` with job files, or of `fio`; None for everything else. `typed` is the
-/// whole command line.
+/// Runs the jobs of fio if the command is `fio`, or `run` with job files. Returns None for all
+/// other commands. `typed` is the whole command line.
 pub fn execute(verb: &Verb, typed: &[OsString]) -> Option<Outcome> {
     let behind = |verb: &str| {
         let at = typed.iter().position(|word| word == verb);
@@ -41,7 +41,7 @@ fn command(typed: &[OsString]) -> Outcome {
     measure(&[command_line::parse(&words)?], &parse(&[], &flags)?, &flags)
 }
 
-/// The flags of `run` with these words before those that were typed.
+/// Parses the flags of `run`: first `words`, then `typed`, which overrides them.
 fn parse(words: &[String], typed: &[OsString]) -> Outcome<RunArgs> {
     let words = ["halfpower", "run"].into_iter().chain(words.iter().map(String::as_str));
     match Cli::try_parse_from(words.map(OsString::from).chain(typed.iter().cloned())) {

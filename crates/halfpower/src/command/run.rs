@@ -70,7 +70,7 @@ fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     measure_job(&Request { common: &args.common, planned: &args.planned, form, show }, &job)
 }
 
-/// Who asked for a measurement, and how it is printed and stored.
+/// The command that asked for a measurement, and how the result is printed and stored.
 pub struct Request<'a> {
     /// Flags of every verb that measures.
     pub common: &'a CommonArgs,
@@ -78,7 +78,7 @@ pub struct Request<'a> {
     pub planned: &'a [String],
     /// The command.
     pub form: Form,
-    /// Prints the points; None: as this command does.
+    /// Prints the points; None: they are printed as usual for the command.
     pub show: Option<Show<'a>>,
 }
 

@@ -74,8 +74,8 @@ pub fn execute(args: &RunsArgs) -> Outcome {
 /// Adds the runs of the databases `from` to the database `db`.
 fn merge(db: &Path, from: &[PathBuf]) -> Outcome<()> {
     Recorder::check(Some(db), &[])?;
-    // All are checked before anything changes. They are not kept open, because a process may have
-    // fewer open files than there are hosts.
+    // All databases are checked before anything changes. They are not kept open, because there may
+    // be more of them than a process may have open files.
     for path in from {
         Store::open_read_only(path)?;
     }

@@ -59,7 +59,7 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
     Ok(Exit::Invalid)
 }
 
-/// The groups whose name contains a word; all groups without a word.
+/// The groups whose name contains `word`; all groups if no word was given.
 fn wanted(word: Option<&str>) -> Outcome<Vec<(&'static str, Group)>> {
     let contains = |name: &str| word.is_none_or(|word| name.contains(word));
     let groups: Vec<_> = GROUPS.into_iter().filter(|(name, _)| contains(name)).collect();

@@ -23,7 +23,7 @@ use watch::{against, page, stored, text};
 
 use crate::cli::watch::{TraceArgs, WatchArgs};
 
-/// Most bytes that a survey before a watch writes, as those of `halfpower survey`.
+/// Maximum bytes that the survey before a watch writes: the default of `halfpower survey`.
 const SURVEY_WRITE_BYTES_MAX: u64 = 16 << 30;
 
 pub fn execute(args: &WatchArgs) -> Outcome {
@@ -67,7 +67,7 @@ pub fn execute(args: &WatchArgs) -> Outcome {
     compare(&mut watched.document, survey.as_ref());
     let document = &watched.document;
     let wrote = (!document.trace.is_empty()).then(|| format!("Wrote {}.", document.trace));
-    // Without the rights to record there is no trace, and its report says so.
+    // Without the rights to record there is no trace, and thus no page; the report says why.
     if let Some(html) = args.html.as_deref().filter(|_| wrote.is_some()) {
         lab::page::write(html, &page::html(document, Path::new(&document.trace))?)?;
     }

@@ -21,7 +21,7 @@ use crate::cli::whatif::WhatifArgs;
 
 /// Maximum simulated time (ns).
 const LIMIT_NS: u64 = 20_000_000_000;
-/// Simulated requests of all files together.
+/// Number of requests to simulate, over all files together.
 const REQUESTS: u64 = 5000;
 /// Minimum number of simulated requests of one file.
 const REQUESTS_PER_FILE: u64 = 100;
@@ -188,7 +188,8 @@ fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outco
     let files = whatif::files(&system).max(1);
     let requests =
         (REQUESTS / files).max(REQUESTS_PER_FILE).max(REQUESTS_PER_OUTSTANDING * outstanding);
-    // The closed-form bounds hold only if each byte is accessed once.
+    // The closed-form bounds hold only if each byte is accessed once. No more than the region is
+    // therefore accessed, unless it is too small.
     let bytes = if region_bytes >= REQUESTS_PER_FILE * size {
         region_bytes.min(requests * size)
     } else {

@@ -271,9 +271,9 @@ fn a_program_is_compared_with_a_survey() {
     let writes = against.iter().find(|one| text(&one["operation"]) == "write").unwrap();
     assert!(text(&writes["text"]).starts_with("sequential writes of 64 KiB"), "{writes:#}");
     assert!(real(&writes["share_of_best"]) > 0.0 && text(&writes["target"]).contains("sata-ssd"));
-    place.does("trace halfpower-trace.parquet --against 1").prints("Beside the survey of");
+    place.does("trace halfpower-trace.parquet --against 1").prints("Compared with the survey of");
     let named = "trace halfpower-trace.parquet --against latest --db halfpower.db";
-    place.does(named).prints("Beside the survey of");
+    place.does(named).prints("Compared with the survey of");
     let runs = place.cannot("trace halfpower-trace.parquet --against 7");
     assert!(runs.stderr.contains('7'), "{runs}");
 }
@@ -286,7 +286,7 @@ fn a_survey_is_made_first_if_asked_for() {
     // A simulated target needs no disk.
     let line = "watch --quiet --survey sim:sata-ssd -- dd if=data of=copy bs=64k conv=fsync";
     let ended = place.does(line);
-    assert!(ended.stderr.contains("Beside the survey of sim:sata-ssd"), "{ended}");
+    assert!(ended.stderr.contains("Compared with the survey of sim:sata-ssd"), "{ended}");
     assert!(!ended.stdout.contains("In short"), "standard output is the command's: {ended}");
     assert!(place.path("halfpower.db").exists() && !place.path("halfpower.html").exists());
     let both = "watch --survey . --against latest -- true";

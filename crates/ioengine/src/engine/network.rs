@@ -1,16 +1,18 @@
 //! The `network` I/O engine: requests to a file, disk or object of a server, over connections of
 //! its own.
 //!
-//! Each worker has its own connection, and as many as it needs where the protocol allows only a few
-//! outstanding requests on one. Sending and receiving happen in the worker's thread, so the CPU
-//! time of a request is that of the system calls and of the protocol, without any hand-over to
-//! another thread.
+//! Each worker has its own connection. If the protocol allows only a few outstanding requests on
+//! one connection, a worker has as many connections as its depth needs. Sending and receiving
+//! happen in the worker's thread, so the CPU time of a request is that of the system calls and of
+//! the protocol, without any hand-over to another thread.
 //!
-//! A server that is too busy asks to try again later. Each time the request is answered with EAGAIN
-//! only after a pause, which grows, so that the worker can try again at once.
+//! A server that is too busy asks the client to try again later. The engine then completes the
+//! request with EAGAIN, but only after a pause, so that the worker can submit it again at once. The
+//! pause grows each time.
 //!
-//! A worker flushes over its own connections. So a flush covers its writes also on servers where it
-//! covers one connection only, and workers do not wait for each other, as with fsync of a file.
+//! A worker flushes over its own connections. On some servers a flush covers only the writes of the
+//! same connection, and this way it covers all writes of the worker there, too. As with fsync of a
+//! file, workers do not wait for each other.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,8 +24,8 @@ use crate::error::Error;
 use crate::network::{Access, Link, Poll, RemoteInfo, Slots, TICK, connect};
 use crate::request::{Completion, Op, Request};
 
-/// The pauses before a request that the server was too busy for is tried again: the first one, and
-/// the longest one, each twice as long as the one before it.
+/// If the server is too busy for a request, the request pauses before it is tried again. These are
+/// the first pause and the longest one; each pause is twice as long as the one before it.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
 
 /// How often in a row the server was too busy for the request of a slot, and since when.
@@ -45,10 +47,10 @@ pub struct Network {
     in_flight: u32,
     /// For each slot.
     busy: Vec<Busy>,
-    /// Requests that the server was too busy for, and until when their pauses last (ns).
+    /// Requests that the server was too busy for, each with the time when its pause ends (ns).
     pausing: Vec<(u64, Completion)>,
     clock: Monotonic,
-    /// The clock when a call began, or after the last wait in it (ns).
+    /// The time when the current call began, or after the last wait in it (ns).
     now_ns: u64,
     poll: Poll,
     /// Dropped last: the slots point into it.
@@ -117,7 +119,8 @@ impl Network {
     fn dispatch(&mut self) -> Result<(), Error> {
         while let Some(request) = self.waiting.front() {
             let roomy = self.links.iter_mut().filter(|link| link.has_room());
-            // Among idle connections the one that was idle for longest, so that none is given up.
+            // Of several idle connections, use the one that was idle for longest. Otherwise the
+            // server might close a connection that is never used.
             let least_used = |link: &&mut Link| (link.outstanding(), link.heard_ns());
             let Some(link) = roomy.min_by_key(least_used) else { break };
             link.add(request, &self.slots);
@@ -133,7 +136,8 @@ impl Network {
         let left_ns = until_ns.map_or(u64::MAX, |until| until.saturating_sub(self.now_ns));
         let wait = Duration::from_nanos(left_ns).min(TICK);
         match &mut self.links[..] {
-            // One system call in place of two. The kernel may round the time up, by less than TICK.
+            // With a single connection, one system call waits and receives. The kernel may round
+            // its time limit up, by less than TICK.
             [link] if wait.is_zero() => link.receive(&mut self.slots, done)?,
             [link] if Duration::from_nanos(left_ns) >= 2 * TICK && link.can_wait_once() => {
                 link.wait_once(&mut self.slots, done)?;
@@ -144,8 +148,8 @@ impl Network {
         self.links.iter_mut().try_for_each(|link| link.note(self.now_ns))
     }
 
-    /// Takes back the slots of what completed from `first` on. Holds back what the server was too
-    /// busy for, and adds what was held back for long enough.
+    /// Of the completions from `first` on, holds back those of requests that the server was too
+    /// busy for, and adds held ones whose pause has ended. Then takes back their slots.
     fn settle(&mut self, first: usize, done: &mut Vec<Completion>) -> Result<(), Error> {
         let mut kept = first;
         for at in first..done.len() {
@@ -183,7 +187,8 @@ impl Network {
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         self.poll.clear();
-        // An idle connection that the server has closed would end the wait.
+        // Only connections that expect something are polled: one that is idle and that the server
+        // has closed would end the wait.
         let busy = |link: &&mut Link| link.expects();
         self.links.iter_mut().filter(busy).for_each(|link| link.add_to(&mut self.poll));
         self.poll.wait(wait)?;
@@ -226,7 +231,8 @@ impl Engine for Network {
     /// Flushes the connections that have writes to make durable, all at the same time.
     fn flush(&mut self) -> Result<bool, Error> {
         self.now_ns = self.clock.now_ns();
-        // The first one has written if any has: a request goes to the one that was idle longest.
+        // If one flush covers all connections, the first connection can send it: it has written if
+        // any has, because a request goes to the connection that was idle longest.
         let count = if self.links[0].flushes_for_all() { 1 } else { self.links.len() };
         let (begun_ns, mut pause) = (self.now_ns, PAUSES[0]);
         loop {

@@ -70,7 +70,7 @@ pub(crate) fn character_device(block: &str) -> Option<PathBuf> {
     Some(Path::new("/dev").join(format!("ng{rest}")))
 }
 
-/// The namespaces of this host that take commands.
+/// The namespaces of this host that take commands through io_uring.
 pub fn probe() -> Result<String, Error> {
     let ring = build::<Entry128, cqueue::Entry32>(2, EngineOptions::default());
     if ring.is_err() {

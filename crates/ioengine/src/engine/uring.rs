@@ -203,7 +203,7 @@ fn setup_error(source: io::Error) -> Error {
     let error = Error::io("setting up io_uring", source).of_kind(ErrorKind::Unsupported);
     match error.errno() {
         Some(libc::ENOSYS) => {
-            error.with_remedy("this kernel has no io_uring (5.1 and later): use `engine` libaio")
+            error.with_remedy("this kernel has no io_uring (needs Linux 5.1): use `engine` libaio")
         }
         Some(libc::EPERM) => error.with_remedy(
             "the sysctl kernel.io_uring_disabled or a container's rules forbid it: \

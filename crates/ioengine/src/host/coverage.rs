@@ -1,5 +1,5 @@
-//! How much of a file is holes and unwritten extents, which are read without the device. The file
-//! system tells by FIEMAP (kernel document filesystems/fiemap).
+//! How much of a file is holes and unwritten extents. Reads of them return zeros without reaching
+//! the device. The file system reports them through FIEMAP (kernel document filesystems/fiemap).
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,5 @@
-//! Limits of this process, and the kernel's count of dirtied page cache: what is read before and
-//! around a measurement to judge it.
+//! Limits of this process, and the kernel's count of dirtied page cache. The limits are checked
+//! before a measurement; the count is read before and after it.
 
 use crate::sys;
 

@@ -130,7 +130,7 @@ impl Stripe {
         self.layout.bytes(self.members.iter().map(Target::size_bytes).min().unwrap_or(0))
     }
 
-    /// Gives a hint to all members: about the rows that a range touches.
+    /// Gives a hint to all members, about the rows of chunks that the range touches.
     pub(super) fn advise(&self, hint: Hint, offset: u64, bytes: u64) -> Result<(), Error> {
         let (from, bytes) = match bytes {
             0 => (self.rows(offset, 1).0, 0),

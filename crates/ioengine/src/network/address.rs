@@ -126,10 +126,10 @@ impl FromStr for Address {
         let found = Scheme::ALL.into_iter().find(|known| known.name() == scheme);
         let Some(scheme) = found else {
             let names: Vec<&str> = Scheme::ALL.into_iter().map(Scheme::form).collect();
-            // Never the whole text, which may contain a password.
+            // The message never contains the whole text, which may contain a password.
             let what = match scheme {
                 "" => "this is no address of a network target".to_owned(),
-                scheme => format!("'{scheme}://' begins no address of a network target"),
+                scheme => format!("'{scheme}://' is not a known kind of address"),
             };
             return Err(Error::new(ErrorKind::Usage, what)
                 .with_remedy(format!("one of {}", names.join(", "))));
@@ -173,8 +173,9 @@ impl FromStr for Address {
     }
 }
 
-/// Whether what follows "://" may contain a password, which may itself contain '/', '?' and '@':
-/// there is a ':' that no port follows, or an '@' behind it.
+/// Whether the text after "://" may contain a password. The password itself may contain '/', '?'
+/// and '@', so it is suspected wherever a ':' is not followed by a port, or an '@' comes after a
+/// ':'.
 fn may_have_password(rest: &str) -> bool {
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let server = authority.rsplit('@').next().unwrap_or_default();
@@ -226,7 +227,7 @@ impl Options {
                 Some(("region", name)) if scheme == Scheme::S3 => {
                     options.region = Some(region(name)?);
                 }
-                // Never the value, which may be a password.
+                // The message never contains the value, which may be a password.
                 Some((name, _)) => {
                     return Err(format!("unknown option '{name}'; {}", known(scheme)));
                 }

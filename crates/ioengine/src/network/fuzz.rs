@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use crate::network::{Access, Address, Credentials, Link, Scheme, Slots, Wire, connect_over};
 use crate::request::{Op, Request};
 
-/// Reads from a server that sends `bytes` whatever it is asked, with the protocol that the first
-/// byte selects. Returns how many requests completed.
+/// Reads from a server that sends `bytes`, whatever the client asks. The first byte selects the
+/// protocol. Returns how many requests completed.
 pub fn network_server(bytes: &[u8]) -> usize {
     let Some((first, bytes)) = bytes.split_first() else { return 0 };
     let scheme = Scheme::ALL[usize::from(*first) % Scheme::ALL.len()];

@@ -1,9 +1,10 @@
 //! The client of iSCSI: disks of a target, with SCSI commands over TCP.
 //!
 //! Source: RFC 7143; for the commands SPC-4 and SBC-3. Each connection is a session of its own:
-//! login (`login`), a look at the disk (this file), then reads and writes (`session`). `pdu` has
-//! the messages of iSCSI, `scsi` the commands of disks. There are no digests, no recovery of lost
-//! messages and no second connection of a session: a connection that breaks ends with an error.
+//! login (`login`), queries about the disk (this file), then reads and writes (`session`). `pdu`
+//! has the headers of iSCSI messages, and `scsi` has the commands of disks. Digests, recovery of
+//! lost messages and sessions with several connections are not used: if a connection breaks, its
+//! requests fail.
 
 mod pdu;
 mod scsi;
@@ -23,8 +24,8 @@ use crate::network::{Access, RemoteInfo};
 
 /// The largest request to a disk that names no maximum (bytes).
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
-/// How often a command of the set-up is sent while the disk reports changes, such as that it was
-/// just switched on. Each change is reported once to each session.
+/// How often a command of the set-up is sent while the disk answers with a unit attention: a
+/// change, such as a power-on. Each change is reported once to each session.
 const ATTEMPTS_MAX: u32 = 10;
 
 /// Logs in to the target, and opens the disk.
@@ -100,8 +101,8 @@ impl Setup<'_> {
         }
     }
 
-    /// Whether the disk is write-protected, and how it caches. A disk that has no caching page is
-    /// asked for all pages, and one that has no pages at all is taken to be writable.
+    /// Whether the disk is write-protected, and whether its write cache is on. A disk without a
+    /// caching page is asked for all mode pages. A disk without any mode page counts as writable.
     fn mode(&mut self) -> Result<Mode, Error> {
         for page in [scsi::CACHING_PAGE, scsi::ALL_PAGES] {
             let sense = self.execute(&scsi::mode_sense(page), scsi::MODE_BYTES)?;
@@ -112,7 +113,8 @@ impl Setup<'_> {
         Ok(Mode::default())
     }
 
-    /// Whether writes need the FUA bit to be durable. Without a write cache every write is.
+    /// Whether writes get the FUA bit, so that each is durable. Without a write cache, every write
+    /// is durable anyway.
     fn fua(&mut self, access: &Access, mode: Mode) -> Result<bool, Error> {
         if access.writable && mode.is_read_only {
             let what = "the disk is write-protected";
@@ -149,7 +151,7 @@ impl Setup<'_> {
         })
     }
 
-    /// Executes a command, again while the disk reports changes.
+    /// Executes a command, and repeats it while the disk answers with a unit attention.
     fn execute(
         &mut self,
         block: &CommandBlock,
@@ -193,7 +195,7 @@ impl Setup<'_> {
         })
     }
 
-    /// Does one step of a command, and tells the next one, or the result of the command.
+    /// Does one step of a command. Returns the next step, or the result of the command.
     fn proceed(
         &mut self,
         step: Step,

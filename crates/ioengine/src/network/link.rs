@@ -28,7 +28,7 @@ unsafe impl Send for Slots {}
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    /// No request outstanding, in `count` slots.
+    /// The state of `count` slots, none of which has an outstanding request.
     pub(crate) fn new(count: u32) -> Slots {
         Slots { lent: vec![None; count as usize] }
     }
@@ -46,12 +46,14 @@ impl Slots {
         self.lent.get_mut(slot as usize).and_then(Option::take).is_some()
     }
 
-    /// Part of the memory of an outstanding request, to be received into; None if it is not inside.
+    /// Part of the memory of an outstanding request, to be received into. None if the request does
+    /// not have that part.
     fn part_mut(&mut self, slot: u32, within: u32, length: u32) -> Option<Piece> {
         self.part(slot, within, length)
     }
 
-    /// Part of the memory of an outstanding request, to be sent from; None if it is not inside.
+    /// Part of the memory of an outstanding request, to be sent from. None if the request does not
+    /// have that part.
     fn part(&self, slot: u32, within: u32, length: u32) -> Option<Piece> {
         let whole = (*self.lent.get(slot as usize)?)?;
         let (within, length) = (within as usize, length as usize);
@@ -70,7 +72,7 @@ impl Slots {
     }
 }
 
-/// Bytes that were received and not yet looked at.
+/// Bytes that were received but not yet processed.
 #[derive(Debug)]
 struct Input {
     bytes: Box<[u8]>,
@@ -83,7 +85,8 @@ impl Input {
         &self.bytes[self.start..self.end]
     }
 
-    /// The free space behind what is available, after moving that to the front if it is short.
+    /// The free space after the available bytes: at least `wanted` bytes. If there is less, the
+    /// available bytes are moved to the front, or the buffer grows.
     fn free(&mut self, wanted: usize) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -105,7 +108,7 @@ impl Input {
 enum TakenIn {
     /// Nothing had arrived.
     Nothing,
-    /// Everything that had arrived.
+    /// Everything that had arrived; there was room for more.
     Rest,
     /// As much as there was room for; more may have arrived.
     All,
@@ -127,7 +130,7 @@ pub(crate) struct Link {
     /// Whether a byte was moved, or a request was added to an idle connection, since `heard_ns` was
     /// set.
     is_alive: bool,
-    /// When that was last noted.
+    /// When `is_alive` was last found to be true and reset (ns).
     heard_ns: u64,
     clock: Monotonic,
 }
@@ -165,13 +168,13 @@ impl Link {
         self.protocol.outstanding_max()
     }
 
-    /// When it was last noted that a byte was moved, or a request was added to an idle connection
-    /// (ns).
+    /// The last time when [`Link::note`] found that bytes were moved, or that a request was added
+    /// to an idle connection (ns).
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }
 
-    /// Checks that a server does not ask to wait for longer than its time limit.
+    /// Fails if the server has answered "try again later" for longer than its time limit.
     pub(crate) fn check_patience(&self, waited: Duration) -> Result<(), Error> {
         if waited > self.wire.timeout { Err(self.wire.busy()) } else { Ok(()) }
     }
@@ -256,8 +259,8 @@ impl Link {
     }
 
     /// Goes on with a new connection after an error of the old one, if that error came between two
-    /// messages and the protocol has no state on the connection. Does not wait until the new one
-    /// stands: the messages are sent when it does.
+    /// messages and the protocol has no state on the connection. Does not wait until the new
+    /// connection is established: the messages are sent when it is.
     fn reconnect(&mut self, error: Error) -> Result<(), Error> {
         let between = self.step == Step::Take(self.protocol.header_bytes());
         if !between || !self.input.available().is_empty() {
@@ -271,7 +274,7 @@ impl Link {
         Ok(())
     }
 
-    /// Drops what was sent from the outbox.
+    /// Removes the first `count` bytes from the outbox, because they were sent.
     fn sent(&mut self, mut count: usize) {
         while let Some(part) = self.outbox.parts.front_mut() {
             let left = match part {
@@ -293,7 +296,7 @@ impl Link {
         }
     }
 
-    /// Takes what has arrived, without waiting.
+    /// Receives what has arrived, without waiting.
     pub(crate) fn receive(
         &mut self,
         slots: &mut Slots,
@@ -302,7 +305,8 @@ impl Link {
         self.receive_by(slots, done, false)
     }
 
-    /// Waits up to [`TICK`] for the server, takes what has arrived, and fails as [`Link::note`].
+    /// Waits up to [`TICK`] for the server and receives what has arrived. Fails if the server was
+    /// silent for too long, as [`Link::note`].
     pub(crate) fn wait(
         &mut self,
         slots: &mut Slots,
@@ -324,7 +328,7 @@ impl Link {
         self.outbox.is_empty() && self.expects()
     }
 
-    /// Waits up to [`TICK`] for the server inside the call that receives.
+    /// Waits up to [`TICK`] for the server and receives, in one system call.
     pub(crate) fn wait_once(
         &mut self,
         slots: &mut Slots,
@@ -333,13 +337,13 @@ impl Link {
         self.receive_by(slots, done, true)
     }
 
-    /// Adds the connection to those that are waited for.
+    /// Adds the connection to those that `poll` waits for.
     pub(crate) fn add_to(&self, poll: &mut Poll) {
         poll.add(&self.wire, !self.outbox.is_empty());
     }
 
-    /// Notes the time after messages were sent and received. Fails if the server has been silent
-    /// for longer than its time limit.
+    /// To be called with the time after messages were sent and received. Fails if the server has
+    /// been silent for longer than its time limit.
     pub(crate) fn note(&mut self, now_ns: u64) -> Result<(), Error> {
         if std::mem::take(&mut self.is_alive) {
             self.heard_ns = now_ns;
@@ -351,7 +355,7 @@ impl Link {
         Ok(())
     }
 
-    /// Whether the server has something to send: a reply, or leave for another request.
+    /// Whether the server has something to send: a reply, or permission for another request.
     pub(crate) fn expects(&self) -> bool {
         self.outstanding > 0 || !self.protocol.has_room()
     }
@@ -363,7 +367,7 @@ impl Link {
         mut blocking: bool,
     ) -> Result<(), Error> {
         self.digest(slots, done)?;
-        // A completion in the way waits until its slot is no longer sent from.
+        // A pending completion ends the loop: it waits until no bytes of its slot are left to send.
         while self.expects() && !matches!(self.step, Step::Complete(_)) {
             // Only the first call may wait: the caller looks at its deadline in between.
             let taken = match self.take_in(slots, std::mem::take(&mut blocking)) {
@@ -383,7 +387,7 @@ impl Link {
         Ok(())
     }
 
-    /// Receives once: into the slot that is being filled, and the buffer behind it.
+    /// Receives once: into the slot that is being filled, and what follows into the input buffer.
     fn take_in(&mut self, slots: &mut Slots, blocking: bool) -> Result<TakenIn, Error> {
         let (filling, wanted) = match self.step {
             Step::Fill { slot, within, length } => {
@@ -416,7 +420,7 @@ impl Link {
         Ok(if received < room { TakenIn::Rest } else { TakenIn::All })
     }
 
-    /// Goes through what was received until more is needed.
+    /// Processes what was received, until more bytes are needed.
     fn digest(&mut self, slots: &mut Slots, done: &mut Vec<Completion>) -> Result<(), Error> {
         loop {
             let available = self.input.end - self.input.start;
@@ -462,8 +466,8 @@ impl Link {
                     let filled = unsafe { std::slice::from_raw_parts(part.memory, part.length) };
                     self.protocol.filled(filled, &mut self.outbox)?
                 }
-                // The server may give up a write before all its data is sent. What was begun must
-                // be sent to the end, from memory that is still lent.
+                // The server may end a write before all its data is sent. A message that was begun
+                // must still be sent whole, so its memory must stay lent.
                 Step::Complete(completion) if self.outbox.holds(completion.slot) => return Ok(()),
                 Step::Complete(completion) => {
                     self.complete(completion, slots, done)?;

@@ -24,7 +24,7 @@ const REQUEST_MAGIC: u32 = 0x2560_9513;
 /// In front of a simple reply.
 const REPLY_MAGIC: u32 = 0x6744_6698;
 
-/// The server speaks the fixed newstyle.
+/// The server uses the fixed newstyle negotiation.
 const FLAG_FIXED_NEWSTYLE: u16 = 1;
 /// Client flags: fixed newstyle, no zeroes behind the export's data.
 const CLIENT_FLAGS: u32 = 0b11;
@@ -58,7 +58,7 @@ const COMMAND_FLUSH: u16 = 3;
 /// The write is durable before its reply.
 const COMMAND_FLAG_FUA: u16 = 1;
 
-/// The largest request of a server that names no maximum (bytes).
+/// The largest request to a server that states no maximum (bytes).
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// The most pieces of information about one export.
 const INFOS_MAX: usize = 32;
@@ -223,8 +223,8 @@ impl Nbd {
     }
 }
 
-/// The error number of Linux for one of NBD, whose values are those of Linux for the known ones.
-/// EAGAIN is not among them, but a server that sends it means it.
+/// The error number of Linux for an error of NBD. The values that NBD defines are those of Linux.
+/// EAGAIN (11) is not among them, but is passed on if a server sends it.
 fn errno(error: u32) -> i32 {
     match error {
         1 | 5 | 11 | 12 | 22 | 28 | 75 | 95 => error as i32,

@@ -3,7 +3,7 @@
 //! Source: RFC 8881 (NFS 4.1), RFC 5531 (RPC), RFC 4506 (XDR). The module `setup` opens a file.
 //! Afterwards each request is one call: SEQUENCE, PUTFH, and READ or WRITE. A call occupies a slot
 //! of the session until its reply arrives; replies may arrive in any order. The number of a call
-//! (xid) tells the slot of the session, which is not the slot of the engine's buffers.
+//! (xid) contains the slot of the session, which differs from the slot of the engine's buffers.
 //!
 //! The client asks for no delegation and no layout, and caches nothing. A call is never sent again:
 //! a connection that breaks ends the engine. Each call renews the lease of the client. A client
@@ -30,11 +30,11 @@ use crate::network::wire::{Wire, violated};
 use crate::network::{Access, RemoteInfo};
 use crate::request::{Completion, Op, Request};
 
-/// How durable a write is before its reply: not at all, or with everything that is needed to read
-/// it (UNSTABLE4 and FILE_SYNC4; RFC 8881, section 18.32).
+/// How durable a write is when its reply is sent: not at all (UNSTABLE4), or with all metadata
+/// (FILE_SYNC4; RFC 8881, section 18.32).
 const UNSTABLE: u32 = 0;
 const FILE_SYNC: u32 = 2;
-/// The number of a call has the slot of the session in its low bits.
+/// How many low bits of a call's number hold the slot of the session.
 const SLOT_BITS: u32 = setup::SLOTS_MAX.ilog2();
 
 /// The state of one connection.
@@ -49,9 +49,9 @@ struct Nfs {
     slots: Vec<Slot>,
     /// The slots with an outstanding call, as bits.
     busy: u64,
-    /// The highest slot that the server wants to be used.
+    /// The highest slot that the server wants the client to use.
     target_slot: u32,
-    /// The number that a server changes when it may have lost writes that were not flushed.
+    /// The write verifier: a number that the server changes if it may have lost unflushed writes.
     write_verifier: Option<[u8; 8]>,
     record: Record,
 }
@@ -109,11 +109,11 @@ enum Part {
 /// What the head of a reply says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// The server did not run the call.
+    /// The server did not run the call, because SEQUENCE failed.
     NotRun { status: u32 },
     /// The call failed.
     Failed { status: u32 },
-    /// So many bytes of data follow.
+    /// `length` bytes of data follow.
     Data { length: u32 },
     /// The data was written.
     Written { length: u32, stable: u32, verifier: [u8; 8] },
@@ -255,7 +255,7 @@ impl Nfs {
             Answer::Data { .. } | Answer::Flushed { .. } => 0,
             Answer::Written { length, .. } => length as i32,
             Answer::NotRun { status: DELAY } => {
-                // The call does not count (RFC 8881, section 18.46).
+                // The call does not use up a sequence number (RFC 8881, section 18.46).
                 let slot = &mut self.slots[number as usize];
                 slot.sequence = slot.sequence.wrapping_sub(1);
                 -libc::EAGAIN
@@ -273,7 +273,7 @@ impl Nfs {
     }
 
     /// Reads the head of a reply: the slot of the session, the highest slot that the server wants
-    /// to be used, and what it says.
+    /// the client to use, and the result of the call.
     fn answer(&self, head: &[u8]) -> Result<(u32, u32, Answer), Flaw> {
         let mut decoder = Decoder::new(head);
         let Reply { xid: number, outcome } = reply(&mut decoder)?;
@@ -295,7 +295,7 @@ impl Nfs {
         Ok((slot, target_slot, answer))
     }
 
-    /// Reads the results behind that of SEQUENCE.
+    /// Reads the results after that of SEQUENCE.
     fn last_result(&self, decoder: &mut Decoder<'_>, call: Call) -> Result<Answer, Flaw> {
         let operation = match call.kind {
             Kind::Read => READ,
@@ -329,14 +329,14 @@ impl Nfs {
         })
     }
 
-    /// Checks that a write is as durable as asked for, and that no earlier write may be lost (RFC
-    /// 8881, section 18.32).
+    /// Checks that a write is as durable as asked for, and that the server cannot have lost an
+    /// earlier one (RFC 8881, section 18.32).
     fn check_written(&mut self, answer: Answer) -> Result<(), Error> {
         let verifier = match answer {
             Answer::Written { stable, .. } if stable < self.stable => {
                 return Err(violated(&self.name, "did not make a write durable"));
             }
-            // Nothing depends on the flush of a connection without writes.
+            // On a connection without writes, the verifier of a flush does not matter.
             Answer::Flushed { verifier } if self.write_verifier.is_some() => verifier,
             Answer::Written { stable: UNSTABLE, verifier, .. } => verifier,
             _ => return Ok(()),
@@ -356,7 +356,7 @@ impl Nfs {
         }
     }
 
-    /// The server has discarded the session or the open file.
+    /// The error for a session or an open file that the server has discarded.
     fn discarded(&self, status: u32) -> Error {
         let (name, lease_s) = (&self.name, self.file.lease.as_secs());
         let what = format!("{name}: the server has discarded the session or the open file");
@@ -369,7 +369,7 @@ impl Nfs {
 }
 
 impl Record {
-    /// No byte of a reply has been received.
+    /// The state before the first byte of a reply.
     fn new() -> Record {
         let part = Part::Head { needed: 0 };
         Record { left: 0, is_last: false, at_mark: true, head: Vec::new(), part }
@@ -398,8 +398,8 @@ impl Protocol for Nfs {
         free_slot < self.session.slots && free_slot <= self.target_slot
     }
 
-    /// COMMIT covers the whole file, but only the connection that wrote has the verifier that tells
-    /// whether the server lost something meanwhile.
+    /// COMMIT covers the whole file. But only the connection that wrote knows the write verifier,
+    /// which shows whether the server lost something meanwhile.
     fn flushes_for_all(&self) -> bool {
         false
     }

@@ -30,8 +30,8 @@ pub enum PayloadSignature {
     Signed,
 }
 
-/// The result of an operation with its times, both counted from the call of the operation by
-/// [`crate::Monotonic`]. They include signing, and connecting again where that was necessary.
+/// The result of an operation with its times. Both times begin with the call of the operation and
+/// are measured by [`crate::Monotonic`]. They include signing and, if necessary, reconnecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed<T> {
     /// What the operation returned.
@@ -51,7 +51,7 @@ pub struct Listing {
     pub next: Option<String>,
 }
 
-/// A part of a multipart upload that the server has taken.
+/// A part of a multipart upload that the server has stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Number of the part, from 1 on.
@@ -69,12 +69,12 @@ pub struct ObjectClient {
 }
 
 impl ObjectClient {
-    /// Connects to the server of an address `s3://HOST[:PORT]/BUCKET`, whose key is not used.
-    /// `access.credentials` are access key and secret; None is anonymous.
+    /// Connects to the server of an address `s3://HOST[:PORT]/BUCKET`. An object key in the address
+    /// is ignored. `access.credentials` are access key and secret; None means anonymous.
     ///
     /// # Errors
-    /// The address is none of S3 or names no bucket, or the server cannot be reached. Whether the
-    /// bucket exists and the access key is right shows with the first operation.
+    /// The address is not an S3 address or names no bucket, or the server cannot be reached. A
+    /// missing bucket or a wrong access key is reported only by the first operation.
     pub fn connect(access: &Access, payload: PayloadSignature) -> Result<ObjectClient, Error> {
         let address = &access.address;
         if address.scheme != Scheme::S3 {
@@ -96,7 +96,7 @@ impl ObjectClient {
     ///
     /// # Errors
     /// The bucket was opened for reading only, the server refuses, or the connection fails. The
-    /// error names the code of the server. This holds for all operations.
+    /// error contains the error code that the server sent. This holds for all operations.
     pub fn put(&mut self, key: &str, bytes: &[u8]) -> Result<Timed<()>, Error> {
         self.check_writable()?;
         let path = self.endpoint.path(key);
@@ -137,10 +137,11 @@ impl ObjectClient {
         Ok(self.call(&call, key, &mut Sink::Text(DOCUMENT_BYTES_MAX))?.map(|_| ()))
     }
 
-    /// Lists keys that begin with `prefix`: the first page, or the one of a `continuation`.
+    /// Lists keys that begin with `prefix`: the first page, or the page to which `continuation`
+    /// leads.
     ///
     /// # Errors
-    /// The list is no valid one, or as for [`ObjectClient::put`].
+    /// The list is malformed, or as for [`ObjectClient::put`].
     pub fn list(
         &mut self,
         prefix: &str,
@@ -204,7 +205,7 @@ impl ObjectClient {
         Ok(reply.map(|_| Part { number, etag }))
     }
 
-    /// Makes an object of the parts of a multipart upload, which are in ascending order.
+    /// Makes an object of the parts of a multipart upload. `parts` must be in ascending order.
     ///
     /// # Errors
     /// As for [`ObjectClient::put`].
@@ -228,15 +229,16 @@ impl ObjectClient {
         let body = Some(document.as_bytes());
         let call = Call { query: &query, body, ..Call::new(Method::Post, &path) };
         let reply = self.call(&call, key, &mut Sink::Text(DOCUMENT_BYTES_MAX))?;
-        // The status is sent before the work is done, so an error may follow it.
+        // The server sends the status before the work is done, so the body may still report an
+        // error.
         if code(&reply.value.text).is_some() {
             return Err(self.refused(&call, key, &reply.value));
         }
         Ok(reply.map(|_| ()))
     }
 
-    /// Ends a multipart upload without an object, and removes its parts. An upload that the server
-    /// does not know has ended already.
+    /// Ends a multipart upload without an object, and removes its parts. If the server does not
+    /// know the upload, the upload has already ended, which is no error.
     ///
     /// # Errors
     /// As for [`ObjectClient::put`].
@@ -289,7 +291,10 @@ impl ObjectClient {
         }
         match &listing.next {
             Some(token) if truncated && token.len() <= TOKEN_BYTES_MAX => {}
-            _ if truncated => return Err(self.violated("does not tell how its list goes on")),
+            _ if truncated => {
+                let what = "sent part of a list without a valid token for the next part";
+                return Err(self.violated(what));
+            }
             _ => listing.next = None,
         }
         Ok(listing)

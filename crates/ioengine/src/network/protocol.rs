@@ -24,8 +24,8 @@ pub(crate) struct Opened {
 pub(crate) enum Step {
     /// Passes the next bytes to [`Protocol::took`].
     Take(usize),
-    /// Passes the next bytes up to and including the first `end` to [`Protocol::took`]. It is an
-    /// error of the server if these are more than `bytes_max` bytes.
+    /// Passes the next bytes up to and including the first `end` to [`Protocol::took`]. If they are
+    /// more than `bytes_max` bytes, the server broke the protocol.
     Until { end: &'static [u8], bytes_max: usize },
     /// Stores the next bytes in a slot, then passes them to [`Protocol::filled`].
     Fill { slot: u32, within: u32, length: u32 },
@@ -37,7 +37,7 @@ pub(crate) enum Step {
 
 /// The state of one protocol on one connection.
 pub(crate) trait Protocol: Debug + Send + Sync {
-    /// How many requests one connection keeps outstanding at most.
+    /// The most requests that one connection can have outstanding.
     fn outstanding_max(&self) -> u32 {
         u32::MAX
     }
@@ -61,11 +61,11 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// [`FLUSH_SLOT`]. False if the server has no such message.
     fn flush(&mut self, out: &mut Outbox) -> bool;
 
-    /// Size of the beginning of a message, which tells how to continue (bytes).
+    /// Size of the beginning of a message (bytes). Its content determines how to continue.
     fn header_bytes(&self) -> usize;
 
     /// Prepares for a new connection after the old one ended between two messages, and adds the
-    /// messages of the outstanding requests to `out`. False, as by default: the end of the
+    /// messages of the outstanding requests to `out`. Returns false, the default, if the end of the
     /// connection is an error.
     fn reconnect(&mut self, _out: &mut Outbox) -> bool {
         false

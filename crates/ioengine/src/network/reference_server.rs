@@ -14,7 +14,8 @@ use crate::network::{Access, Address};
 /// The pause between two bytes of a server that trickles.
 const TRICKLE: Duration = Duration::from_millis(2);
 
-/// What the server does wrong, after so many requests of a connection.
+/// What the server does wrong. Unless stated otherwise, the number is how many requests of a
+/// connection it answers correctly first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Nothing.
@@ -27,11 +28,11 @@ pub(crate) enum Fault {
     MixesUp(u32),
     /// Answers with random bytes.
     Babbles(u32),
-    /// Answers so many requests of a connection with EAGAIN, and the others as it should.
+    /// Answers this many requests of a connection with EAGAIN, and then all others correctly.
     IsBusy(u32),
-    /// Keeps the writes of a connection back until a flush on the same connection.
+    /// Holds back the writes of a connection until a flush on the same connection.
     CachesWrites,
-    /// Sends each byte by itself, with a pause behind it.
+    /// Sends each byte by itself, with a pause between two bytes.
     Trickles(u32),
 }
 
@@ -84,7 +85,7 @@ fn converse(mut stream: TcpStream, file: &File, fault: Fault) -> std::io::Result
 /// Offset and bytes of a write.
 type Write = (u64, Vec<u8>);
 
-/// Answers a request. `cache` has the writes that are kept back.
+/// Answers a request. `cache` contains the writes that are held back.
 fn answer(
     stream: &mut TcpStream,
     (file, cache): (&File, &mut Vec<Write>),

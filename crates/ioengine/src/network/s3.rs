@@ -37,7 +37,7 @@ use http::{
 /// The largest request (bytes). Any length up to the size of the object is allowed, but the result
 /// of a request has 31 bits.
 const REQUEST_BYTES_MAX: u32 = 1 << 30;
-/// How much of a body that nobody wants is taken at once (bytes).
+/// How much of a body is read at once if it is skipped (bytes).
 const SKIPPED_BYTES: u64 = 4 << 10;
 /// The longest body of an error (bytes). Errors of S3 have less than 1 KiB.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
@@ -52,7 +52,7 @@ struct S3 {
     /// The path of the object.
     path: String,
     size_bytes: u64,
-    /// The request without a response.
+    /// The outstanding request.
     pending: Option<Pending>,
     stage: Stage,
     /// Whether the server has answered on this connection.
@@ -85,11 +85,12 @@ enum Stage {
 struct Receiving {
     request: Pending,
     body: Body,
-    /// How many bytes of payload came.
+    /// How many bytes of payload have arrived.
     moved: u64,
-    /// How many may come.
+    /// How many bytes of payload may arrive.
     moved_max: u64,
-    /// None: into the slot; else the result of the request, and the body is skipped.
+    /// None if the body goes into the slot. Otherwise the body is skipped, and this is the result
+    /// of the request.
     result: Option<i32>,
     /// Size of the part that is being received (bytes).
     part: u32,
@@ -149,7 +150,7 @@ fn head_of(
     if reply.head.status == 200 {
         return Ok(reply.head);
     }
-    // A response to HEAD has no body that could tell the reason. A read has.
+    // A response to HEAD has no body, so it cannot give the reason for an error. A read can.
     let first_byte = Call { range: Some((0, 0)), ..Call::new(Method::Get, path) };
     let explained = ask(first_byte)?;
     let told = if explained.is_success() { &reply } else { &explained };
@@ -163,7 +164,7 @@ fn errno(status: u16) -> i32 {
         401 | 403 => libc::EACCES,
         404 | 410 => libc::ENOENT,
         416 => 0,
-        // Too much to do: the worker tries again.
+        // The server is too busy: the worker tries again.
         408 | 429 | 503 => libc::EAGAIN,
         _ => libc::EIO,
     }
@@ -183,7 +184,7 @@ impl S3 {
         self.pending = Some(request);
     }
 
-    /// Continues behind a header: decides where the body goes.
+    /// Continues after a header: decides where the body goes.
     fn begin_body(&mut self, head: &Head) -> Result<Step, Error> {
         let Some(request) = self.pending.take() else {
             return Err(self.violated("answered a request that is not outstanding"));
@@ -272,7 +273,7 @@ impl S3 {
         Ok(Step::Complete(Completion { slot: now.request.slot, result }))
     }
 
-    /// Goes on behind the part of a body that was asked for.
+    /// Continues after the part of a body that was asked for.
     fn moved(&mut self, mut now: Receiving) -> Result<Step, Error> {
         now.body.moved(u64::from(now.part));
         now.moved += u64::from(now.part);

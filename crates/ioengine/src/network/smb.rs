@@ -38,7 +38,8 @@ const SESSION_ANONYMOUS: u16 = 2;
 /// SMB2_SHARE_TYPE_DISK (2.2.10).
 const SHARE_DISK: u8 = 1;
 
-/// Rights to a file (2.2.13.1.1): its data, its attributes, waiting for requests.
+/// Rights to a file (2.2.13.1.1): to read and write its data, to read its attributes, and to wait
+/// on its handle.
 const FILE_READ_DATA: u32 = 1;
 const FILE_WRITE_DATA: u32 = 1 << 1;
 const FILE_READ_ATTRIBUTES: u32 = 1 << 7;
@@ -49,7 +50,8 @@ const IMPERSONATION: u32 = 2;
 const SHARE_ALL: u32 = 7;
 /// FILE_OPEN: only an existing file (2.2.13).
 const FILE_OPEN: u32 = 1;
-/// Options of CREATE (2.2.13): no directory; writes are durable before their response.
+/// Options of CREATE (2.2.13): the path must not name a directory; each write is durable before its
+/// response.
 const FILE_NON_DIRECTORY_FILE: u32 = 1 << 6;
 const FILE_WRITE_THROUGH: u32 = 1 << 1;
 /// FILE_ATTRIBUTE_DIRECTORY (MS-FSCC 2.6).
@@ -57,8 +59,8 @@ const ATTRIBUTE_DIRECTORY: u32 = 1 << 4;
 
 /// The largest request (bytes), as large as common servers allow.
 const REQUEST_BYTES_MAX: u32 = 8 << 20;
-/// The longest name of a user, domain, share or file (characters), so that all lengths fit into
-/// their 16 bits.
+/// The longest name of a user, domain, share or file (characters), so that all lengths in messages
+/// fit into 16 bits.
 const NAME_CHARACTERS_MAX: usize = 4096;
 
 /// What the server says in response to NEGOTIATE.
@@ -127,7 +129,8 @@ pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     Ok(Opened { wire, protocol: Box::new(transfer), info })
 }
 
-/// The user of the address, else of the credentials; without a name an anonymous client.
+/// The user from the address, or else from the credentials. An empty name means an anonymous
+/// client.
 fn user(access: &Access) -> Login<'_> {
     let credentials = access.credentials.as_ref();
     let of_credentials = credentials.map(|credentials| &*credentials.user);
@@ -287,7 +290,7 @@ fn connect_tree(
         (16, [SHARE_DISK], rights) => Ok(rights),
         (16, _, _) => {
             let what = format!("the share '{share}' has no files");
-            Err(wire.refused(what, "name a share of a disk"))
+            Err(wire.refused(what, "name a share that has files"))
         }
         _ => Err(wire.violated("sent no response to TREE_CONNECT")),
     }
@@ -304,7 +307,8 @@ fn create(
     let write = if access.writable { FILE_WRITE_DATA } else { 0 };
     let rights = FILE_READ_DATA | FILE_READ_ATTRIBUTES | SYNCHRONIZE | write;
     let durable = if access.durable { FILE_WRITE_THROUGH } else { 0 };
-    // No oplock, no special flags, no attributes, no contexts. An empty name would need a byte.
+    // No oplock, no special flags, no attributes, no contexts. Only an empty name would need a byte
+    // of padding.
     let message = Message::new(57).u8(0).u8(0).u32(IMPERSONATION).u64(0).u64(0).u32(rights).u32(0);
     let message = message.u32(SHARE_ALL).u32(FILE_OPEN).u32(FILE_NON_DIRECTORY_FILE | durable);
     let message = message.u16(HEADER_BYTES as u16 + 56).u16(name.len() as u16).u32(0).u32(0);
@@ -358,7 +362,8 @@ fn not_opened(wire: &Wire, access: &Access, status: u32, for_user: &str) -> Erro
 /// Random bytes from the operating system.
 fn random<const BYTES: usize>() -> Result<[u8; BYTES], Error> {
     let mut bytes = [0; BYTES];
-    // SAFETY: the kernel writes at most `BYTES` bytes into the array. Up to 256 bytes come whole.
+    // SAFETY: the kernel writes at most `BYTES` bytes into the array. Up to 256 bytes are always
+    // returned in full.
     let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), BYTES, 0) };
     if count != BYTES as libc::ssize_t {
         return Err(Error::io("getting random numbers", std::io::Error::last_os_error()));

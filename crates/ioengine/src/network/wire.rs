@@ -16,25 +16,26 @@ use crate::network::Address;
 
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The shortest time limit of a whole set-up. It is twice that of an answer if that is longer.
+/// The time limit of a whole set-up. It is twice the time limit of an answer if that is longer.
 const SETUP_MIN: Duration = Duration::from_secs(10);
-/// The longest wait during the set-up after which an interrupt is looked for.
+/// The longest wait during the set-up before the interrupt flag is checked.
 const LOOK: Duration = Duration::from_millis(100);
 /// The longest message during the set-up of a connection (bytes).
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// How much of a text of a server is shown (bytes).
+/// How much of a text that a server sent is shown (bytes).
 const TEXT_BYTES_MAX: usize = 200;
 /// Socket buffers in each direction (bytes). Without them, large requests wait for the window.
 const SOCKET_BYTES: libc::c_int = 4 << 20;
-/// The longest wait for the server at a time, so that deadlines are looked at. Less than half of
-/// the longest wait of a worker, whose requests can therefore be waited for inside
+/// The longest wait for the server in one system call, so that deadlines are checked in between. It
+/// is less than half of a worker's longest wait, because only a wait of at least two ticks uses
 /// [`Wire::wait_and_receive`].
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
 /// Set by the program when the user interrupts it.
 static INTERRUPT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Lets a flag that is set end the set-up of every connection. Only the first call has an effect.
+/// From now on, every set-up of a connection ends when the flag `interrupt` is set. Only the first
+/// call of this function has an effect.
 pub fn end_set_up_with(interrupt: Arc<AtomicBool>) {
     let _ = INTERRUPT.set(interrupt);
 }
@@ -56,7 +57,7 @@ pub(crate) struct Wire {
     pub(super) timeout: Duration,
 }
 
-/// One end of a buffer that data is received into, or sent from.
+/// A piece of memory that data is received into, or sent from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub memory: *mut u8,
@@ -108,13 +109,13 @@ impl Wire {
         Ok(Wire { stream, clock, set_up_until_ns, name, timeout })
     }
 
-    /// Ends the set-up without changing how the connection is used.
+    /// Ends the set-up, and with it its time limit. The connection is used as before.
     pub(super) fn after_set_up(mut self) -> Wire {
         self.set_up_until_ns = None;
         self
     }
 
-    /// Whether the set-up goes on.
+    /// Whether the set-up has ended.
     pub(super) fn is_set_up(&self) -> bool {
         self.set_up_until_ns.is_none()
     }
@@ -124,11 +125,11 @@ impl Wire {
         self.stream.peer_addr().ok()
     }
 
-    /// Begins another connection to the same server, without waiting until it stands. What is sent
-    /// over it waits for that.
+    /// Begins another connection to the same server, without waiting until it is established. Bytes
+    /// can be sent over it only after that.
     ///
     /// # Errors
-    /// The network is out of reach, or this connection is not TCP or has no other end any more.
+    /// The connection cannot be begun, for example because the network cannot be reached.
     pub(super) fn again(&self, peer: SocketAddr) -> Result<Wire, Error> {
         let stream = begin_connection(&peer).map_err(|error| self.broken(error))?;
         // Fails on what is not TCP.
@@ -140,8 +141,9 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Repeats a call that waits on the socket until it does something, for as long as the server
-    /// may be silent and the set-up may last.
+    /// Repeats a call that waits on the socket until it succeeds or fails. Gives up when the server
+    /// was silent for longer than its time limit, when the set-up takes too long, or when the user
+    /// interrupts it.
     fn patiently<T>(&self, mut call: impl FnMut(&TcpStream) -> io::Result<T>) -> io::Result<T> {
         let begun_ns = self.clock.now_ns();
         let silent_until_ns = begun_ns.saturating_add(self.timeout.as_nanos() as u64);
@@ -163,7 +165,7 @@ impl Wire {
         }
     }
 
-    /// Fails if the set-up has taken too long, although the server was never silent.
+    /// Fails if the set-up has taken too long, even if the server was never silent for long.
     fn check_set_up(&self) -> io::Result<()> {
         let is_over = self.set_up_until_ns.is_some_and(|until| self.clock.now_ns() >= until);
         if is_over { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
@@ -201,13 +203,13 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits for the server, and copies what has arrived without taking it. 0: the server has
-    /// closed the connection.
+    /// Waits for the server, and copies what has arrived but leaves it in the socket. Returns how
+    /// many bytes it copied, 0 if the server has closed the connection.
     pub(super) fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.patiently(|stream| stream.peek(buffer))
     }
 
-    /// Receives as many bytes as fit into `buffer`.
+    /// Fills `buffer` with received bytes.
     ///
     /// # Errors
     /// The connection broke, or the server did not answer in time.
@@ -224,24 +226,24 @@ impl Wire {
         Ok(())
     }
 
-    /// The server did something that the protocol does not allow.
+    /// The error for a server that did something which the protocol does not allow.
     pub(crate) fn violated(&self, what: &str) -> Error {
         violated(&self.name, what)
     }
 
-    /// The server refused to open the target.
+    /// The error for a target that the server, or this client, refuses to open.
     pub(crate) fn refused(&self, what: impl Into<String>, remedy: &str) -> Error {
         Error::new(ErrorKind::Usage, format!("{}: {}", self.name, what.into())).with_remedy(remedy)
     }
 
-    /// The server has asked to wait, again and again, for longer than its time limit.
+    /// The error for a server that was too busy for longer than its time limit.
     pub(super) fn busy(&self) -> Error {
         let (name, seconds) = (&self.name, self.timeout.as_secs());
-        Error::new(ErrorKind::Io, format!("{name}: the server asked to wait for {seconds} s"))
+        Error::new(ErrorKind::Io, format!("{name}: the server was too busy for {seconds} s"))
             .with_remedy("use a smaller `depth` and fewer `threads`, or raise ?timeout=SECONDS")
     }
 
-    /// The set-up takes too long.
+    /// The error for a set-up that takes too long.
     fn slow(&self) -> Error {
         let seconds = SETUP_MIN.max(2 * self.timeout).as_secs();
         let what = format!("{} did not set up the connection in {seconds} s", self.name);
@@ -249,7 +251,7 @@ impl Wire {
             .with_remedy("check the server and the network, or raise ?timeout=SECONDS")
     }
 
-    /// A failure of the connection, or silence.
+    /// The error for a connection that has failed, or a server that was silent.
     pub(super) fn broken(&self, error: io::Error) -> Error {
         let name = &self.name;
         match error.kind() {
@@ -279,7 +281,7 @@ impl Wire {
         self.stream.set_read_timeout(Some(TICK)).map_err(|error| self.broken(error))
     }
 
-    /// Whether something has arrived that nobody has received, which may be the end of the
+    /// Whether something has arrived that was not received yet. It may be the end of the
     /// connection.
     pub(super) fn has_news(&self) -> bool {
         let mut poll = Poll::default();
@@ -287,7 +289,8 @@ impl Wire {
         poll.wait(Duration::ZERO).is_err() || poll.can_receive(0)
     }
 
-    /// Sends from several pieces without blocking. None: nothing can be sent now.
+    /// Sends from several pieces without blocking. Returns how many bytes it sent; None if nothing
+    /// can be sent now.
     ///
     /// # Safety
     /// Each piece must be readable for its length.
@@ -297,7 +300,8 @@ impl Wire {
         self.moved(unsafe { self.message_call(pieces, flags, send_message) })
     }
 
-    /// Receives into several pieces without blocking. None: nothing has arrived.
+    /// Receives into several pieces without blocking. Returns how many bytes it received; None if
+    /// nothing has arrived.
     ///
     /// # Safety
     /// Each piece must be writable for its length, and not in use elsewhere.
@@ -340,7 +344,8 @@ impl Wire {
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = vectors.as_mut_ptr();
         header.msg_iovlen = count as _;
-        // SAFETY: the header and its vectors outlive the call; the memory is the caller's duty.
+        // SAFETY: the header and its vectors outlive the call. The caller promises that the pieces
+        // are valid.
         unsafe { call(self.stream.as_raw_fd(), &raw mut header, flags) }
     }
 
@@ -373,7 +378,7 @@ unsafe extern "C" fn send_message(
     unsafe { libc::sendmsg(descriptor, header, flags) }
 }
 
-/// Opens a TCP connection, and waits for that.
+/// Opens a TCP connection, and waits until it is established.
 pub(super) fn reach(peer: &SocketAddr) -> io::Result<TcpStream> {
     let (clock, stream) = (Monotonic::new(), begin_connection(peer)?);
     let until_ns = clock.now_ns() + CONNECT_TIMEOUT.as_nanos() as u64;
@@ -394,7 +399,7 @@ pub(super) fn reach(peer: &SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Begins a TCP connection, which stands when the socket can be sent to.
+/// Begins a TCP connection. It is established when the socket becomes writable.
 fn begin_connection(peer: &SocketAddr) -> io::Result<TcpStream> {
     let family = if peer.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -406,7 +411,7 @@ fn begin_connection(peer: &SocketAddr) -> io::Result<TcpStream> {
     // SAFETY: the descriptor is new and belongs to nobody else.
     let stream = TcpStream::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
     let connect = |name: *const libc::sockaddr, bytes: usize| {
-        // SAFETY: the name has so many bytes and outlives the call.
+        // SAFETY: the name has `bytes` bytes and outlives the call.
         unsafe { libc::connect(descriptor, name, bytes as libc::socklen_t) }
     };
     let connected = match peer {
@@ -455,7 +460,8 @@ fn enlarge_buffers(stream: &TcpStream) {
     }
 }
 
-/// The beginning of a text of a server, in one line that a terminal obeys no part of.
+/// The beginning of a text that a server sent, in one line and with control characters escaped, so
+/// that it cannot control a terminal.
 pub(super) fn printable(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(&text[..text.len().min(TEXT_BYTES_MAX)]);
     let mut shown = String::new();
@@ -469,13 +475,14 @@ pub(super) fn printable(text: &[u8]) -> String {
     shown
 }
 
-/// The server `name` broke the protocol.
+/// The error for a server that broke the protocol. `name` is its address, and `what` is what it
+/// did.
 pub(crate) fn violated(name: &str, what: &str) -> Error {
     Error::new(ErrorKind::Io, format!("{name}: the server {what}"))
         .with_remedy("this is no valid answer: check that the port belongs to this protocol")
 }
 
-/// Waits for one of several connections; its memory is used again by the next wait.
+/// Waits for one of several connections. Its memory is reused by the next wait.
 #[derive(Debug, Default)]
 pub(crate) struct Poll {
     entries: Vec<libc::pollfd>,
@@ -487,8 +494,8 @@ impl Poll {
         self.entries.clear();
     }
 
-    /// Adds a connection, which is waited for until it can be received from, or with
-    /// `wants_to_send` until it can be sent to.
+    /// Adds a connection. The wait ends when something can be received from it, or, with
+    /// `wants_to_send`, when something can be sent.
     pub(super) fn add(&mut self, wire: &Wire, wants_to_send: bool) {
         let events = libc::POLLIN | if wants_to_send { libc::POLLOUT } else { 0 };
         self.entries.push(libc::pollfd { fd: wire.stream.as_raw_fd(), events, revents: 0 });
@@ -515,8 +522,8 @@ impl Poll {
         Ok(())
     }
 
-    /// Whether the connection that was added as number `index` has something to receive, which may
-    /// be its end.
+    /// Whether the connection that was added as number `index`, counted from 0, has something to
+    /// receive. This may be the end of the connection.
     pub(crate) fn can_receive(&self, index: usize) -> bool {
         self.entries.get(index).is_some_and(|entry| entry.revents & !libc::POLLOUT != 0)
     }

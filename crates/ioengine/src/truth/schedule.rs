@@ -286,7 +286,8 @@ struct FillLevel {
 }
 
 impl FillLevel {
-    /// Advances to a later time. The amount stays between 0 and `most`.
+    /// Advances to a later time. The amount rises to `most` at most, and falls no lower than 0, or
+    /// than its earlier value if that was negative.
     fn advance(&mut self, to_ns: u64, per_s: f64, most: f64) {
         let passed = to_ns.saturating_sub(self.at_ns) as f64 / 1e9;
         self.amount = (self.amount + passed * per_s).clamp(self.amount.min(0.0), most);

@@ -227,7 +227,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "size",
         "SIZE",
         WORKLOAD,
-        "Region of the target to work on (default: all of it; of a directory: a test file)",
+        "Size of the region to access (default: the whole target; in a directory: a test file)",
         |experiment, text| put(&mut experiment.size_bytes, units::parse_size(text)),
     ),
     Parameter::new(
@@ -339,7 +339,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "rate",
         "SIZE",
         WORKLOAD,
-        "The same in bytes/s over all threads, such as 20m: --rate-iops times the mean size",
+        "Open loop at a rate in bytes/s over all threads, such as 20m: --rate-iops x mean size",
         |experiment, text| {
             let rate = units::parse_size(text).map(|bytes| bytes as f64);
             put(&mut experiment.rate_bytes_per_s, rate)
@@ -438,7 +438,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "rank-shift",
         "N",
         RANKS,
-        "With --mpi: read what the rank N further wrote, so that no host reads its own cache",
+        "With --mpi: rank R uses the part of rank R+N, so that no host reads its own cache",
         |experiment, text| store(&mut experiment.rank_shift, number(text)),
     )
     .default("0"),
@@ -478,7 +478,7 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "zone-append",
         ENGINE,
-        "With --ioengine nvme: append each write to a zone, which then takes --iodepth at a time",
+        "With --ioengine nvme: append each write; a zone then takes --iodepth writes at a time",
         |experiment, text| store(&mut experiment.engine.zone_append, boolean(text)),
     ),
     Parameter::new(

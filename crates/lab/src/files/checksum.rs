@@ -31,7 +31,7 @@ pub struct ChecksumOptions {
     pub check: Option<PathBuf>,
     /// Print one JSON document instead of lines.
     pub json: bool,
-    /// Print no progress, and of checked files only those that differ or cannot be read.
+    /// Print no progress, and with `check` only the files that differ or cannot be read.
     pub quiet: bool,
     /// Print what would be read and read nothing.
     pub plan: bool,

@@ -105,7 +105,7 @@ fn exit(options: &CopyOptions, problems: &[Problem], is_many: bool) -> Outcome {
     Err(Failure::new(code, format!("{number} {verb} not copied completely (see above), {rest}")))
 }
 
-/// What an interrupted copy has left, and how to continue.
+/// The failure of an interrupted copy: what it has left behind, and how to continue.
 fn interrupted(options: &CopyOptions, is_many: bool) -> Failure {
     let what = match (is_many && !options.all_or_nothing, options.resume) {
         (_, true) => "interrupted; run the same command again to resume",

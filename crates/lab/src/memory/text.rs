@@ -1,5 +1,5 @@
 //! The rates of the memory as text: a table for each number of threads, the caches found, and the
-//! rates of the same bytes through the file system. Also what would be measured, and a warning if
+//! rates of the same bytes through the file system. Also the text of `--plan`, and a warning if
 //! other programs disturbed the measurement.
 
 use analysis::units;

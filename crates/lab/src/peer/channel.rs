@@ -3,9 +3,9 @@
 //! The client sends eight bytes that name the protocol. Every further message is a frame: its
 //! length (two bytes, big-endian) and that many bytes. The handshake is Noise `NNpsk0` with the
 //! shared key: the client's first message proves that it knows the key, the server's answer proves
-//! the same, and both give the connection keys of its own. A recorded first message that is sent
-//! again gets an answer that nobody can use: the next frame fails. Reading has a deadline for the
-//! whole frame, so a client that sends one byte a second gains nothing by it.
+//! the same, and the two together give the connection its own keys. An attacker who sends a
+//! recorded first message again cannot use the answer: the next frame fails. Reading has a deadline
+//! for the whole frame, so a client cannot hold the server up by sending one byte a second.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,7 +17,7 @@ use snow::{Builder, HandshakeState, TransportState};
 
 use crate::peer::key::Key;
 
-/// The first bytes of a client.
+/// The bytes that a client sends first, which name the protocol.
 pub const MAGIC: &[u8; 8] = b"HPPEER1\n";
 /// Handshake pattern and ciphers.
 const NOISE: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
@@ -31,7 +31,7 @@ const TAG_BYTES: usize = 16;
 const FRAME_BYTES_MAX: usize = 65_535;
 /// Maximum length of a message (bytes).
 pub const MESSAGE_BYTES_MAX: usize = FRAME_BYTES_MAX - TAG_BYTES;
-/// Time in which a frame must be sent, and in which a frame that has begun must end.
+/// Time limit for sending a frame, and for receiving the rest of a frame that has begun.
 const FRAME_TIME: Duration = Duration::from_secs(5);
 
 /// Why a connection ended.
@@ -39,7 +39,7 @@ const FRAME_TIME: Duration = Duration::from_secs(5);
 pub enum ChannelError {
     /// The other side closed the connection.
     Closed,
-    /// The other side sent nothing, or not all, in time.
+    /// The other side did not send a whole frame in time.
     TimedOut,
     /// The other side has another key, or does not speak the protocol.
     WrongKey,
@@ -210,7 +210,7 @@ struct Wire {
 
 impl Wire {
     fn new(stream: TcpStream) -> Result<Wire, ChannelError> {
-        // Only delays a frame if it fails.
+        // If this fails, frames are only delayed.
         let _ = stream.set_nodelay(true);
         stream.set_write_timeout(Some(FRAME_TIME))?;
         Ok(Wire { stream, clock: Monotonic::new() })

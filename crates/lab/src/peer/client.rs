@@ -41,7 +41,7 @@ struct PeerClient {
 
 /// Why a request has no answer.
 enum NoAnswer {
-    /// The peer does not do this.
+    /// The peer refuses the request, for this reason.
     Refused(String),
     /// The peer is gone, or its answer makes no sense.
     Gone(String),
@@ -55,8 +55,7 @@ impl PeerClient {
         let start = "start it on the server: halfpower peer --dir DIR, and see its --listen";
         let found = address.to_socket_addrs().map_err(|_| {
             Failure::usage(format!(
-                "--peer {address} is no address that can be found; use HOST:PORT, such as \
-                 127.0.0.1:7750"
+                "--peer {address} cannot be resolved; use HOST:PORT, such as 127.0.0.1:7750"
             ))
         })?;
         let mut cause = "it has no address".to_owned();
@@ -88,8 +87,8 @@ impl PeerClient {
     }
 }
 
-/// The failure of a handshake. A server with another key just closes the connection, so that a
-/// stranger learns nothing; hence the key is the first thing to look at.
+/// The failure of a handshake. A server with another key closes the connection without an answer,
+/// so that a stranger learns nothing. The message therefore tells the user to check the key first.
 fn no_handshake(address: &str, error: &ChannelError) -> Failure {
     let cause = match error {
         ChannelError::Closed | ChannelError::WrongKey => {
@@ -117,7 +116,7 @@ impl ServerWatch {
     /// Connects to a peer.
     ///
     /// # Errors
-    /// The key file, the address, or the peer: each with the remedy.
+    /// The key file or the address cannot be used, or the peer does not answer; with the remedy.
     pub fn connect(peer: &PeerAddress, console: Console) -> Outcome<ServerWatch> {
         let key = Key::read(&peer.key_file)?;
         let mut client = PeerClient::connect(&peer.address, &key)?;
@@ -125,8 +124,8 @@ impl ServerWatch {
             Ok(Reply::Hello(greeting)) => *greeting,
             Ok(_) => {
                 return Err(Failure::failed(format!(
-                    "the halfpower peer {} gave another answer than was asked; use the same \
-                     halfpower on client and server",
+                    "the halfpower peer {} sent an unexpected answer; use the same halfpower on \
+                     client and server",
                     peer.address
                 )));
             }
@@ -164,12 +163,12 @@ impl ServerWatch {
     pub fn counters(&self) -> Option<Counters> {
         match self.ask(&Request::Counters {}, Duration::ZERO)? {
             Ok(Reply::Counters(counters)) => Some(counters),
-            Ok(_) => self.end("it gave another answer than was asked"),
+            Ok(_) => self.end("the halfpower peer sent an unexpected answer"),
             Err(why) => self.end(&why),
         }
     }
 
-    /// What the server itself gets from a file; None if the peer is gone.
+    /// Measures how fast the server itself reads a file; None if the peer is gone.
     ///
     /// # Errors
     /// The server refuses the trial, with the remedy.
@@ -177,7 +176,7 @@ impl ServerWatch {
         let length = Duration::from_millis(trial.milliseconds.into());
         match self.ask(&Request::ReadTrial(trial.clone()), length)? {
             Ok(Reply::ReadTrial(result)) => Some(Ok(result)),
-            Ok(_) => self.end("it gave another answer than was asked"),
+            Ok(_) => self.end("the halfpower peer sent an unexpected answer"),
             Err(why) => Some(Err(why)),
         }
     }

@@ -1,5 +1,6 @@
-//! What a peer's server counts of its machine: CPU time, bytes of the block device below the served
-//! folder, and bytes of the network interfaces; and the difference of two readings.
+//! The counters that the server of a peer reads on its machine: CPU time, bytes of the block device
+//! below the served folder, and bytes of the network interfaces. Also the difference of two
+//! readings.
 //!
 //! A reading comes from the other side of a network, so every difference saturates: a counter that
 //! steps back never becomes a huge cost.
@@ -78,9 +79,9 @@ pub struct ServerUsage {
     pub busy_ns: u64,
     /// Hardware and software interrupt time (ns).
     pub interrupt_ns: u64,
-    /// Bytes of the block device; None if it is not known.
+    /// Bytes that the block device moved; None if the device is not known.
     pub device: Option<DeviceBytes>,
-    /// Bytes of the network interfaces.
+    /// Bytes that the network interfaces moved.
     pub interfaces: Vec<InterfaceBytes>,
     /// CPU time of the client's process in the interval (ns).
     pub client_ns: u64,

@@ -1,9 +1,9 @@
 //! The folder of a peer's server: opens regular files below it, and nothing else.
 //!
 //! The kernel resolves the path below the open folder and refuses `..`, absolute paths and symbolic
-//! links, so that no race between a check and the opening can lead outside. What the path names is
-//! looked at before it is opened for reading: opening a FIFO could block, and opening a device can
-//! have effects.
+//! links, so that no race between a check and the opening can lead outside. The type of the file is
+//! checked before the file is opened for reading: opening a FIFO could block, and opening a device
+//! can have effects.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -83,7 +83,7 @@ impl Folder {
     }
 }
 
-/// Refuses what can only be a mistake or an attack, before the kernel sees it.
+/// Refuses a path that can only be a mistake or an attack, before the kernel sees it.
 ///
 /// # Errors
 /// The reason, with the remedy.

@@ -1,7 +1,8 @@
 //! The messages between a peer and its client: JSON with the version of the protocol.
 //!
 //! Both sides are strict: an unknown field or a number out of range is an error, and the version is
-//! checked before anything else, so that different releases say so.
+//! checked before anything else, so that the error names the versions if client and server are of
+//! different releases.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,9 +23,9 @@ const TEXT_CHARS_MAX: usize = 1000;
 pub enum Request {
     /// Who the server is.
     Hello {},
-    /// The counters of its machine, now.
+    /// The present counters of the server's machine.
     Counters {},
-    /// What it gets from a file itself.
+    /// How fast the server itself reads a file.
     ReadTrial(ReadTrial),
 }
 
@@ -52,11 +53,11 @@ pub struct ReadTrial {
 pub enum Reply {
     /// Who the server is.
     Hello(Box<Greeting>),
-    /// Its counters.
+    /// The counters of the server's machine.
     Counters(Counters),
-    /// What it got from a file.
+    /// The result of a read trial.
     ReadTrial(ReadTrialResult),
-    /// Why it does not do what was asked, with the remedy.
+    /// Why the server refuses the request, with the remedy.
     Refused(String),
 }
 
@@ -69,7 +70,7 @@ pub struct Greeting {
     pub host: Host,
 }
 
-/// What a server got from a file.
+/// The result of a server's read trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadTrialResult {
@@ -95,7 +96,7 @@ struct Envelope<T> {
     message: T,
 }
 
-/// The version alone, of a message whose other fields may be unknown.
+/// Only the version of a message, whose other fields may be unknown.
 #[derive(Deserialize)]
 struct Versioned {
     version: u32,

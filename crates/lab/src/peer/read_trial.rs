@@ -1,5 +1,5 @@
-//! What a peer's server itself gets from a file, without the network: short, read only, and never
-//! faster than its limit.
+//! The read trial: measures how fast the server of a peer itself reads a file, without the network.
+//! A trial is short, only reads, and is never faster than the server's limit.
 
 use std::sync::atomic::AtomicBool;
 
@@ -18,7 +18,7 @@ const DEPTH_MAX: u32 = 64;
 const BUFFER_BYTES_MAX: u64 = 64 << 20;
 /// Shortest and longest trial (ms).
 const MILLISECONDS: (u32, u32) = (1, 10_000);
-/// From this share of the limit on, the limit determined the rate.
+/// If the rate reaches this share of the limit, the limit determined it.
 const AT_LIMIT: f64 = 0.95;
 
 /// Refuses a trial that would need much time or memory.

@@ -32,19 +32,20 @@ use crate::peer::read_trial;
 const TICK: Duration = Duration::from_millis(100);
 /// Pause after a connection that could not be accepted.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
-/// At most one line in this time says that a client was refused (ns).
+/// Refused clients are reported at most once in this time (ns).
 const LINE_EVERY_NS: u64 = 1_000_000_000;
 /// Stack size of a connection's thread.
 const STACK_BYTES: usize = 512 << 10;
 
-/// What `halfpower peer` is asked to do.
+/// The options of `halfpower peer`.
 #[derive(Clone, Debug)]
 pub struct PeerOptions {
     /// The folder whose files may be read.
     pub folder: PathBuf,
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// The key file; None: [`key::FILE_NAME`] here, made if it is missing.
+    /// The key file; None: [`key::FILE_NAME`] in the current folder, which is made if it is
+    /// missing.
     pub key_file: Option<PathBuf>,
     /// Highest rate of a read trial (bytes per second).
     pub bytes_per_s_max: u64,
@@ -54,20 +55,20 @@ pub struct PeerOptions {
     pub plan: bool,
 }
 
-/// What clients can make the server do.
+/// Limits on what clients can make the server do.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections without a finished handshake at a time.
+    /// Maximum number of connections that have not sent their first request.
     pub handshakes: usize,
-    /// Authenticated connections at a time.
+    /// Maximum number of authenticated connections.
     pub clients: usize,
-    /// Time for the handshake and the first request.
+    /// Time limit for the handshake, and then for the first request.
     pub handshake: Duration,
-    /// Time between two requests.
+    /// Maximum time between two requests.
     pub idle: Duration,
-    /// Requests per second of a connection.
+    /// Maximum rate of a connection (requests per second).
     pub requests_per_s: u32,
-    /// Requests of a connection that are not delayed.
+    /// Number of requests that a connection may send at once without being delayed.
     pub burst: u32,
     /// Highest rate of a read trial (bytes per second).
     pub bytes_per_s: f64,
@@ -91,7 +92,7 @@ impl Default for Limits {
 /// Serves until Ctrl-C.
 ///
 /// # Errors
-/// Usage or refused: the folder or the key file. Failed: the address cannot be used.
+/// Usage or refused: the folder or the key file cannot be used. Failed: the address cannot be used.
 pub fn serve(options: &PeerOptions) -> Outcome {
     if options.bytes_per_s_max == 0 {
         return Err(Failure::usage("--max-rate 0 allows no reads; use a rate such as 1g"));
@@ -129,7 +130,7 @@ pub fn serve(options: &PeerOptions) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// The key, and whether its file was made.
+/// The key, and whether its file was made now.
 fn key_of(options: &PeerOptions, key_file: &Path) -> Outcome<(Key, bool)> {
     let is_there = key_file.symlink_metadata().is_ok();
     if is_there {
@@ -161,8 +162,8 @@ fn say_how(options: &PeerOptions, console: &Console, address: SocketAddr, key_fi
             key.display()
         ));
         console.say(format!(
-            "from another one, after copying the key file to it: ssh -N -L {port}:{address} {host} \
-             & halfpower study network ADDRESS --peer 127.0.0.1:{port} --peer-key {}",
+            "from another machine, after copying the key file to it: ssh -N -L {port}:{address} \
+             {host} & halfpower study network ADDRESS --peer 127.0.0.1:{port} --peer-key {}",
             name.display()
         ));
         return;
@@ -170,13 +171,13 @@ fn say_how(options: &PeerOptions, console: &Console, address: SocketAddr, key_fi
     let address =
         if address.ip().is_unspecified() { format!("{host}:{port}") } else { address.to_string() };
     console.say(format!(
-        "copy the key file to the client, and there: halfpower study network ADDRESS --peer \
+        "copy the key file to the client, and run there: halfpower study network ADDRESS --peer \
          {address} --peer-key {}",
         name.display()
     ));
 }
 
-/// What is served, to whom.
+/// What is served, to which clients, and within which limits.
 #[derive(Debug)]
 pub struct Served {
     /// The folder whose files may be read.
@@ -185,9 +186,9 @@ pub struct Served {
     pub device: Option<Device>,
     /// The key of all clients.
     pub key: Key,
-    /// What clients can make the server do.
+    /// Limits on what clients can make the server do.
     pub limits: Limits,
-    /// Where clients that come and go are named.
+    /// Reports clients that connect or leave.
     pub console: Console,
 }
 
@@ -200,7 +201,7 @@ struct Shared {
     handshakes: AtomicUsize,
     clients: AtomicUsize,
     reading: AtomicBool,
-    /// When a line last said that a client was refused (ns).
+    /// When a refused client was last reported (ns).
     said_ns: AtomicU64,
     /// The open connections with their numbers.
     open: Mutex<Vec<(u64, TcpStream)>>,
@@ -270,7 +271,7 @@ impl Drop for Server {
     }
 }
 
-/// A place among a limited number; it is free again when this is dropped.
+/// One of a limited number of places. Dropping the value frees the place.
 struct Seat<'a>(&'a AtomicUsize);
 
 impl Seat<'_> {
@@ -287,7 +288,7 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// An open connection; it leaves the list when this is dropped.
+/// An open connection. Dropping the value removes it from the list.
 struct Listed<'a>(&'a Shared, u64);
 
 impl Drop for Listed<'_> {
@@ -296,7 +297,7 @@ impl Drop for Listed<'_> {
     }
 }
 
-/// The only read trial; another may begin when this is dropped.
+/// The read trial that is running. Dropping the value lets another one begin.
 struct Turn<'a>(&'a AtomicBool);
 
 impl Drop for Turn<'_> {
@@ -309,7 +310,7 @@ impl Drop for Turn<'_> {
 struct Pace {
     interval_ns: u64,
     burst_ns: u64,
-    /// When the requests so far would have come at the allowed rate (ns).
+    /// When the next request would come if all so far had come at the allowed rate (ns).
     due_ns: u64,
 }
 
@@ -331,7 +332,7 @@ fn listen_on(listener: &TcpListener, shared: &Arc<Shared>) {
     let mut number = 0;
     while !shared.stop.load(Ordering::Relaxed) {
         let Ok((stream, from)) = listener.accept() else {
-            // Such as too many open files.
+            // The cause may be too many open files, so a pause helps.
             shared.clock.sleep(AFTER_ERROR);
             continue;
         };
@@ -346,7 +347,7 @@ fn listen_on(listener: &TcpListener, shared: &Arc<Shared>) {
             let _listed = Listed(&mine, number);
             mine.serve(stream, from);
         };
-        // Without a thread the connection is closed.
+        // If no thread can be started, the connection is closed.
         let _ = thread::Builder::new().stack_size(STACK_BYTES).spawn(serve);
     }
 }
@@ -384,7 +385,8 @@ impl Shared {
         handshake: Seat<'_>,
     ) -> Result<(), ChannelError> {
         let limits = &self.served.limits;
-        // The first request proves that the client has the key and did not repeat another's words.
+        // The first request proves that the client has the key, and did not just replay a recorded
+        // handshake.
         let Some(mut request) = channel.receive(limits.handshake, REQUEST_BYTES_MAX)? else {
             return Ok(());
         };

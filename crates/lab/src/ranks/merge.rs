@@ -1,5 +1,5 @@
-//! Merges the results of all ranks into one: counts and histograms add up exactly, times are those
-//! of rank 0's clock, and what belongs to a host counts once for each host.
+//! Merges the results of all ranks into one: counts and histograms are added exactly, times are
+//! converted to rank 0's clock, and the counters of a host or device are counted only once.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct RankResult {
     pub verdict: Verdict,
 }
 
-/// What rank 0 has of one rank.
+/// One rank, and what rank 0 received from it.
 #[derive(Debug)]
 pub struct Part {
     /// Number of the rank.
@@ -46,7 +46,7 @@ pub struct Merged {
     pub verdict: Verdict,
 }
 
-/// The result of a rank that has one.
+/// A rank that has a result.
 struct Measured {
     rank: u32,
     host: String,
@@ -126,8 +126,8 @@ fn bytes_until(sample: &Sample, at_ns: u64) -> u64 {
     before + intervals.get(whole).map_or(0, |interval| (interval.bytes as f64 * share) as u64)
 }
 
-/// For each key, such as a host, the rank that ran longest: its readings of shared counters cover
-/// most.
+/// Of the ranks with the same key, such as the same host, the one that ran longest, because its
+/// readings of shared counters cover the most time.
 fn longest_of_each<'a, K: Ord>(
     measured: &'a [Measured],
     key: impl Fn(&'a Measured) -> K,
@@ -150,14 +150,15 @@ fn sum<'a>(
     samples.into_iter().map(|one| of(&one.result.sample.cpu)).sum()
 }
 
-/// CPU use of all ranks; the counters of whole machines once for each host.
+/// CPU use of all ranks. Counters of a whole machine are counted once for each host.
 fn cpu_of(measured: &[Measured]) -> CpuUsage {
     let by_host = longest_of_each(measured, |one| &one.host);
     let all =
         |of: fn(&CpuUsage) -> u64| measured.iter().map(|one| of(&one.result.sample.cpu)).sum();
     let hosts = |of: fn(&CpuUsage) -> Option<u64>| sum(by_host.iter().copied(), of);
     let user_ns: u64 = all(|cpu| cpu.user_ns);
-    // To a rank, the other ranks of its host are other programs.
+    // Each rank counts the other ranks of its host as other programs, so the user time of all ranks
+    // is subtracted from that of the hosts.
     let users_ns = hosts(|cpu| Some(cpu.others_user_ns? + cpu.user_ns));
     CpuUsage {
         elapsed_ns: measured.iter().map(|one| one.result.sample.cpu.elapsed_ns).max().unwrap_or(0),

@@ -32,7 +32,7 @@ pub enum Message {
     Interrupt,
 }
 
-/// What a rank says of itself.
+/// What a rank tells rank 0 about itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// Name of the host.

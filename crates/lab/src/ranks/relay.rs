@@ -21,14 +21,14 @@ use crate::ranks::RANK_VARIABLE;
 use crate::ranks::link::{read_frame, write_frame};
 use crate::ranks::message::Message;
 
-/// Shortest and longest sleep between two looks at the transport.
+/// Shortest and longest sleep between two checks for messages from the transport.
 const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(10)];
 /// Interval of the signs of life (ns).
 const HEARTBEAT_NS: u64 = 1_000_000_000;
 /// A relay that is silent for longer counts as lost (ns).
 const SILENCE_NS: u64 = 15_000_000_000;
-/// A relay that does not take a message for longer counts as lost (ns). Less than `SILENCE_NS`:
-/// this relay gives no sign of life meanwhile.
+/// A relay that does not take a message for longer counts as lost (ns). This is less than
+/// `SILENCE_NS`, because the waiting relay sends no signs of life.
 const STUCK_NS: u64 = 10_000_000_000;
 /// Time for which a worker may go on after rank 0 has ended (ns).
 const GRACE_NS: u64 = 5_000_000_000;
@@ -42,7 +42,7 @@ pub trait Transport {
     /// Number of ranks.
     fn count(&self) -> u32;
     /// Sends a message to another rank. An empty message is a sign of life. While the other rank
-    /// does not take it, `give_up` is called again and again; with an exit code the run of all
+    /// does not take it, `give_up` is called repeatedly. If it returns an exit code, the run of all
     /// ranks ends at once.
     fn send(&mut self, to: u32, message: &[u8], give_up: &mut dyn FnMut() -> Option<u8>);
     /// The next message that has arrived, with the rank that sent it; None if there is none yet.
@@ -128,7 +128,8 @@ fn start(transport: &dyn Transport, command: &mut Command) -> io::Result<Worker>
     let (socket, theirs) = UnixStream::pair()?;
     let (rank, count) = (transport.rank(), transport.count());
     command.env(RANK_VARIABLE, format!("{rank}/{count}"));
-    // A group of its own: signals for the launcher's processes reach the worker through its relay.
+    // The worker has its own process group: signals for the launcher's processes reach it only
+    // through its relay.
     command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
     if rank > 0 {
         command.stdout(Stdio::null()).stderr(Stdio::piped());

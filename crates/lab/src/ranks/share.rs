@@ -22,11 +22,12 @@ const HOST: &str = "{host}";
 pub struct Share {
     /// The ranks, and how they share files.
     pub group: RankGroup,
-    /// Whose part it is: the number of the rank, shifted.
+    /// Number of the rank whose part is used (see [`shifted`]).
     pub number: u32,
 }
 
-/// The number of the rank whose part the rank `rank` uses, `shift` ranks further.
+/// The number of the rank whose part `rank` uses: `shift` ranks further, and from 0 again after the
+/// last rank.
 pub fn shifted(rank: u32, shift: u32, count: u32) -> u32 {
     ((u64::from(rank) + u64::from(shift)) % u64::from(count.max(1))) as u32
 }
@@ -41,7 +42,7 @@ pub fn path_of_rank(path: &Path, shift: u32) -> PathBuf {
     PathBuf::from(text.replace(RANK, &number).replace(HOST, &machine::host_name()))
 }
 
-/// The permissions to write, for the targets of this rank.
+/// The permissions to write, with `{rank}` and `{host}` replaced as in the targets of this rank.
 pub fn consent_of_rank(consent: &Consent, shift: u32) -> Consent {
     let path = |path: &PathBuf| path_of_rank(path, shift);
     Consent {
@@ -78,7 +79,8 @@ impl Share {
         Ok(())
     }
 
-    /// The part of a region (bytes): all of it, or an equal share in whole requests.
+    /// Size of a rank's part of a region (bytes): the whole region, or an equal share in whole
+    /// requests.
     pub fn bytes(&self, region_bytes: u64, request_bytes: u32) -> u64 {
         let (count, request_bytes) = (u64::from(self.group.count), u64::from(request_bytes));
         match self.group.files {

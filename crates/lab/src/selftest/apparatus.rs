@@ -118,7 +118,7 @@ impl Apparatus<'_> {
     }
 
     /// Measures alternately on the device and on one with zero delay. Returns the two medians.
-    /// `measure` gets true for the device.
+    /// `measure` is called with true for the device.
     pub fn in_turn(
         &self,
         rounds: u32,

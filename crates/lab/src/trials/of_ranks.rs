@@ -39,8 +39,8 @@ impl Lab {
         }
     }
 
-    /// Whether to stop measuring: the user interrupted the run, or a rank was lost. The same on all
-    /// ranks, which must therefore all ask.
+    /// Whether to stop measuring: the user interrupted the run, or a rank was lost. The answer is
+    /// the same on all ranks, so all ranks must call this.
     ///
     /// # Errors
     /// Rank 0 is lost.
@@ -89,8 +89,8 @@ impl Lab {
         let later = self.clock.clocks();
         let mut shared = Sample { log: Vec::new(), ..sample.clone() };
         shared.convert_times(|ns| clocks.system_ns(&later, ns));
-        // The other ranks of the host use its CPUs and devices too; only all of them together can
-        // be held against the counters of the host.
+        // The other ranks of the host use its CPUs and devices too, so the counters of the host can
+        // be compared only with the sum of all ranks.
         let cpu = CpuUsage { others_user_ns: None, run_delay_ns: None, ..sample.cpu };
         let alone = judged(
             Sample { cpu, device: None, ..sample },

@@ -5,10 +5,10 @@ use ioengine::nvme_drive::Health;
 use crate::check::Check;
 use crate::point::{State, Verdict};
 
-/// Share of its endurance from which on a drive is worn out (percent).
+/// A drive is worn out when it has used this share of its endurance (percent).
 const USED_UP_PERCENT: u8 = 100;
 
-/// The warning that the temperature is beyond a limit.
+/// The bit of a drive's warnings that says that its temperature is beyond a limit.
 const HOT: u8 = 1 << 1;
 
 /// The health of a drive before and after a trial.

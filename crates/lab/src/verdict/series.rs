@@ -12,12 +12,13 @@ use crate::check::Check;
 use crate::point::{State, Trial, Verdict};
 use crate::point_key::PointKey;
 
-/// Minimum change within a trial that counts as drift, as a share of its median; minimum
-/// share of a trial's bytes that an early burst moves beyond the later rate.
+/// Smaller changes within a trial are not reported. For drift, this is a share of the median rate;
+/// for a sudden change, a share of the higher rate; for an early burst, the share of the trial's
+/// bytes that it moved beyond the later rate.
 const DRIFT_MIN: f64 = 0.15;
 /// Maximum p-value of a drift that counts.
 const DRIFT_P_MAX: f64 = 0.01;
-/// Minimum pause that is a stall in a trial of any length (ns).
+/// A pause of this length is a stall in a trial of any length (ns).
 const LONG_STALL_NS: u64 = 10_000_000_000;
 /// Minimum number of open-loop requests due during a pause that counts as a stall.
 const DUE_IN_STALL: f64 = 20.0;
@@ -26,8 +27,8 @@ const DUE_IN_STALL: f64 = 20.0;
 const STALL_NS: u64 = 500_000_000;
 /// Minimum number of intervals of a series that is checked for drift.
 const DRIFT_INTERVALS_MIN: usize = 10;
-/// Maximum length of a burst that the search for sudden changes may miss (intervals); it judges
-/// longer ones.
+/// Maximum length of an early burst that is searched for by itself (intervals). The search for
+/// sudden changes finds longer ones.
 const BURST_INTERVALS_MAX: usize = 3;
 /// Maximum share of empty intervals; beyond it, neighbours are joined.
 const EMPTY_SHARE_MAX: f64 = 0.1;
@@ -55,10 +56,11 @@ pub(super) fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) 
     }
 }
 
-/// Sudden changes of the rate; gradual drift is checked only without a sudden change.
+/// Checks for sudden changes of the rate. Gradual drift is checked only if there is no sudden
+/// change.
 pub(super) fn check_series(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     if key.is_replay() {
-        // A program changes its rate when it likes.
+        // A replayed program may change its rate at any time.
         return;
     }
     let whole = trial.series_until(key.workload.limit_ns);
@@ -98,7 +100,7 @@ fn sudden_change(moved: &[(u64, f64)]) -> Option<Break> {
     })
 }
 
-/// The end of a burst at the start that is too short to be a level.
+/// The end of a burst at the start of the trial that is too short for `sudden_change` to find.
 fn end_of_burst(moved: &[(u64, f64)]) -> Option<Break> {
     let bytes: f64 = moved.iter().map(|(_, bytes)| bytes).sum();
     let short_ns: u64 =
@@ -112,7 +114,7 @@ fn end_of_burst(moved: &[(u64, f64)]) -> Option<Break> {
     Some(Break { at_ns: at_ns as f64, before_per_s, after_per_s })
 }
 
-/// What a verdict says of a rate that fell suddenly within a trial, such as "the rate fell from
+/// What a verdict says about a rate that fell suddenly within a trial, such as "the rate fell from
 /// 250 MB/s to 125 MB/s after 2 s: ..".
 pub fn fall(verdict: &Verdict) -> Option<&str> {
     let reason = verdict.reason(Check::RateChange)?;

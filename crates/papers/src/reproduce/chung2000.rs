@@ -108,8 +108,8 @@ pub fn bus_test(system: &'static str, kib: f64) -> Probe {
     stripe.over(Extent::Again(512 << 10))
 }
 
-/// A stripe made by a 3ware card. It starts at the beginning of the disks, the file system at the
-/// first partition, 63 sectors later.
+/// A stripe made by a 3ware card. The stripe starts at the beginning of the disks, but the file
+/// system starts at the first partition, 63 sectors later.
 pub fn hardware_stripe(card: &'static str, disks: u32) -> Probe {
     Probe::of(card).striped(disks).with("raid_in", "adapter").with("misalign", "31.5k")
 }

@@ -368,8 +368,9 @@ fn cheaper_under_sp6() -> Option<f64> {
     from
 }
 
-/// The most buffered random writes per second of the IDE disk, if each reads 64 KB before (C106):
-/// the time of a buffered read of 8 KB, and that of the other 56 KB at the rate of the media.
+/// Upper limit of the buffered random writes per second of the IDE disk, if each write first reads
+/// 64 KB (C106). This read takes the time of a buffered read of 8 KB, and the time of the other 56
+/// KB at the rate of the media.
 fn framed_ide_writes() -> Option<f64> {
     let read_s = 1.0 / (stated("C183")? * stated("C162")?);
     let more_s = (stated("C106")? - 8.0) / 1024.0 / stated("C198")?;

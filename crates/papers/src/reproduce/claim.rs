@@ -16,7 +16,8 @@ use crate::reproduce::probe::{Lab, Probe, known};
 pub type Answer = Result<f64, String>;
 /// The name of a claim, and the function that computes its value.
 pub type Check = (&'static str, fn(&Lab) -> Answer);
-/// Names of claims, the value that other numbers of the same paper give for them, and how.
+/// Names of claims, the value that other numbers of the same paper give for them, and the source of
+/// that value.
 pub type OwnValue = (&'static [&'static str], fn() -> Option<f64>, &'static str);
 
 /// How the claims of a paper are checked.
@@ -37,7 +38,7 @@ pub struct Scored {
     pub answer: Answer,
     /// Whether the simulated value matches the published one.
     pub pass: bool,
-    /// The claim that is counted for the group, if it is another one.
+    /// The claim of the same group that is counted instead of this one, if any.
     pub counted_as: Option<String>,
     /// Why the claim does not pass; `None` if it passes.
     pub reason: Option<String>,

@@ -1,15 +1,15 @@
 //! The error of a figure when its published values are not used: every parameter that was fitted
 //! to the figure is fitted again without it, and the figure is predicted.
 //!
-//! What is left is the text and the other figures, as for a figure whose values nobody has: of the
-//! text all rates, times and costs, also those about the figure. They determine a parameter if a
-//! step of the parameter moves at least two of their values by 1% or more. A value that the
-//! left-out figure repeats (Figure 5 repeats Figures 2 to 4) is left out too. The search for each
-//! determined parameter starts at the value of the system file. It takes smaller and smaller steps
-//! towards the least mean error of the values that the parameter moves. A parameter that nothing
-//! else determines gets a neutral value: no time, no size, the advertised rate. Choices that are
-//! not numbers, such as which requests keep the bus, stay as they are, and so do the zones of
-//! Figure 14, which are a table.
+//! The fit uses the published values that would remain if nobody had those of the figure: the other
+//! figures, and all rates, times and costs in the text, also those about the figure. They determine
+//! a parameter if a step of the parameter changes at least two of them by 1% or more. A value of
+//! another figure that is also in the left-out figure (Figure 5 repeats Figures 2 to 4) is left out
+//! too. The search for each determined parameter starts at the value of the system file. It takes
+//! smaller and smaller steps towards the least mean error of the values that the parameter changes.
+//! A parameter that the remaining values do not determine gets a neutral value: 0 for a time or a
+//! size, the advertised rate for a rate. Choices that are not numbers, such as which requests keep
+//! the bus, stay as they are, and so do the zones of Figure 14, which are a table.
 
 use lab::simulated::on_all_cores;
 
@@ -18,7 +18,7 @@ use crate::reproduce::figure::{self, Cell, Figure, Score};
 use crate::reproduce::fitted::Parameter;
 use crate::reproduce::probe::{self, Change, Lab, Probe};
 
-/// Points that a step of a parameter must move, for it to count as determined by them.
+/// A parameter counts as determined if a step of it moves at least this many published values.
 const LEAST_POINTS: usize = 2;
 /// Relative change of a value above which the value counts as moved.
 const MOVED: f64 = 0.01;
@@ -34,7 +34,7 @@ pub struct LeftOut {
     pub fitted: Score,
     /// Score of the figure with parameters that were fitted to all other figures.
     pub predicted: Score,
-    /// Parameters that other figures determine: name, value of the file, value found.
+    /// Parameters that the other published values determine: name, value in the file, value found.
     pub refitted: Vec<(String, f64, f64)>,
     /// Parameters that nothing else determines: name and neutral value.
     pub undetermined: Vec<(String, f64)>,
@@ -71,7 +71,7 @@ impl Point<'_> {
         matches!(self, Point::Plotted { figure, .. } if *figure == number)
     }
 
-    /// Whether the value is another one than that of a cell.
+    /// Whether this is a different value from that of a cell.
     fn differs_from(&self, other: &Cell) -> bool {
         match self {
             Point::Plotted { cell, .. } => other.probe != cell.probe || other.metric != cell.metric,
@@ -202,7 +202,8 @@ impl<'a> Search<'a> {
         Score::of(&errors.collect::<Vec<_>>())
     }
 
-    /// Predicts a figure with the parameters that were fitted to it found without it.
+    /// Fits the parameters that were fitted to a figure again, without the values of the figure,
+    /// and predicts the figure with them.
     fn predict(&self, name: String, figure: usize, fitted: &[usize]) -> Option<LeftOut> {
         let is_kept = |point: &usize| {
             let point = &self.points[*point];
@@ -291,8 +292,8 @@ impl Parameter {
         }
     }
 
-    /// A step that is large enough to have an effect: a size is often a threshold between two
-    /// request sizes.
+    /// The factor of a step that is large enough to have an effect. A size is often a threshold
+    /// between two request sizes, so its step is larger.
     fn wide_step(&self) -> f64 {
         if self.unit.ends_with('B') { 0.25 } else { 1.3 }
     }

@@ -1,7 +1,7 @@
-//! Published values that no score counts, each with its reason.
+//! Published values that are not part of any score, each with the reason.
 //!
 //! A file of published data is a list of rows. A row is either a value of a figure, which is
-//! scored, or it is named here. A test counts both against the rows of the file.
+//! scored, or a rule in this file excludes it. A test counts both against the rows of the file.
 
 use crate::reproduce::figure::name_of;
 use crate::reproduce::published::{self, Paper, Row};
@@ -19,8 +19,8 @@ pub struct LeftOut {
     pub why: &'static str,
 }
 
-/// Rows of a file that have one of some words in a column: what they are, and why they are not
-/// scored. Without words, all rows.
+/// Excludes from the score the rows whose text in `column` begins with one of `words`, or all rows
+/// if there are no words. `what` says what the rows contain, `why` why they are not scored.
 struct Rule {
     column: &'static str,
     words: &'static [&'static str],
@@ -28,7 +28,8 @@ struct Rule {
     why: &'static str,
 }
 
-/// A figure or table, its file, and which rows are left out; the first rule that fits counts.
+/// A figure or table, its file, and the rules that exclude rows; the first rule that matches a row
+/// applies.
 struct Source {
     paper: Paper,
     key: &'static str,

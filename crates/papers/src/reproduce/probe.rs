@@ -26,8 +26,8 @@ pub enum Extent {
     Bytes(u64),
     /// Any offsets of the file, for this time (ns).
     Anywhere(u64),
-    /// The first bytes of the file repeatedly, for one second of simulated time; at least one
-    /// request.
+    /// This many bytes from the start of the file, but at least one request, repeatedly for one
+    /// second of simulated time.
     Again(u64),
     /// 200 requests at this interval (ns).
     Paced(u64),
@@ -206,8 +206,10 @@ impl Probe {
         Some(by_depth.min(media * f64::from(data)).min(bus) / MIB)
     }
 
-    /// R0 (ns): CPU time, bus time, and, if the medium is on the path, a revolution and the
-    /// transfer.
+    /// R0, the time of a single request (ns): CPU, bus and firmware time, and the media time. The
+    /// media time is a seek over a third of the disk, half a revolution and the transfer for a
+    /// random request, a revolution and the transfer for a sequential write without write cache,
+    /// and otherwise 0. A sequential buffered request takes only CPU time.
     fn lone_request_ns(&self, system: &System, geometry: &Geometry) -> f64 {
         let DriveModel::Disk(disk) = &system.drive else { return f64::INFINITY };
         let bytes = u64::from(self.request_bytes);

@@ -111,8 +111,8 @@ fn from_file(key: &str, title: &str, file: &'static str) -> Figure {
     figure(key, title, charts)
 }
 
-/// The request sizes in a file of published values (KB): the sizes of the other figures, and all
-/// others that occur.
+/// The request sizes in a file of published values (KB): those of the other figures, and larger
+/// ones that occur in the file.
 fn sizes_of(file: &'static str) -> Vec<f64> {
     let mut sizes = SIZES.to_vec();
     let rows = published::rows(file);
@@ -133,7 +133,8 @@ fn system_of(drive: &str) -> &'static str {
     }
 }
 
-/// The name of the series. Figure 5 has one for each drive under the same name.
+/// The name of the series. In the overhead chart of Figure 5, both drives have series of the same
+/// name, so the name of the ST15150W is added to its series.
 fn series_of(row: &Row) -> String {
     let name = row.text("series");
     match (row.text("figure"), row.text("chart"), system_of(row.text("drive"))) {
@@ -143,7 +144,7 @@ fn series_of(row: &Row) -> String {
 }
 
 /// The probe of a published value, without its request size. Files on stripes are not aligned to
-/// its chunks unless the row says so. Figure 13 does not state whether WCE is on; its writes at
+/// the chunks unless the row says so. Figure 13 does not state whether WCE is on; its writes at
 /// depth 3 are those of Figure 10 with WCE.
 fn probe_of(row: &Row) -> Probe {
     let disks = row.number("disks").map_or(1, |disks| disks as u32);
@@ -155,7 +156,8 @@ fn probe_of(row: &Row) -> Probe {
     let cached = row.text("wce") == "on" || row.text("figure") == "13";
     if row.text("buffering") == "fs_buffered" {
         probe = probe.buffered();
-        // Section 2 measures synchronous programs, section 4 the one that keeps requests in flight.
+        // Section 2 measures synchronous requests. With several disks, section 4 keeps requests in
+        // flight.
         if disks > 1 {
             probe = probe.with("overlapped", "on");
         }
@@ -321,7 +323,7 @@ fn radial_position() -> Figure {
             columns.push(Column { name: name.to_owned(), cells: vec![None; places.len()] });
             columns.len() - 1
         });
-        // The innermost position is where a file still fits.
+        // At the innermost position, there must still be room for the file.
         let at_share = row.number("radial_fraction").unwrap_or_default().min(0.995);
         let probe = Probe::of(system_of(row.text("drive")))
             .with("file_at", format!("{at_share:?}"))
@@ -390,8 +392,8 @@ fn hit_times() -> Figure {
     figure("t3", "Reads from the drives' buffers, by the driver", vec![chart])
 }
 
-/// Phases of Table 4 that the model combines, each with the name of the row, phases of the table,
-/// phases of the model.
+/// The rows of the simulated Table 4: name, phases of the published table, phases of the model. The
+/// model combines some phases of the table.
 const PHASES: [(&str, &[&str], &[&str]); 7] = [
     ("Arbitrate", &["Arbitrate", "Arbitrate Win"], &["arbitrate"]),
     ("Reselect", &["Reselect", "(Re)Select End"], &["reselect"]),

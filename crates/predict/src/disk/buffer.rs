@@ -21,17 +21,17 @@ const SIZES: [u32; 7] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 
 const TIMES: usize = 7;
 /// Repetitions of each test whether a read comes from the buffer; the majority decides.
 const VOTES: usize = 3;
-/// A read comes from the buffer if it takes less than this multiple of a read from the buffer.
+/// A read counts as a buffer hit if it takes less than this multiple of the time of known hits.
 const HIT_FACTOR: f64 = 1.3;
-/// Requests in flight, and length of the trial (ns), that show the part of the overhead in which
-/// requests wait for each other.
+/// Depth and length (ns) of the trial that shows during which part of the overhead requests wait
+/// for each other.
 const SERIAL_DEPTH: u32 = 8;
 const SERIAL_NS: u64 = 1_000_000_000;
 /// Maximum size that is searched for (bytes).
 const BYTES_MAX: u64 = 256 << 20;
 /// Maximum number of segments that is searched for.
 const SEGMENTS_MAX: u64 = 256;
-/// Sizes are searched to within this factor.
+/// Sizes are determined to within this factor.
 const PRECISION: f64 = 1.01;
 /// Pause after which the disk is idle and its read-ahead is complete (ns).
 const REST_NS: u64 = 150_000_000;
@@ -43,10 +43,10 @@ const FULL_FACTOR: f64 = 1.25;
 const BURST_MAX: u64 = 40_000;
 /// Maximum number of bytes in a burst.
 const BURST_BYTES_MAX: u64 = 2 << 30;
-/// A cache is limited by bytes if it holds less than this share of the number of smallest writes
-/// that it holds.
+/// The bytes are the limit of the cache at a write size if it holds fewer writes of that size than
+/// this share of the number of smallest writes that it holds.
 const LIMITED: f64 = 0.8;
-/// Number of writes after the cache is full; they show how fast the disk frees space.
+/// Number of writes that are timed after the cache is full, to see how fast the disk frees space.
 const BURST_AFTER: usize = 24;
 
 /// Properties of the buffer for reads.
@@ -77,8 +77,8 @@ pub struct WriteCache {
     pub bytes: Option<Interval>,
     /// Writes that the cache holds; `None` if the bytes are the limit at all sizes.
     pub writes: Option<Interval>,
-    /// A burst that the bytes limit: size of its writes (bytes), and number of writes that did not
-    /// wait.
+    /// A burst that was limited by the bytes of the cache: size of its writes (bytes), and number
+    /// of writes that did not wait.
     pub by_bytes: Option<(u32, u64)>,
 }
 
@@ -152,8 +152,8 @@ impl Buffers<'_> {
         Ok(Some(ReadBuffer { line, hit_ns, serial_ns, again_ns, prefetch, retained, segments }))
     }
 
-    /// Time between the smallest sequential reads when several are in flight, without their bus
-    /// time (ns); `None` if the media may be the limit.
+    /// Time per request of the smallest sequential reads when several are in flight, without their
+    /// bus time (ns); `None` if the media may be the limit.
     fn serial_ns(&mut self, bus_ns_per_byte: f64) -> Outcome<Option<f64>> {
         let unit = self.probe.unit_bytes();
         let workload = Workload {
@@ -168,7 +168,7 @@ impl Buffers<'_> {
         Ok((each_ns > 1.5 * unit as f64 * self.ns_per_byte).then_some(serial_ns))
     }
 
-    /// The median time of some requests (ns).
+    /// The median time of [`TIMES`] requests (ns).
     fn median_of(
         &mut self,
         mut timed: impl FnMut(&mut Self) -> Outcome<Timed>,
@@ -205,7 +205,8 @@ impl Buffers<'_> {
         })
     }
 
-    /// Whether data are still in the buffer after `bytes` bytes from them on have been read.
+    /// Whether data are still in the buffer after they and the data behind them, `bytes` in all,
+    /// have been read.
     fn is_retained(&mut self, bytes: u64, limit_ns: f64) -> Outcome<bool> {
         let piece = u64::from(16 * READ_BYTES);
         self.most_hit(limit_ns, |buffers| {

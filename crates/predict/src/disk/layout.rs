@@ -30,7 +30,7 @@ const STEPS_PER_TRACK: u64 = 6;
 /// Number of places at which the track length is measured before the boundaries of zones are
 /// searched.
 const PLACES: u64 = 48;
-/// A boundary between two zones is searched to this fraction (1/n) of the disk.
+/// A boundary between two zones is located to within 1/n of the disk, where n is this number.
 const LIMIT_SHARE: u64 = 16_384;
 /// Tracks belong to different zones if their lengths differ by more than this share.
 const ZONES_DIFFER: f64 = 0.004;
@@ -126,8 +126,8 @@ pub fn centre(samples: &[f64]) -> Interval {
 }
 
 /// The mean of the samples near the median, with its 95% interval. Steps over a track boundary and
-/// delayed requests are far from the median. If a completion is delayed, one of its two times is
-/// longer and the other shorter; this cancels in the mean, but not in the median.
+/// delayed requests are far from the median. A delayed completion makes the time before it longer
+/// and the time after it shorter; this cancels in the mean, but not in the median.
 fn mean_of_most(samples: &[f64]) -> Interval {
     let middle = centre(samples).value;
     let deviation = 1.4826 * median_absolute_deviation(samples).unwrap_or(0.0);
@@ -239,7 +239,8 @@ impl Ruler<'_> {
         Ok(joined(&all))
     }
 
-    /// Measures between two places with different track lengths until their boundary is known.
+    /// Bisects between two places with different track lengths until the boundary between their
+    /// zones is known.
     fn between(
         &mut self,
         before: (u64, Interval),
@@ -298,7 +299,8 @@ fn joined(places: &[(u64, Interval)]) -> Vec<Zone> {
         if end < places.len() && are_alike(places[end].1, places[from].1) {
             continue;
         }
-        // A place on the boundary between two zones mixes both, and is not a separate zone.
+        // The track length at a place on the boundary between two zones is a mix of both. Such a
+        // place is not a separate zone.
         let is_known = zones.last().is_some_and(|zone| are_alike(zone.sectors, places[from].1));
         if !is_known && (end - from > 1 || from == 0 || end == places.len()) {
             let values: Vec<f64> = places[from..end].iter().map(|(_, s)| s.value).collect();

@@ -28,8 +28,8 @@ pub struct Predicted {
     pub spread: f64,
 }
 
-/// A load with positions as shares of the disk: direction, pattern, size, depth, first byte,
-/// length.
+/// A load: share of reads (percent), whether random, request size (bytes), depth, and start and
+/// length of the region as shares of the disk.
 type Row = (u8, bool, u32, u32, f64, f64);
 
 /// The loads: sizes, depths, spans, and mixes of reads and writes.

@@ -26,13 +26,13 @@ const CYLINDERS: u64 = 1000;
 const RESOLUTION: f64 = 1.0 / 16_000.0;
 /// Ratio of neighbouring distances at which seeks are measured.
 const RATIO: f64 = 1.45;
-/// Minimum number of distances over the whole stroke; the far part of the curve needs them.
+/// Minimum number of distances over the whole stroke, so that the far part of the curve has enough.
 const LONG_SEEKS: u64 = 12;
-/// The knee of the curve is searched to within this ratio of distances.
+/// The knee of the curve is located to within this ratio of distances.
 const KNEE_RATIO: f64 = 1.02;
 /// Both parts of the curve count as equal where they differ by less than this share.
 const ALIKE: f64 = 0.005;
-/// A read comes from the buffer if its time is within this share of a read from the buffer.
+/// A read counts as a buffer hit if its time is within this share of the time of known hits.
 const HIT_TOLERANCE: f64 = 0.1;
 
 /// The cylinders of a disk whose layout is known, and their angles.
@@ -110,7 +110,7 @@ impl Cylinders {
         let mut at = first as f64 + room * start;
         let ns_per_byte = self.revolution_ns
             / (self.geometry.tracks_from(first).next()).map_or(1.0, |bytes| bytes as f64);
-        // The correction may cross a track boundary, and its skew changes the angle, so it is
+        // The correction may cross a track boundary, whose skew changes the angle. It is therefore
         // repeated.
         for _ in 0..3 {
             let here = self.angle(at as u64);
@@ -243,12 +243,13 @@ impl Arm<'_> {
     }
 }
 
-/// The times of pairs of requests, and their differences from the angles of the layout. A pair
-/// whose difference is not that of most pairs was delayed, and does not count.
+/// The times of pairs of requests, and by how much each differs from the time between the two
+/// angles in the layout. A pair whose difference is unlike that of most pairs was delayed and does
+/// not count.
 struct Pairs {
     revolution_ns: f64,
     tolerance_ns: f64,
-    /// Time of each pair, and its difference from the layout (ns).
+    /// Time of each pair, and its difference from the layout modulo a revolution (ns).
     all: Vec<(f64, f64)>,
 }
 
@@ -397,7 +398,7 @@ impl Curve {
     }
 }
 
-/// The error of a seek that is used in the fit (ns).
+/// The standard error of a seek time, by which it is weighted in the fit (ns).
 fn weight_ns(seek: &Seek) -> f64 {
     seek.half_ns.max(seek.ns * 0.001).max(1.0)
 }

@@ -47,7 +47,7 @@ pub struct ChoiceDocument {
     pub capacity_bytes: u64,
     /// The largest multiple of the stated load that the configuration sustained.
     pub headroom: f64,
-    /// The busiest component at that load, or the bottleneck.
+    /// The bottleneck at that load; if there is none, the busiest component.
     pub binds: String,
     /// Price of a request per second at that load.
     pub price_per_request_per_s: f64,

@@ -67,9 +67,9 @@ pub struct Excluded {
 pub struct Outlook {
     /// Results of each stream of the need.
     pub streams: Vec<StreamOutlook>,
-    /// The busiest component, or the bottleneck.
+    /// The bottleneck; if there is none, the busiest component.
     pub busiest: String,
-    /// Utilisation of the busiest component, 0 to 1.
+    /// Utilisation of that component, 0 to 1.
     pub utilisation: f64,
     /// The usable capacity (bytes).
     pub capacity_bytes: u64,

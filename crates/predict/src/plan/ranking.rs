@@ -75,7 +75,7 @@ pub struct Choice {
     pub outlook: Outlook,
     /// The largest multiple of the stated load that the configuration sustained.
     pub headroom: f64,
-    /// The busiest component at that load, or the bottleneck.
+    /// The bottleneck at that load; if there is none, the busiest component.
     pub binds: String,
 }
 
@@ -184,7 +184,7 @@ fn distance(judgement: &Judgement) -> (f64, String) {
         }
         Judgement::Excluded(why) => {
             let times = why.utilisation;
-            (1e3 + times, format!("{} can carry at most 1/{times:.1} of the load", why.part))
+            (1e3 + times, format!("{}: the load is {times:.1} times what it can carry", why.part))
         }
         Judgement::TooSmall(bytes) => {
             let size = units::decimal_size(*bytes);
@@ -203,7 +203,8 @@ fn choice(catalogue: &Catalogue, candidate: &Candidate, question: &Question) -> 
         })
     };
     let at_margin = met(question.margin)?;
-    // A lower load may take longer where a timer is involved, so the margin's result is used.
+    // A timer can make latencies longer at a lower load. If the stated load misses the need for
+    // this reason, the results at the load with the margin are used.
     let outlook = match met(1.0)? {
         Some(outlook) => Some(outlook),
         None => at_margin.clone(),
@@ -297,7 +298,7 @@ mod tests {
         let (_, answer) = answer("reads 8k 1000000/s", Some(4500.0));
         assert!(answer.choices.is_empty());
         let (_, why) = answer.closest.unwrap();
-        assert!(why.contains("of the load"), "{why}");
+        assert!(why.contains("the load is"), "{why}");
     }
 
     #[test]

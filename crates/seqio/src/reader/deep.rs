@@ -63,7 +63,8 @@ pub(super) struct Deep {
     next: u64,
     /// End of the stream when last checked (bytes).
     size: u64,
-    /// Offset at which a read returned nothing although the file was larger.
+    /// Offset at which a read returned nothing, although the file was larger than that when last
+    /// checked.
     nothing_at: Option<u64>,
 }
 

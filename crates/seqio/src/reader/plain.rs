@@ -162,7 +162,8 @@ impl Plain {
         Ok(())
     }
 
-    /// Drops the bytes read since the last call from the page cache, if they are enough.
+    /// Drops the pages read since the last drop from the page cache, if there are at least
+    /// [`DROP_CACHE_BYTES`].
     fn drop_cached_pages(&mut self) {
         let (Some(from), Some(file)) = (self.dropped_to, &self.file) else { return };
         if let Some(length) =

@@ -54,7 +54,7 @@ pub(super) struct Deep {
     next: u64,
     /// End of the stream (bytes).
     end: u64,
-    /// File size visible to other programs, without writes in flight (bytes).
+    /// File size visible to other programs, not counting writes in flight (bytes).
     seen_end: u64,
     /// End of the reserved blocks (bytes), and whether to reserve more.
     reserved: u64,

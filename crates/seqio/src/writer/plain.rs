@@ -12,7 +12,7 @@ use crate::opened::Opened;
 #[derive(Debug)]
 pub(super) struct Plain {
     file: Arc<File>,
-    /// Writes have an offset; not for pipes and appended files.
+    /// Whether writes have an offset; they have none for pipes and appended files.
     has_offsets: bool,
     buffer: Vec<u8>,
     capacity: usize,

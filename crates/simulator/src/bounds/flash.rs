@@ -41,7 +41,8 @@ impl Load<'_> {
             .min_demand_of_pieces(|piece| if of_op(piece) { units_ns(flash, piece) } else { 0 });
         let servers = devices * f64::from(flash.units.count().max(1));
         if write && flash.translation.is_some() {
-            // The last write may exceed the buffer.
+            // The last write may exceed the buffer, because a write is accepted while any space is
+            // free.
             let over = self.unit as f64 * devices * request / moved;
             self.add(
                 all,
@@ -74,7 +75,7 @@ impl Load<'_> {
         }
     }
 
-    /// The most requests that a single command counts as.
+    /// The largest number of requests that one command counts as, against the limits on requests.
     fn most_counted(&self, flash: &FlashModel) -> u64 {
         let all = self.positions.iter().flat_map(|pieces| pieces.first.iter().chain(&pieces.then));
         all.map(|piece| flash.counts_as(piece.length)).max().unwrap_or(1)
@@ -101,7 +102,8 @@ fn units_ns(flash: &FlashModel, piece: &Piece) -> u64 {
         (Some(own), Op::Read) if own.state == DriveState::Empty => 0,
         (_, Op::Read) => units * flash.unit_read.0 as u64,
         (Some(own), Op::Write) => {
-            // Many writes share a program, and programs go to the cache or to the blocks.
+            // A program holds the data of many writes. It goes to the SLC cache or to the blocks,
+            // whichever costs less per byte.
             let block = flash.unit_write.0 / own.program.0;
             let cache = own.slc_program.0 / flash.unit_size.0;
             let least = if own.slc_cache.0 > 0.0 { block.min(cache) } else { block };

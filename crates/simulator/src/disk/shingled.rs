@@ -1,6 +1,6 @@
-//! Times of a shingled disk: writes into its media cache, reads of what lies there, and the
-//! cleaning of bands, before a write that finds no room and in pauses of the host. `shingles` is
-//! the map.
+//! Times of a shingled disk: writes into its media cache, reads of data in the media cache, and the
+//! cleaning of bands. Bands are cleaned before a write that finds no room, and in pauses of the
+//! host. `shingles` is the map.
 
 use ioengine::Op;
 
@@ -51,8 +51,8 @@ impl Disk {
         end_ns
     }
 
-    /// When a shingled disk looks for bands to clean if no command arrives (ns); none if that is
-    /// scheduled already.
+    /// When a shingled disk checks for bands to clean if no command arrives before (ns). `None` if
+    /// a check is scheduled already, the disk has work, or there is nothing to clean.
     pub fn next_look(&mut self, now_ns: u64) -> Option<u64> {
         if self.look_ns > now_ns || !self.is_idle() {
             return None;
@@ -79,7 +79,8 @@ impl Disk {
         Some(end_ns)
     }
 
-    /// Whether the disk reads ahead after a read: all of it must be in place.
+    /// Whether the disk reads ahead after a read at `from`. It does not if the media cache holds
+    /// any data of the next two prefetch lengths.
     pub(super) fn reads_ahead_from(&self, from: u64) -> bool {
         let shingles = self.shingles.as_ref();
         let end = (from + 2 * self.model.prefetch.bytes()).min(self.geometry.bytes());

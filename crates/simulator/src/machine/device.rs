@@ -63,8 +63,8 @@ pub(crate) struct Device {
     pub(super) busy: bool,
     pub(super) working_on: u32,
     pub(super) busy_since_ns: u64,
-    /// Time of the controller's own work and of its wait for the media, since it got the command
-    /// (ns). The rest is time for the bus.
+    /// Time that the controller spent on its own work and on waiting for the media, since it became
+    /// busy (ns). The rest of this time is for the bus.
     pub(super) work_ns: ControllerTimes,
     /// Busy time of the controller (ns).
     pub controller_ns: ControllerTimes,
@@ -76,9 +76,10 @@ pub(crate) struct Device {
     /// The device decodes no command before this time, because it starts the arm (ns).
     pub(super) starting_until_ns: u64,
     pub(super) waiting_for_room: VecDeque<u32>,
-    /// Commands that it takes at once.
+    /// Number of commands that the device takes at once.
     queue_max: u32,
-    /// Commands that wait in the host for a place among these, and from when on each may leave.
+    /// Commands that wait in the host until the device takes another one. The second value is the
+    /// earliest time at which the command may be sent (ns).
     pub(super) waiting_for_place: VecDeque<(u32, u64)>,
     /// Finished commands that were not yet reported to the host, and since when (ns).
     pub(super) held: Vec<u32>,
@@ -114,7 +115,7 @@ impl Device {
         self.outstanding < self.queue_max
     }
 
-    /// Incomplete commands, those that wait in the host included.
+    /// Incomplete commands, including those that wait in the host.
     pub(super) fn load(&self) -> u32 {
         self.outstanding + self.waiting_for_place.len() as u32
     }

@@ -75,7 +75,7 @@ pub(crate) struct Durable {
     written: u64,
     /// Whether a periodic commit is scheduled.
     scheduled: bool,
-    /// The jobs of calls for whole files that are in progress.
+    /// The jobs of fsync and fdatasync calls in progress.
     whole: Vec<u32>,
 }
 
@@ -126,7 +126,7 @@ impl Machine {
         }
     }
 
-    /// The job of the call for a whole file, if one is in progress.
+    /// The job of an fsync or fdatasync of the whole file, if one is in progress.
     fn job_of(&mut self, file: u32) -> Option<u32> {
         let durable = self.durable(file);
         durable.whole.iter().copied().find(|job| durable.jobs[*job].file == file)
@@ -296,8 +296,9 @@ impl Machine {
         }
     }
 
-    /// Whether the devices of a file have emptied their caches; `told` says whether they were told
-    /// to before. If not, schedules `again` for the time when they may have done so.
+    /// Whether the devices of a file have emptied their caches. `told`: whether an earlier call has
+    /// already told them to. If they have not, schedules `again` for the time when they may have
+    /// done so.
     fn is_safe(&mut self, file: u32, told: bool, again: Event) -> bool {
         if !self.system.setup.write_cache {
             return true;

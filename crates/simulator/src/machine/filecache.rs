@@ -17,8 +17,8 @@ use super::{Event, Io, Machine, Origin};
 use crate::server::Gauge;
 use crate::system::{Allocated, CacheModel, ControllerModel, Setup};
 
-/// A scan of the lazy writer writes one of so many parts of what is dirty (Solomon, *Inside Windows
-/// NT*, 1998: an eighth, once a second).
+/// With each scan, the lazy writer writes one part in this many of the dirty data (Solomon, *Inside
+/// Windows NT*, 1998: an eighth, once a second).
 const SCANNED_PART: u64 = 8;
 
 /// State of a unit of read-ahead.
@@ -43,7 +43,8 @@ pub(crate) struct FileCache {
     pub layer: Layer,
     page: u64,
     unit: u64,
-    /// Largest write of the lazy writer (bytes), and requests outstanding for reads and for writes.
+    /// Largest write of the lazy writer (bytes), and maximum number of fetches, and of writes, that
+    /// are outstanding.
     write_behind_bytes: u64,
     pub parallel_requests: u32,
     /// Maximum number of fetches in progress at the same time, so far.
@@ -52,8 +53,8 @@ pub(crate) struct FileCache {
     frame: u64,
     first_delay_ns: u64,
     gap_ns: u64,
-    /// Time between two scans for scattered dirty data (0: none), and how much of them the lazy
-    /// writer still writes until the next scan (bytes).
+    /// Time between two scans for scattered dirty data (ns; 0: no scans), and how much of these
+    /// data the lazy writer may still write before the next scan (bytes).
     scan_ns: u64,
     scanned_bytes: u64,
     read_ahead_bug: (u64, u64),
@@ -193,7 +194,8 @@ impl FileCache {
         }
     }
 
-    /// Adds dirty bytes. Bytes that are dirty already in memory are not written twice.
+    /// Adds dirty bytes. Bytes that are already dirty in memory are not counted again, because they
+    /// are written once.
     fn mark_dirty(&mut self, offset: u64, length: u64) {
         let end = offset + length;
         if self.layer == Layer::FileSystem {
@@ -343,9 +345,9 @@ impl Machine {
         self.files[file as usize].cache.as_ref().map_or(1, |cache| cache.unit)
     }
 
-    /// Fetches the units a read needs; returns whether any is still missing. The request's progress
-    /// counts the units that were cached one after the other: they stay, and are not looked up
-    /// again each time another one has arrived.
+    /// Fetches the units a read needs; returns whether any is still missing. The request's
+    /// `progress` counts the leading units that were found cached. They stay cached, so they are
+    /// not looked up again when another unit arrives.
     fn fetch(&mut self, io: u32, ahead: bool) -> bool {
         let Io { file, offset, length, progress, .. } = self.ios[io];
         let overlapped = self.system.setup.overlapped;
@@ -494,7 +496,8 @@ impl Machine {
         self.events.schedule(end_ns, next);
     }
 
-    /// Fetches, as one range, the pages of a range that are not in memory and those between them.
+    /// Fetches the pages of a range that are not in memory, with one request from the first missing
+    /// page to the last.
     fn fetch_missing(&mut self, file: u32, from: u64, to: u64) {
         let Some((_, pages)) = self.file_system(file) else { return };
         let (first, last) = pages.missing(file, from, to).unwrap_or((from, to));

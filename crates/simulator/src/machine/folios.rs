@@ -17,9 +17,11 @@ use super::readahead::Neighbours;
 const NONE: u32 = u32::MAX;
 /// Number of pages that one reclaim frees (`SWAP_CLUSTER_MAX`).
 const RECLAIM_PAGES: u64 = 32;
-/// The first reclaim scans this share of each list, as a power of two (`DEF_PRIORITY`).
+/// The first scan of a reclaim covers 1/2^n of each list, where n is this number; each further scan
+/// covers twice as much (`DEF_PRIORITY`).
 const FIRST_PRIORITY: u32 = 12;
-/// Evicted pages are remembered for this many times the capacity of further evictions.
+/// An evicted page is remembered at least until this many times the capacity has been evicted or
+/// activated after it.
 const REMEMBERED: u64 = 2;
 
 /// A folio and its state.
@@ -112,7 +114,8 @@ impl Folios {
     /// folios are evicted.
     pub fn add(&mut self, file: u32, first: u64, pages: u64) -> u32 {
         let returns = self.gone.remove(&(file, first)).is_some_and(|left| {
-            // The page returned before as many pages were evicted as the active list holds.
+            // Since the eviction of the page, no more pages were evicted or activated than the
+            // active list holds.
             self.age - left <= self.lists[1].pages
         });
         if returns {

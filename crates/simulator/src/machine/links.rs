@@ -5,8 +5,8 @@ use ioengine::Op;
 use super::{Command, Machine};
 use crate::system::LinkPer;
 
-/// Books the data of a command on every link between bus and host; returns when all are done (ns),
-/// and the link that is done last, if it is later than the bus.
+/// Books the data of a command on every link between bus and host; returns when the bus and all
+/// links are done (ns), and the link that is done last (`None` if it is the bus).
 pub(super) fn book_links(
     machine: &mut Machine,
     bus: u32,

@@ -2,8 +2,8 @@
 //!
 //! An entry is a range of adjacent pages of one file that were read or written together, in one
 //! aligned chunk of at most 64 KiB. A use moves the whole entry to the recent end. There are never
-//! more entries than pages that fit, and a sequential pass makes one entry per chunk. Dirty entries
-//! stay even beyond the capacity, because a page can be evicted only after it is written.
+//! more entries than pages that fit into memory. A sequential pass makes one entry per chunk. Dirty
+//! entries stay even beyond the capacity, because a page can be evicted only after it is written.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ struct Entry {
     file: u32,
     from: u64,
     to: u64,
-    /// From the first dirty page to the last one; empty if none is dirty.
+    /// Bytes from the first dirty page to the end of the last one; empty if none is dirty.
     dirty: (u64, u64),
     /// Whether the entry is in the list; a dirty entry that has reached the old end is not.
     listed: bool,
@@ -267,7 +267,7 @@ impl Pages {
 pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// The ranges that overlap another, in order of offset.
+    /// The ranges of the set that overlap the given one, in order of offset.
     fn overlapping(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
         let before = self.0.range(..from).next_back().filter(move |(_, end)| **end > from);
         before.into_iter().chain(self.0.range(from..to)).map(|(start, end)| (*start, *end))

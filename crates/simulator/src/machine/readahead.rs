@@ -85,7 +85,7 @@ impl ReadAhead {
         self.previous_end
     }
 
-    /// Most pages that one hint reads ahead (`force_page_cache_ra`).
+    /// Maximum number of pages that one `POSIX_FADV_WILLNEED` hint reads (`force_page_cache_ra`).
     pub fn forced_max(&self) -> u64 {
         self.request_max.max(self.window_max)
     }

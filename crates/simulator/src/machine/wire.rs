@@ -53,11 +53,12 @@ struct Tenure {
 pub(crate) struct Bus {
     current: Option<Tenure>,
     queue: VecDeque<Tenure>,
-    /// Time spent in each phase (ns). A tenure is booked whole when it begins.
+    /// Time spent in each phase (ns). The whole time of a tenure is booked when it begins.
     phases_ns: [u64; PHASES],
     /// End of the current tenure (ns).
     until_ns: u64,
-    /// Part of the tenures at the pace of each link, and last of the drives (ns).
+    /// Time during which the bus ran at the pace of each link (ns). The last entry is the pace of
+    /// the drives.
     paced_ns: Vec<u64>,
     /// The link or device that set the pace of the current tenure.
     paced_by: Option<usize>,
@@ -73,7 +74,8 @@ impl Bus {
         Bus { paced_ns: vec![0; links + 1], ..Bus::default() }
     }
 
-    /// Time spent at the pace of each link, and last of the drives, up to `now_ns` (ns).
+    /// Time up to `now_ns` during which the bus ran at the pace of each link (ns). The last entry
+    /// is the pace of the drives.
     pub fn paced_until(&self, now_ns: u64) -> Vec<u64> {
         let mut paced_ns = self.paced_ns.clone();
         if let Some(paced_by) = self.paced_by {
@@ -210,7 +212,7 @@ impl Machine {
         let model = &self.system.bus;
         let phases = &mut self.buses[bus as usize].phases_ns;
         let (status_ns, message_ns) = match tenure.kind {
-            // The rest of the command follows with its report.
+            // The device disconnects. The status follows when it reports the write.
             TenureKind::WriteData if !cached => (0, model.disconnect.ns()),
             _ => (model.status.ns(), model.message_in.ns()),
         };
@@ -345,7 +347,8 @@ impl Machine {
         }
     }
 
-    /// The coalescing time has passed: reports held completions, unless the first of them is newer.
+    /// The coalescing time has passed: reports held completions, unless even the first of them has
+    /// been held for less than that time.
     pub(crate) fn coalesce_timeout(&mut self, device: u32) {
         let entry = &self.devices[device as usize];
         if self.now_ns() - entry.held_since_ns >= entry.mechanism.coalesce_ns() {
@@ -432,7 +435,8 @@ impl Machine {
         let queued = entry.outstanding > 1;
         let Some(disk) = entry.disk() else { return 0 };
         let model = &disk.model;
-        // A write as large as the drive merges is not compared with those in the queue.
+        // The drive compares a write with those in the queue only if it is small enough to be
+        // merged.
         let may_merge = length < model.coalesce.bytes();
         match op {
             Op::Write if queued && may_merge => {
@@ -648,7 +652,7 @@ impl Machine {
         }
     }
 
-    /// Lets writes into the buffer of a flash device, as far as there is room.
+    /// Moves waiting writes into the buffer of a flash device as long as there is room.
     pub(crate) fn flash_step(&mut self, device: u32) {
         let now_ns = self.events.now_ns();
         let mut done = std::mem::take(&mut self.accepted);

@@ -4,10 +4,11 @@
 //! The rules are those of `mm/page-writeback.c` (`balance_dirty_pages`, `domain_dirty_limits`) and
 //! `fs/fs-writeback.c` (`wb_writeback`) as of Linux 6.18, and of
 //! `Documentation/admin-guide/sysctl/vm.rst`. The flusher starts when more than the background
-//! limit is dirty, or when a file has been dirty for the expiry time. Writers do not wait up to the
-//! middle between both limits. Beyond it, they proceed at the rate of the device, and the dirty
-//! pages settle in the middle between that point and the limit. The kernel makes each writer pause
-//! for a computed time; in this model it waits until enough is written, which gives the same rate.
+//! limit is dirty, or when a file has been dirty for the expiry time. Writers do not wait while the
+//! dirty pages are below the middle between both limits. Above it, they proceed at the rate of the
+//! device, and the dirty pages settle in the middle between that point and the limit. The kernel
+//! makes each writer pause for a computed time; in this model it waits until enough is written,
+//! which gives the same rate.
 
 use super::pages::Ranges;
 
@@ -33,7 +34,7 @@ impl Limits {
     }
 
     /// Whether a writer of `more` pages waits while `unwritten` pages are dirty or being written.
-    /// If there are none, it never waits.
+    /// It never waits if `unwritten` is 0.
     pub fn holds_back(self, unwritten: u64, more: u64) -> bool {
         unwritten > 0 && unwritten + more > self.set_point()
     }

@@ -39,7 +39,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Minimum cost that counts (share of the time of an unshifted request).
+/// Minimum cost of a shift that counts, as a share of the time of an unshifted request.
 const COST_MIN: f64 = 0.03;
 
 /// The allocation unit that the papers recommend (bytes): as large as the chunk of a stripe.
@@ -189,7 +189,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of a part of the plan and a direction, by shift; the unshifted point is first.
+/// The points of one part of the plan and one direction, sorted by shift; the unshifted point is
+/// first.
 fn shifts<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.sort_by(|a, b| shift_of(a).total_cmp(&shift_of(b)));
@@ -200,8 +201,8 @@ fn shift_of(point: &MeasuredPoint) -> f64 {
     point.number("offset").unwrap_or_default()
 }
 
-/// The shortest and the longest trial of a point by median request latency, or by mean time per
-/// request without latencies (ns).
+/// The lowest and the highest time per request among the trials of a point (ns). The time of a
+/// trial is its median latency or, without latencies, its mean time per request.
 fn times_of(point: &MeasuredPoint) -> (f64, f64) {
     let time = |trial: &Trial| match trial.latency().quantile(0.5) {
         Some(ns) => ns as f64,
@@ -211,8 +212,8 @@ fn times_of(point: &MeasuredPoint) -> (f64, f64) {
     times.fold((f64::MAX, 0.0), |(low, high), ns| (low.min(ns), high.max(ns)))
 }
 
-/// The cost of a shift as a share of the unshifted request's time; `None` if the trials of both
-/// overlap.
+/// How much longer shifted requests take, as a share of the time of unshifted ones. `None` if the
+/// trials of both overlap, or if the difference is too small to count.
 fn cost(point: &MeasuredPoint, plain: &MeasuredPoint) -> Option<f64> {
     let ((low, high), (_, plain_high)) = (times_of(point), times_of(plain));
     let (plain_low, _) = times_of(plain);
@@ -317,7 +318,7 @@ fn reported(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The first reading of a size, and the device that it belongs to.
+/// The first reading of a quantity in bytes, and the device that it describes.
 fn size_of<'a>(evidence: &'a Evidence, quantity: &str) -> Option<(u64, &'a str)> {
     let reading = evidence.read(quantity, &[]).into_iter().next()?;
     let device = reading.labels.get("device").map_or("", String::as_str);
@@ -444,9 +445,8 @@ fn discard(found: &mut Conclusion, evidence: &Evidence) {
     );
 }
 
-/// The sizes that the device prefers, as it reports them: of an NVMe drive NPWG and NOWS, of an
-/// array its chunk and its stripe (Documentation/ABI/stable/sysfs-block, minimum_io_size and
-/// optimal_io_size).
+/// The sizes that a device reports as preferred: NPWG and NOWS of an NVMe drive, chunk and stripe
+/// of an array (Documentation/ABI/stable/sysfs-block, minimum_io_size and optimal_io_size).
 fn preferred(found: &mut Conclusion, evidence: &Evidence) {
     let Some((unit, device)) = size_of(evidence, "preferred-unit") else { return };
     let block = size_of(evidence, "block").map_or(0, |(bytes, _)| bytes);

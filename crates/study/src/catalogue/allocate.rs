@@ -24,7 +24,7 @@ pub const STUDY: Study = Study {
 
 /// Allocation methods that are compared with written blocks.
 const METHODS: [&str; 4] = ["extend", "truncate", "fallocate", "last-block"];
-/// Minimum gain from depth that shows that writes run concurrently.
+/// A gain from depth of at least this factor shows that writes run concurrently.
 const SERIAL: f64 = 1.2;
 
 fn analyse(evidence: &Evidence) -> Conclusion {

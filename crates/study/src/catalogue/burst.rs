@@ -30,7 +30,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The longest rest (ns): in the quick form, and otherwise.
+/// The longest rest (ns): with `quick`, and without.
 const REST_NS: [u64; 2] = [4_000_000_000, 120_000_000_000];
 /// Suffix of the parts of the plan that are measured again after a rest.
 const RESTED: &str = " after a rest";
@@ -98,8 +98,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The fall of a point's rate in its first trial, which started with the full credit; `None` if the
-/// rate did not fall.
+/// How the rate of a point fell in its first trial, which started with the full credit; `None` if
+/// it did not fall.
 pub fn spent(point: &MeasuredPoint) -> Option<Throttle> {
     let series = moved(point)?;
     throttle(&series).or_else(|| early_burst(&series))

@@ -48,9 +48,10 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Tolerance for noise: a stream may seem faster beside others than alone by up to this factor.
+/// Noise may make a stream seem faster beside others than alone, by up to this factor.
 const NOISE: f64 = 1.1;
-/// Minimum share of its rate alone that a stream keeps if the others do not affect it.
+/// A stream that keeps at least this share of the rate that it has alone counts as not affected by
+/// the others.
 const UNTOUCHED: f64 = 0.9;
 /// Schedulers that respect I/O priorities.
 const HONOURING: [&str; 2] = ["bfq", "mq-deadline"];
@@ -62,7 +63,8 @@ const SMALL_FIRST: &str = "small first";
 struct Stream<'a> {
     owner: &'a Ready,
     setting: Setting<'a>,
-    /// The trials of the stream alone, and the number of their point in the store.
+    /// The point of the stream alone, with its trials so far, and the number of this point in the
+    /// store.
     alone: Point,
     number: usize,
 }
@@ -154,7 +156,8 @@ fn no_priorities(scheduler: Option<&str>) -> Option<String> {
     }
 }
 
-/// Every pair of streams, and all of them if there are more than two, by index.
+/// The mixes to run, each as indices of its streams: every pair and, if there are more than two
+/// streams, all streams together.
 fn subsets(count: usize) -> Vec<Vec<usize>> {
     let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| vec![one, other]));
     let mut all: Vec<Vec<usize>> = pairs.collect();
@@ -188,15 +191,16 @@ fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
     turns
 }
 
-/// Streams that run together, by index, with or without priorities, and their results by round.
+/// A mix of streams (their indices), with or without priorities, and the results of each round: one
+/// for each stream.
 struct MixRuns {
     places: Vec<usize>,
     priority: &'static str,
     rounds: Vec<Vec<StreamResult>>,
 }
 
-/// Runs the streams alone and all mixes in turn, for the number of trials in the plan, and notes
-/// the medians of the mixes.
+/// Runs the streams alone and all mixes alternately, as many rounds as the plan has trials, and
+/// notes the medians of the mixes.
 fn take_turns(
     runner: &mut StudyRunner<'_>,
     study_target: &StudyTarget,
@@ -322,8 +326,8 @@ fn run(
     Ok(samples.iter().map(|sample| done_between(sample, from, to)).collect())
 }
 
-/// The samples of the streams, each merged over all ranks, and the time during which all of them
-/// ran (ns).
+/// Merges the samples of each stream over all ranks. Also returns the start and end of the time
+/// during which all streams ran (ns).
 fn of_all_ranks(
     lab: &Lab,
     samples: Vec<Sample>,
@@ -385,7 +389,8 @@ fn on_threads(
     let smallest = streams.iter().map(|stream| stream.setting.workload.request_bytes).min();
     let start = CommonStart::default();
     let one = |(stream, seed): (&Stream<'_>, u64)| -> Outcome<Sample> {
-        // Counts as ready at the latest when it is dropped, so that nobody waits after an error.
+        // If an error ends this function, dropping the place reports the stream, so that nobody
+        // waits for it.
         let mut place = start.place();
         let workload = Workload { seed, ..stream.setting.workload.clone() };
         let Place::Host(targets) = &stream.setting.place else { return Ok(Sample::new(1)) };
@@ -399,7 +404,7 @@ fn on_threads(
         let mut control = Control { stop, on_progress: &mut |_| {}, start: Some(&mut wait) };
         Ok(workload::run(targets, &planned, clock, &NoMeter, &mut control)?)
     };
-    // Pages that earlier runs left in the page cache would save the device work.
+    // Otherwise pages that earlier runs left in the page cache would save the device work.
     for stream in streams.iter().filter(|stream| stream.setting.scrub) {
         if let Place::Host(targets) = &stream.setting.place {
             for target in targets.iter().filter(|target| target.kind().is_storage()) {
@@ -458,7 +463,7 @@ struct StreamInMix<'a> {
 }
 
 impl StreamInMix<'_> {
-    /// The stream's rate beside the others, as a share of its rate alone.
+    /// The stream's rate beside the others, as a share of its rate when it runs alone.
     fn keeps(&self) -> f64 {
         self.rate / self.alone.rate().max(1.0)
     }
@@ -572,7 +577,7 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
     );
 }
 
-/// A loss beyond this leaves the other streams almost nothing (percent).
+/// If the other streams lose more than this (percent), they are nearly stopped.
 const NEARLY_ALL: f64 = 90.0;
 
 /// The effect of giving priority to the stream with the smallest requests.

@@ -42,7 +42,8 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The part of the plan that reads the file itself; the layers are measured with its flags.
+/// The part of the plan that reads the file itself. The layers are measured with the flags of this
+/// part.
 const LOCAL: &str = "local";
 /// The part of the plan that reads the file from the page cache.
 const CACHED: &str = "page cache";
@@ -59,8 +60,9 @@ const NO_SHARE: &str = "the claim compares a network share with a local file; na
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let (study_targets, groups) = (runner.study_targets, runner.groups()?);
     if study_targets.is_empty() || !study_targets.iter().all(StudyTarget::is_real) {
-        let reason = "a simulated system has only one path to its bytes; name several, such as \
-                      sim:w2k-atlas10k sim:w2k-cifs-gigabit";
+        let reason = "a simulated system, a reference device or a network address has only one \
+                      path to its bytes; name several, such as sim:w2k-atlas10k \
+                      sim:w2k-cifs-gigabit";
         runner.leave_out("layers", reason);
         return runner.measure();
     }
@@ -91,11 +93,12 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-fn is_network(file_system: Option<&str>) -> bool {
+/// Whether a file system is on a server.
+pub fn is_network(file_system: Option<&str>) -> bool {
     file_system.is_some_and(|name| NETWORK.contains(&name))
 }
 
-/// A further path to the bytes, and the guard that removes it when dropped.
+/// A layer that gives a second path to the same bytes, and the guard that removes it when dropped.
 struct Layer {
     path: PathBuf,
     held: Held,
@@ -117,7 +120,7 @@ impl Layer {
     }
 }
 
-/// All layers that can be created over a file; those that cannot are left out with the reason.
+/// Creates all possible layers over a file. The others are recorded as left out, with the reason.
 fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
     let mut layers = Vec::new();
     for (name, made) in
@@ -178,7 +181,7 @@ impl<'a> AccessPath<'a> {
     }
 }
 
-/// The path of the first target itself, and all other paths.
+/// Splits the points by path: first the path of the first target itself, then all other paths.
 fn access_paths(evidence: &Evidence) -> Option<(AccessPath<'_>, Vec<AccessPath<'_>>)> {
     let mut paths: Vec<AccessPath<'_>> = Vec::new();
     for point in evidence.usable().filter(|point| point.part != CACHED) {
@@ -216,7 +219,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Mean time of a request (ns), with one request outstanding.
+/// Mean time of a request (ns) at a point of depth 1.
 fn each_ns(point: &MeasuredPoint) -> f64 {
     1e9 / point.requests_per_s().max(1e-9)
 }

@@ -54,16 +54,16 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// If the cost per KiB of a direct path is at least this share of the cost through the page cache,
-/// the CPU copies the data.
+/// If the cost per KiB of direct requests is at least this share of the cost through the page
+/// cache, the CPU copies their data too.
 const COPY_SHARE: f64 = 0.5;
 /// Costs that differ by at most this factor are "about the same".
 const ABOUT: f64 = 1.25;
-/// CPU times within this factor cannot be ranked.
+/// CPU times that differ by at most this factor are too close to be ranked.
 const CPU_ALIKE: f64 = 1.1;
-/// How the kernel names the transfer modes of programmed I/O.
+/// The kernel's names of the modes of programmed I/O begin with this.
 const PROGRAMMED: &str = "PIO";
-/// A common request size with a cost per byte that outweighs the fixed cost.
+/// A common request size at which the cost of the bytes outweighs the fixed cost.
 const LARGE: u64 = 64 << 10;
 
 /// The points of one path (direct or buffered) in one direction.
@@ -111,7 +111,7 @@ fn instructions(point: &MeasuredPoint) -> Option<f64> {
     median(&point.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
 }
 
-/// A CPU time of the trials per request (ns): the median.
+/// A CPU time per request (ns): the median of the trials.
 fn per_request(point: &MeasuredPoint, of: fn(&CpuUsage) -> Option<u64>) -> Option<f64> {
     let each = |trial: &&lab::point::Trial| {
         let requests = trial.requests();
@@ -144,7 +144,8 @@ fn paths(evidence: &Evidence) -> Vec<Path<'_>> {
         }
         let same = |path: &&mut Path<'_>| path.name == name && path.rw == key.rw();
         match paths.iter_mut().find(same) {
-            // Two parts may be the same path, for example on a target with a single engine.
+            // Two parts of the plan may give the same path, for example on a target with a single
+            // engine.
             Some(path) if path.at(point.bytes()).is_some() => {}
             Some(path) => path.points.push(point),
             None => paths.push(Path {
@@ -311,7 +312,7 @@ fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     );
 }
 
-/// The smallest measured size above which the direct path always costs less CPU, at that size too.
+/// The smallest measured size from which on the direct path costs less CPU at every measured size.
 fn break_even(direct: &Path<'_>, buffered: &Path<'_>) -> Option<u64> {
     let shared = direct.points.iter().map(|point| point.bytes());
     let mut cheaper = None;

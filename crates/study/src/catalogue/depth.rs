@@ -23,10 +23,10 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Minimum gain of a depth step below the knee of the curve.
+/// A depth reaches the knee of the curve if the highest rate is at most this many times its rate.
 const STEP_MIN: f64 = 1.1;
-/// Differences up to this factor may be noise; larger differences count, however wide the
-/// intervals.
+/// A depth also reaches the knee if the highest rate is up to this many times its rate and noise
+/// hides the difference. Larger differences count, however wide the intervals.
 const NOISE_MAX: f64 = 1.3;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -137,7 +137,7 @@ fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.find("half-power-depth", format!("{rw}s pass {half}: {words}"));
 }
 
-/// Little's law as a check: rate x latency is the number of requests that were outstanding.
+/// Checks Little's law: rate x latency is the number of requests that were outstanding.
 fn littles_law(found: &mut Conclusion, evidence: &Evidence) {
     let kept = |point: &&MeasuredPoint| {
         let mean_ns = point.summary.latency.mean().unwrap_or_default();

@@ -41,10 +41,11 @@ pub const STUDY: Study = Study {
 /// Passes over a region: the first pass loads the region, the others show whether it stayed in the
 /// cache.
 const PASSES: u64 = 3;
-/// The smallest region (bytes), and the largest: in the quick form, and otherwise.
+/// The size of the smallest region (bytes), and of the largest: with `quick`, and without.
 const REGION_MIN: u64 = 256 << 10;
 const REGION_MAX: [u64; 2] = [64 << 20, 512 << 20];
-/// The bisection ends when its bounds are within this factor.
+/// The bisection ends when the region that misses is at most this factor larger than the one that
+/// hits.
 const NARROW: f64 = 1.06;
 /// Request sizes with which the same block is read.
 const BLOCK_BYTES: [u32; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
@@ -55,7 +56,8 @@ const BLOCK_READS: u64 = 200;
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let study_targets = runner.study_targets;
     for group in runner.groups()? {
-        // The papers read blocks of the disk through a driver of their own, not from a file.
+        // Simulated systems read the disk through a driver instead of a file, as the papers'
+        // program did.
         let changes = Some("path=driver,file_at=0.0".to_owned());
         let group = Group { changes, ..group };
         for study_target in study_targets {
@@ -92,7 +94,7 @@ fn target(
     rereads(runner, &name, job, bench)
 }
 
-/// Notes the median latency of the same block for several request sizes.
+/// Notes the median latency of rereading one block, for several request sizes.
 fn same_block(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
     let plain = bench.setting(job, &job.axes[0]).workload;
     for bytes in BLOCK_BYTES {
@@ -103,7 +105,7 @@ fn same_block(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench
             ..plain.clone()
         };
         let setting = bench.setting(job, &job.axes[0]);
-        // Sizes below the target's granule do not fit, larger ones do.
+        // Sizes below the granule of the target cannot be read; larger ones can.
         if setting.place.check_fit(&workload).is_err() {
             continue;
         }
@@ -122,8 +124,8 @@ fn passes(runner: &StudyRunner<'_>, job: &Job, bench: &Bench, region: u64) -> Ou
     let plain = bench.setting(job, &job.axes[0]).workload;
     let workload = Workload { region_bytes: region, limit_bytes: Some(region * PASSES), ..plain };
     let trial = runner.trial(job, bench, workload)?;
-    // Unless more than half of the reads are done, most of them may be reads of the first pass,
-    // which fills the cache.
+    // If only half of the reads or fewer were completed, most of them may be reads of the first
+    // pass, which fills the cache.
     let is_complete = trial.bytes() * 2 > region * PASSES;
     Ok(trial.latency().quantile(0.5).filter(|_| is_complete).map(|ns| ns as f64))
 }
@@ -201,7 +203,7 @@ fn cache(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     found.find("cache", text);
 }
 
-/// A fit of times that rise with the request size by more than noise.
+/// Fits the times; `None` if they do not rise with the request size by more than noise.
 fn rising(points: &[SizePoint]) -> Option<HalfPowerFit> {
     fit(points).ok().filter(|fit| fit.ns_per_byte.low > 0.0)
 }

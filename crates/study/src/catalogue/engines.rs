@@ -33,7 +33,8 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// A page fault with a lower median found its page in memory (ns): no device answers that fast.
+/// If the median page fault takes less than this (ns), the pages were in memory: no device answers
+/// that fast.
 const FOUND_NS: f64 = 1000.0;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -66,7 +67,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The distinct values of a property of the points in one direction, in rising order.
+/// The distinct values of a property among the points of one direction, in rising order.
 fn values(evidence: &Evidence, rw: &str, of: impl Fn(&MeasuredPoint) -> u64) -> Vec<u64> {
     let mut values: Vec<u64> = evidence.all(&[("rw", rw)]).into_iter().map(of).collect();
     values.sort_unstable();
@@ -83,7 +84,7 @@ enum By {
 }
 
 impl By {
-    /// The criterion as time per request (ns); less is better.
+    /// The value of the criterion as a time per request (ns); less is better.
     fn ns(self, point: &MeasuredPoint) -> f64 {
         match self {
             By::Rate => 1e9 / point.requests_per_s().max(f64::MIN_POSITIVE),
@@ -92,12 +93,13 @@ impl By {
         }
     }
 
-    /// The criterion that decides among equals.
+    /// The criterion that decides between engines that are equally good by this one.
     fn tie_breaker(self) -> By {
         if self == By::Cpu { By::Rate } else { By::Cpu }
     }
 
-    /// The minimum and maximum over the trials.
+    /// The lowest and the highest value of the criterion (ns per request): among the trials or, for
+    /// the rate, the ends of its interval.
     fn range(self, point: &MeasuredPoint) -> Option<(f64, f64)> {
         let rate = point.summary.requests_per_s;
         let of = |trial: &Trial| match self {
@@ -121,8 +123,8 @@ impl By {
         high < low && self.ns(one) < (1.0 - REPEATABLE) * self.ns(other)
     }
 
-    /// The best point; among points that no other point beats, the second criterion decides. Also
-    /// returns whether this point beats all others.
+    /// The best point. If several points are equally good within noise, the second criterion
+    /// decides between them. Also returns whether the best point beats all others.
     fn choose<'a>(self, points: &[&'a MeasuredPoint]) -> Option<(&'a MeasuredPoint, bool)> {
         let known = |point: &&&MeasuredPoint| self.ns(point) < f64::MAX;
         let first =
@@ -323,7 +325,7 @@ fn pairs(
     ones.into_iter().filter_map(|point| Some((point, partner(point)?))).collect()
 }
 
-/// The gain that supports a rule of advice.
+/// How much a change gains at one point, as evidence for a rule of advice.
 struct Gain<'a> {
     times: f64,
     by: By,
@@ -331,8 +333,8 @@ struct Gain<'a> {
     from: &'a MeasuredPoint,
 }
 
-/// The rules whose gain this study measures. Each is reported at the point where it gains most: in
-/// rate, or if the rate does not change, in CPU time.
+/// Gives the rules whose gain this study measures. Each is reported at the point where it gains
+/// most: in rate or, if the rate does not change, in CPU time.
 fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is = |engine_kind: &'static str| {
         move |point: &MeasuredPoint| is_direct(point) && point.word("ioengine") == engine_kind

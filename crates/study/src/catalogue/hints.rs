@@ -104,7 +104,8 @@ fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
     }
 }
 
-/// Requests that leave nothing in the page cache.
+/// Compares requests that leave nothing in the page cache (RWF_DONTCACHE) with ordinary buffered
+/// ones.
 fn uncached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let at = |part: &str| evidence.find(&[("part", part), ("rw", rw), ("bs", "64k")]);
     let (Some(once), Some(usual)) = (at("uncached"), at("without hints")) else { return };

@@ -24,7 +24,8 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Up to this ratio of expected to measured rate, there is no loss, however narrow the intervals.
+/// A mix has no loss if its expected rate is at most this many times the measured one, however
+/// narrow the intervals.
 const NOISE_MAX: f64 = 1.1;
 
 /// The points of one request size and depth.
@@ -46,7 +47,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// All curves that have reads alone, writes alone and a mix, by size and depth.
+/// One curve for each request size and depth that has reads alone, writes alone and a mix.
 fn curves(evidence: &Evidence) -> Vec<Curve<'_>> {
     let mut settings: Vec<(u64, u32)> =
         evidence.usable().map(|point| (point.bytes(), point.depth())).collect();
@@ -120,7 +121,7 @@ fn cost(found: &mut Conclusion, curve: &Curve<'_>) {
     found.advise("separate-writes", loss, &format!("random requests of {setting}"), evidence);
 }
 
-/// How long the slowest reads take in a mix and alone.
+/// Compares the 99th percentile of read latency alone with the highest one in a mix.
 fn waiting(found: &mut Conclusion, curve: &Curve<'_>) {
     let p99 = |one: &MeasuredPoint| one.point.latency(Some(Op::Read)).quantile(0.99);
     let Some(alone) = p99(curve.reads) else { return };

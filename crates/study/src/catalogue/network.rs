@@ -16,7 +16,7 @@ use lab::network_target;
 use report::model::{Cell as TableCell, Column, Table};
 use report::units::Unit;
 
-use crate::catalogue::Study;
+use crate::catalogue::{Study, copy_cost};
 use crate::conclusion::{Conclusion, words_of_time, words_of_times};
 use crate::curve;
 use crate::runner::StudyRunner;
@@ -36,11 +36,12 @@ pub const STUDY: Study = Study {
 };
 
 const SEVERAL: &str = "several at once";
-/// The request size of latencies (bytes).
+/// The request size at which latencies are reported (bytes).
 const SMALL: u64 = 4 << 10;
 /// The request size at which paths are compared per byte (bytes).
 const LARGE: u64 = 64 << 10;
-/// A larger request whose rate falls below this share of the smaller one's is beyond a cliff.
+/// There is a cliff between two sizes if the rate of the larger falls below this share of the rate
+/// of the smaller.
 const CLIFF_SHARE: f64 = 0.8;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -50,7 +51,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         runner.evidence.note("round-trip", "ns", &[("target", name)], round_trip_ns(&address)?);
     }
     server_figures::begin(runner);
-    // What was measured until a failure is kept with its readings.
+    // Points that were measured before a failure are kept, so their costs are noted too.
     let measured = runner.measure();
     note_costs(runner);
     server_figures::end(runner);
@@ -96,12 +97,12 @@ impl<'a> NetworkPath<'a> {
         self.points.iter().find(|point| point.bytes() == bytes).copied()
     }
 
-    /// The CPU cost charged to the process.
+    /// The CPU cost by the time charged to the process (lower bound).
     fn lower(&self) -> Option<CostModel> {
         curve::cost_model(&self.points, MeasuredPoint::cpu_ns)
     }
 
-    /// The CPU cost that a soaker lost.
+    /// The CPU cost by the time that a soaker lost (upper bound).
     fn upper(&self) -> Option<CostModel> {
         curve::cost_model(&self.points, |point| point.summary.cpu_upper_ns)
     }
@@ -173,7 +174,7 @@ fn cost(found: &mut Conclusion, path: &NetworkPath<'_>) {
     let is_more = |upper: &CostModel| upper.fixed_ns.value > lower.fixed_ns.value;
     let upper = path.upper().filter(is_more).map(|upper| {
         format!(
-            "; with interrupts and a server on this machine {} and {}",
+            "; with interrupts, and with the server if it runs on this machine, {} and {}",
             units::time(upper.fixed_ns.value.max(0.0)),
             units::time(upper.marginal_ns_per_kib.value.max(0.0))
         )
@@ -191,7 +192,8 @@ fn cost(found: &mut Conclusion, path: &NetworkPath<'_>) {
     );
 }
 
-/// The highest rate, how it is reached, and the size that passes half of it.
+/// The highest rate and its setting, and the request size at which one request at a time passes
+/// half of the peak.
 fn ceiling(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
     let mut all = evidence.all(&[("rw", path.rw)]);
     all.retain(|point| point.target == path.name);
@@ -220,7 +222,7 @@ fn ceiling(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) 
     );
 }
 
-/// A size from which larger requests are slower.
+/// Reports the first size at which requests are clearly slower than at the next smaller size.
 fn cliff(found: &mut Conclusion, path: &NetworkPath<'_>) {
     for pair in path.points.windows(2) {
         let (below, beyond) = (pair[0], pair[1]);
@@ -242,7 +244,7 @@ fn cliff(found: &mut Conclusion, path: &NetworkPath<'_>) {
     }
 }
 
-/// What several outstanding requests gain, by size.
+/// The gain of several requests outstanding over one, for each size.
 fn depth(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
     let mut gains = Vec::new();
     for one in &path.points {
@@ -275,7 +277,7 @@ fn depth(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
     }
 }
 
-/// How much longer a small write takes than a small read.
+/// Compares the latency of a small write with that of a small read.
 fn small_writes(found: &mut Conclusion, paths: &[NetworkPath<'_>]) {
     for write in paths.iter().filter(|path| path.rw == "write") {
         let read = paths.iter().find(|path| path.rw == "read" && path.name == write.name);
@@ -285,18 +287,21 @@ fn small_writes(found: &mut Conclusion, paths: &[NetworkPath<'_>]) {
             let times = words_of_times(write_ns / read_ns);
             let size = units::size(SMALL);
             let name = &write.name;
-            found.find("small-writes", format!("{name}: a write of {size} takes {times} a read"));
+            let text = format!("{name}: a write of {size} takes {times} as long as a read");
+            found.find("small-writes", text);
         }
     }
 }
 
-/// Network paths compared with the first path that is not one, per byte of CPU and in rate.
+/// Compares each network address with the first target that is a file or device of this host: CPU
+/// time of 64 KiB requests, and highest rate.
 fn against_local(found: &mut Conclusion, evidence: &Evidence, paths: &[NetworkPath<'_>]) {
     let is_network = |path: &NetworkPath<'_>| {
-        path.points
-            .first()
-            .and_then(|point| evidence.targets.get(point.target_index))
-            .is_some_and(|target| target.network.is_some())
+        path.points.first().and_then(|point| evidence.targets.get(point.target_index)).is_some_and(
+            |target| {
+                target.network.is_some() || copy_cost::is_network(target.file_system.as_deref())
+            },
+        )
     };
     for path in paths.iter().filter(|path| is_network(path)) {
         let is_plain = |other: &&NetworkPath<'_>| other.rw == path.rw && !is_network(other);

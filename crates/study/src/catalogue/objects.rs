@@ -1,11 +1,11 @@
 //! Study `objects`: what requests for whole objects of an S3 bucket take, how many complete per
 //! second, and what they cost in CPU.
 //!
-//! The address names a prefix. The study makes a unique folder below it, which it removes at the
-//! end. PUT and GET are measured by object size and by the number of requests at a time, in rounds;
-//! then LIST and DELETE of many small objects, and uploads of a large object in parts. The CPU cost
-//! is that of the threads that make the requests, without interrupts. What the server has just
-//! written it probably reads from its memory.
+//! The address names a prefix. The study creates a unique folder below it and removes the folder at
+//! the end. PUT and GET are measured by object size and by the number of requests at a time, in
+//! rounds; then LIST and DELETE of many small objects, and uploads of a large object in parts. The
+//! CPU cost is that of the threads that make the requests, without interrupts. GETs read objects
+//! that were stored moments before, so the server probably has them in its memory.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::interval::Interval;
@@ -35,7 +35,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Name of the part in which everything is left out that cannot be measured.
+/// Targets that cannot be measured are listed as left out under this name.
 const PART: &str = "objects";
 /// Relative error that is assumed for the CPU time of a trial.
 const CPU_ERROR: f64 = 0.05;
@@ -89,7 +89,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// What was measured of one setting.
+/// The results of one setting (operation, object size, requests at a time, signed or not).
 struct ObjectPoint {
     op: String,
     bytes: u64,
@@ -137,7 +137,7 @@ impl ObjectPoint {
         quantile::median(&self.cpu_ns)
     }
 
-    /// Whether every trial was faster, or every trial slower, than those of another setting.
+    /// Whether all trials of one setting were faster than all trials of the other.
     fn differs(&self, other: &ObjectPoint) -> bool {
         let all_below = |slow: &ObjectPoint, fast: &ObjectPoint| {
             let mut pairs = slow
@@ -204,7 +204,7 @@ fn latency(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     }
 }
 
-/// The most requests and bytes per second, and what more requests at a time gain.
+/// The highest request rate and the highest throughput, and the gain of several requests at a time.
 fn rates(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     let most =
         |of: fn(&ObjectPoint) -> f64| points.iter().copied().max_by(|a, b| of(a).total_cmp(&of(b)));
@@ -226,7 +226,7 @@ fn rates(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     parallel(found, op, points);
 }
 
-/// What more requests at a time gain, by size.
+/// The gain of several requests at a time over one, for each object size.
 fn parallel(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     let mut gains = Vec::new();
     for one in points.iter().filter(|one| one.parallel == 1 && one.per_s > 0.0) {
@@ -246,7 +246,8 @@ fn parallel(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     }
 }
 
-/// The CPU cost of one request at a time as a line over the size.
+/// Fits the CPU cost per request, one at a time, as a fixed cost plus a cost per byte of the
+/// object.
 fn cost_model(points: &[&ObjectPoint]) -> Option<CostModel> {
     let mut costs = Vec::new();
     for point in points.iter().filter(|point| point.parallel == 1) {
@@ -270,7 +271,7 @@ fn cost(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     found.find("cost", format!("a {op} costs this host {fixed} of CPU and {marginal} per MiB"));
 }
 
-/// What it costs to sign the payload.
+/// The CPU cost of signing the payload of a request.
 fn signed(found: &mut Conclusion, points: &[ObjectPoint]) {
     for signed in points.iter().filter(|point| point.is_signed) {
         let is_same = |one: &&ObjectPoint| {

@@ -46,7 +46,7 @@ const PHASES: &str = "phases";
 const DIRECT: &str = "past the cache";
 /// Interval at which CPU time is sampled while the phases are measured.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A loss up to this share counts as no loss.
+/// A loss of at most this share counts as no loss.
 const LOSS_MAX: f64 = 0.1;
 /// Rates are "nearly constant" if the lowest is at least this share of the highest.
 const CONSTANT: f64 = 0.8;
@@ -107,7 +107,7 @@ fn note_cpu(evidence: &mut Evidence, trial: &Trial, samples: &[(i64, CpuSample)]
 struct Phases {
     /// Bytes written.
     bytes: u64,
-    /// When writes were first throttled, or all were accepted (ns).
+    /// When writes were first throttled (ns). If they never were: when the last write was accepted.
     fill_ns: u64,
     fill_bytes_per_s: f64,
     /// When the last write was accepted (ns), and the rate while writes were throttled.
@@ -225,8 +225,8 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// Writes smaller than a page, to pages in memory and not in memory. Their latency is compared,
-/// because the flush at the end dominates the rate of both.
+/// Compares small writes (less than a page) to pages that are in memory with small writes to pages
+/// that are not. It compares latencies, because the flush at the end dominates the rate of both.
 fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
     for rw in ["write", "randwrite"] {
         for bs in ["512", "2k"] {
@@ -262,7 +262,8 @@ fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The mean latency of a point, with the lowest and the highest of the trials (ns).
+/// The lowest mean latency of a trial, the mean latency of all trials together, and the highest
+/// mean latency of a trial (ns).
 fn latency(point: &MeasuredPoint) -> Option<(f64, f64, f64)> {
     let trials = point.point.trials.iter().filter_map(|trial| trial.latency().mean());
     let (low, high) =
@@ -432,13 +433,13 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
         }),
     );
     let text = |drop: f64| format!("buffered 128 KiB reads: {drop:.2} of the rate at 64 KiB");
-    // The claim says that the rate falls to half. It is judged by the share that is lost, not by
-    // the share that remains.
+    // The claim says that the rate falls to half, that is, by a factor of two. As for gains, it
+    // holds from the square root of that factor on.
     found.claim_if("C076", drop.map(|drop| (drop <= 0.5_f64.sqrt(), text(drop))));
     let pair = buffered(evidence, "read", "2k").zip(buffered(evidence, "read", "64k"));
     compared(found, "C007", pair, |comparison| {
         let text = format!("buffered 2 KiB reads against 64 KiB reads: {}", comparison.words());
-        // The second paper says that a loss of a third or more has disappeared.
+        // The second paper says that the loss of a third or more no longer exists.
         comparison.times().map(|times| (times >= 1.0 - LOSS_MAX, text))
     });
     let large: Vec<&MeasuredPoint> =

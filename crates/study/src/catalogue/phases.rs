@@ -63,7 +63,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         return modelled(runner);
     }
     if !runner.study_targets.iter().all(StudyTarget::is_real) {
-        let reason = "the kernel sees no requests to a target inside this process";
+        let reason = "the block layer of this host sees only requests to its files and devices";
         runner.skip(reason, "name files and devices of this host only, or simulated systems only");
         return Ok(());
     }
@@ -78,7 +78,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups_by(&groups, runner.study_targets, &by_turns)
 }
 
-/// Records what the traces of the newest point show.
+/// Notes what the traces of the last point in the evidence show.
 fn note_phases(evidence: &mut Evidence, traces: &[TraceSummary]) {
     let Some(point) = evidence.points.last() else { return };
     let labels = labels(point);
@@ -281,8 +281,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The most informative points: small and large requests at the smallest depth, small ones at the
-/// largest depth, and all devices together.
+/// Chooses the most informative points for the findings: small and large requests at the smallest
+/// depth, small ones at the largest depth, and all devices together.
 fn corners<'a>(all: &[&'a PhasedPoint<'a>]) -> Vec<&'a PhasedPoint<'a>> {
     let mut corners: Vec<&PhasedPoint<'_>> = Vec::new();
     for part in ["read", "write"] {
@@ -372,7 +372,7 @@ fn parts(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
     found.find("busy", text);
 }
 
-/// The growth of the time in the device, and of the time elsewhere, with the request size.
+/// Reports how the time in the device and the time elsewhere grow with the request size.
 fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     for part in ["read", "write"] {
         let of = all.iter().filter(|t| t.point.part == part && t.point.disks == 1);
@@ -505,7 +505,7 @@ fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     found.gain("R150", rise, "use of the bus with a second disk");
 }
 
-/// The claim about a second disk at the same depth.
+/// Judges the claim about the gain of a second disk at the same depth.
 fn second_disk(found: &mut Conclusion, evidence: &Evidence) {
     let of = |disks| {
         let flags = [("part", "read"), ("bs", "64k"), ("iodepth", "8"), ("traced", "no")];
@@ -585,7 +585,7 @@ fn by_phase(
     })
 }
 
-/// A line chart: the utilisation of each phase against request size or number of devices.
+/// A line chart of the utilisation of each phase against request size or number of devices.
 fn against(id: &str, points: &[&PhasedPoint<'_>], x: &str, at: &str) -> Option<Chart> {
     let (unit, by_size) = match x {
         "Request size" => (Unit::Bytes, true),

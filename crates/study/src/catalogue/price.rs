@@ -96,7 +96,7 @@ impl Accesses {
     }
 }
 
-/// The performance and the cost of one target.
+/// The performance and the cost figures of one target.
 #[derive(Clone, Debug, Default)]
 struct Figures {
     name: String,
@@ -121,7 +121,8 @@ impl Figures {
         Some(self.capacity? / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?)
     }
 
-    /// The share of the drive's price that reading a terabyte uses up.
+    /// The part of the drive's price that reading a terabyte uses up: the price times the share of
+    /// the service life that the read takes.
     fn money_per_tb_scanned(&self) -> Option<f64> {
         let seconds = TB / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?;
         Some(self.price? * seconds / LIFE_S)
@@ -131,7 +132,7 @@ impl Figures {
         Some(self.capacity? / GB / self.price?)
     }
 
-    /// Power per access per second (watts), which is the energy of an access.
+    /// Watts divided by accesses per second (KAPS): the energy of one access, in joules.
     fn watts_per_kaps(&self) -> Option<f64> {
         self.power_watts.filter(|_| self.kaps.both() > 0.0).map(|watts| watts / self.kaps.both())
     }
@@ -242,7 +243,8 @@ fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
     })
 }
 
-/// The size of the device that holds the target. The size of a file does not say what was bought.
+/// The size of the device that holds the target. For a file this is not its own size, because the
+/// whole device was bought.
 fn capacity(target: &lab::machine::TargetFacts) -> Option<u64> {
     target.device.as_ref()?.size_bytes.filter(|bytes| *bytes > 0)
 }
@@ -325,7 +327,7 @@ fn describe(found: &mut Conclusion, one: &Figures) {
     }
 }
 
-/// Compares what the same money buys: the cheapest or the most expensive target.
+/// Compares how much the same money buys of the cheapest target and of the most expensive one.
 fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
     let times = |of: f64, over: f64| (of / less) / (over / more);
@@ -360,8 +362,8 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     );
 }
 
-/// The claims. The papers compared a SCSI with an IDE drive; here the most expensive target stands
-/// for SCSI.
+/// Judges the claims. The papers compared a SCSI drive with an IDE drive; here the most expensive
+/// target takes the place of the SCSI drive.
 fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
     let scan = cheap.scan_bytes_per_s.zip(dear.scan_bytes_per_s);
@@ -375,8 +377,8 @@ fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
         );
     }
     let slower = scan.map(|(cheap, dear)| 1.0 - cheap / dear);
-    found.loss("C023", slower, "sequential rate, deficit of the cheaper target");
-    found.loss("C024", Some(1.0 - reads), "random reads, deficit of the cheaper target");
+    found.loss("C023", slower, "loss of sequential rate with the cheaper target");
+    found.loss("C024", Some(1.0 - reads), "loss of random reads with the cheaper target");
     let what = "sequential rate of cheaper targets for the same money, over the more expensive one";
     found.gain("C026", scan.map(|(cheap, dear)| cheap / dear * premium), what);
     found.gain(

@@ -32,11 +32,12 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Thread counts on a simulated system, because it does not have the CPUs of this host.
+/// Numbers of threads on a simulated system, which does not have the CPUs of this host.
 const SIMULATED_THREADS: [usize; 3] = [1, 2, 4];
-/// Rates whose ratio is below this factor count as equal, even if they differ beyond noise.
+/// Rates that differ by less than this factor count as equal, even if they differ by more than
+/// noise.
 const WORTH: f64 = 1.05;
-/// Why nothing can be pinned to different CPUs.
+/// Why threads cannot be pinned to different CPUs.
 const ONE_CPU: &str = "this process may use only one CPU; allow it more CPUs (taskset, cpuset)";
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -84,7 +85,7 @@ fn with_threads(group: &Group, threads: usize) -> Group {
     group
 }
 
-/// The group with its threads pinned to the first `count` of some CPUs.
+/// The group with its threads pinned to the first `count` of the given CPUs.
 fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
     let cpus: Vec<usize> = cpus.iter().take(count).copied().collect();
     let names: Vec<String> = cpus.iter().map(usize::to_string).collect();

@@ -45,9 +45,9 @@ const COUNTED: &str = "seen in members";
 const DEGRADED: &str = "degraded";
 /// The part of the plan that is measured on all members together.
 const MEMBERS: &str = "members";
-/// The name of that part where one simulated member is measured instead of all.
+/// The name of the members' points if only one simulated member is measured, which stands for all.
 const ONE_MEMBER: &str = "one member";
-/// A device of the array that does less than this share of the mean is idle.
+/// A device that moves less than this share of the mean of all devices is idle.
 const IDLE: f64 = 0.5;
 
 // ---- what is measured
@@ -86,15 +86,15 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         Some(degraded) => runner.measure_groups_on(&of(|part| part == DEGRADED), &[degraded])?,
         None => runner.leave_out(
             DEGRADED,
-            "it removes a device, which needs a simulated RAID 1 or RAID 5 that is complete; \
-             devices of real volumes stay",
+            "only a complete simulated RAID 1 or RAID 5 is measured with a device removed; real \
+             volumes keep all their devices",
         ),
     }
     let mut together = of(|part| part == MEMBERS);
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
     if members.iter().any(StudyTarget::is_simulated) {
-        // Separate simulations cannot run together, so only one device is simulated; it represents
-        // all.
+        // Separate simulations cannot run together. Therefore only one member is simulated, and its
+        // rate is multiplied by their number.
         for group in &mut together {
             (group.disks, group.part) = (None, ONE_MEMBER.to_owned());
         }
@@ -141,7 +141,8 @@ fn members_beneath(volume: &StudyTarget) -> Vec<StudyTarget> {
     member_names(&Kernel::of_host(), &path).into_iter().map(study_target).collect()
 }
 
-/// Paths of the devices: those of an array, or all devices of a btrfs.
+/// Paths of the member devices: those of an array, or those of a btrfs file system on several
+/// devices.
 fn member_names(kernel: &Kernel, path: &Path) -> Vec<PathBuf> {
     let layers = stack::of(kernel, path);
     let held = layers.iter().flat_map(|layer| &layer.facts).find_map(|fact| match fact {
@@ -155,7 +156,8 @@ fn member_names(kernel: &Kernel, path: &Path) -> Vec<PathBuf> {
     names.into_iter().map(|name| Path::new("/dev").join(name)).collect()
 }
 
-/// The btrfs of several devices below a path.
+/// The btrfs file system on several devices to which the layers below a path belong, if there is
+/// one.
 fn btrfs_of(kernel: &Kernel, layers: &[stack::Layer]) -> Option<Btrfs> {
     let branches = layers.iter().filter(|layer| layer.depth == 1);
     let names: Vec<&str> = branches.map(|layer| &*layer.name).collect();
@@ -388,12 +390,12 @@ fn of_members(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<f64> {
     Some(members_at(evidence, flags)?.0)
 }
 
-/// The rate of all devices of the array together, with the upper end of its interval.
+/// The rate of all members together, and the upper end of its interval (bytes per second).
 fn members_at(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<(f64, f64)> {
     let at = |part| evidence.fastest(&[&[("part", part)], flags].concat());
     let one = at(ONE_MEMBER);
     let point = one.or_else(|| at(MEMBERS))?;
-    // Runs of earlier versions call one simulated member "members" too.
+    // Runs of earlier versions of halfpower have one simulated member under the name "members".
     let alone = one.is_some() || (evidence.is_simulated() && point.disks == 1);
     let times = if alone { member_count(evidence) } else { 1.0 };
     Some((point.rate() * times, point.summary.bytes_per_s.high * times))
@@ -413,7 +415,7 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             continue;
         };
         let share = 100.0 * volume.rate() / members.max(1.0);
-        // Only a cache or read-ahead can exceed the rate of all devices together.
+        // Only a cache or read-ahead can make the volume faster than all members together.
         if !evidence.is_simulated() && volume.summary.bytes_per_s.low > at_most {
             let setting = format!("{} of {}", spoken(rw), units::size(volume.bytes()));
             let text = format!("{share:.0}% of the rate of all members together");
@@ -438,7 +440,7 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// Whether a second reader gains, and whether all devices of the mirror serve the readers.
+/// The gain of a second reader, and whether all members of the mirror serve the readers.
 fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let of = |threads: &str| {
         evidence

@@ -38,7 +38,7 @@ pub const STUDY: Study = Study {
 
 const DIRECT: &str = "past the cache";
 const BUFFERED: &str = "through the cache";
-/// Minimum gain of a depth step below the knee of the curve.
+/// A depth gains if its rate is at least this many times the rate of depth 1.
 const STEP_MIN: f64 = 1.1;
 
 /// Part of the plan with random requests to several targets striped into one.
@@ -47,12 +47,12 @@ const SPREAD: &str = "spread";
 const APART: &str = "apart";
 /// Maximum number of requests logged in a trial.
 const LOGGED_MAX: usize = 1 << 16;
-/// A depth is sufficient if the rate reaches this share of the rate of evenly loaded targets.
+/// A depth is sufficient if the striped rate reaches this share of the rate of evenly loaded
+/// targets.
 const ENOUGH: f64 = 0.9;
-/// A rate is judged only if its relative confidence interval is at most this wide.
+/// A rate is judged only if the relative half width of its interval is at most this.
 const KNOWN: f64 = 0.15;
-/// If fewer targets are busy than this share of the expected number, requests are answered by a
-/// cache.
+/// If fewer targets are busy than this share of the expected number, a cache answers some requests.
 const ANSWERED: f64 = 0.9;
 /// If at least this share of the targets is busy, all count as busy.
 const ALL_BUSY: f64 = 0.95;
@@ -87,8 +87,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups_by(&groups, study_targets, &logged)
 }
 
-/// Adjusts groups so that a striped file occupies as much of each simulated disk as an unstriped
-/// file, which makes seeks equally long. The systems have one host and at most one bus per disk.
+/// Adjusts groups so that a striped file occupies as much of each simulated disk as a file on one
+/// disk. Seeks are then equally long. The systems have one host and at most one bus per disk.
 fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     let setup = simulated_target::parse(system, &[])?.system()?.setup;
     let sized = |group: &Group| {
@@ -125,8 +125,8 @@ fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     measured
 }
 
-/// Draws the latency of each request over time, from the first trial of the striped point whose
-/// latencies differ most: a map with one stripe says little.
+/// Draws a heat map of latency over time from the first trial of one striped point: the one whose
+/// map has the most cells, because a map with one stripe says little.
 fn draw_latency(runner: &mut StudyRunner<'_>, point: &Point) {
     let Some(trial) = point.trials.first() else { return };
     let start = trial.log().iter().map(|one| one.submit_ns).min().unwrap_or_default();
@@ -358,8 +358,8 @@ fn device_requests(point: &MeasuredPoint) -> Option<(f64, f64)> {
     (requests > 0 && moved > 0).then(|| (each(moved), each(sectors) * 512.0))
 }
 
-/// The points of a part of the plan on several targets, by rising depth; a list for each first
-/// target and number of targets.
+/// The points of a part of the plan on several targets. Each list has the points with the same
+/// first target and number of targets, by rising depth.
 fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a MeasuredPoint>> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.retain(|point| point.disks > 1);
@@ -370,8 +370,8 @@ fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a Mea
     points.chunk_by(alike).map(<[&MeasuredPoint]>::to_vec).collect()
 }
 
-/// Requests per second of a single target of a point, by depth: the mean of all targets, or one
-/// disk of the simulated system.
+/// Requests per second that one target serves on its own, by depth: the mean of all targets, or the
+/// rate of one disk of the simulated system.
 fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     let rw = of.word("rw");
     let mut points = evidence.all(&[("part", APART), ("rw", &rw), ("disks", "1")]);
@@ -387,8 +387,8 @@ fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     points.chunk_by(|a, b| a.depth() == b.depth()).map(mean).collect()
 }
 
-/// The rate that a point would reach if its requests were spread evenly (requests per second),
-/// interpolated between the depths measured alone; `None` beyond them.
+/// The rate that a point would reach if its requests were spread evenly over the targets (requests
+/// per second). It is interpolated between the depths measured on one target; `None` outside them.
 fn even_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, point);
     let targets = f64::from(point.disks);
@@ -462,7 +462,8 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// The share of a point in words, such as "depth 2: 75%, 1.49 busy (1.33 to 1.50 expected)".
+/// A point's rate as a share of the evenly loaded rate, and its busy targets, as text such as
+/// "depth 2: 75%, 1.49 targets busy (1.33 to 1.50 expected)".
 fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> String {
     let (targets, depth) = (point.disks, point.depth());
     let noise = if is_known(point) {
@@ -481,7 +482,7 @@ fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> Str
     format!("depth {depth}{noise}{busy}")
 }
 
-/// Advice if part of the rate is lost.
+/// Advice on depth or queues, if part of the rate is lost.
 fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -> String {
     if let Some(device) = evidence.shared_device() {
         let why = "so neither depth nor more queues raise the rate";
@@ -519,7 +520,7 @@ fn is_known(point: &MeasuredPoint) -> bool {
     point.summary.requests_per_s.half_width_relative() <= KNOWN
 }
 
-/// Advice to use a depth above one request for each target.
+/// Advice to use more than one request for each target.
 fn deeper(found: &mut Conclusion, points: &[&MeasuredPoint], rw: &str) {
     let targets = points[0].disks;
     let Some(base) = points.iter().find(|point| point.depth() >= targets) else { return };
@@ -594,7 +595,8 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The rate of targets that have separate queues and share no hardware (requests per second).
+/// The rate of targets that have separate queues and share no hardware (requests per second), from
+/// the rate of one target.
 fn independent_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, point);
     let one = curve.iter().find(|(depth, _)| *depth == point.depth())?.1;

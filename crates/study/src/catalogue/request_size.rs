@@ -29,7 +29,8 @@ pub const STUDY: Study = Study {
 
 /// Maximum request size of the cost fit (bytes). The block layer splits larger requests.
 const COST_BYTES_MAX: u64 = 1 << 20;
-/// A request counts as split if the device's requests have at most this share of its size.
+/// A request counts as split if the requests that reach the device have at most this share of its
+/// size.
 const SPLIT: f64 = 0.75;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -72,7 +73,7 @@ fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f
     );
     let small = curve.iter().find(|point| point.bytes() == 4 << 10);
     let Some(small) = small.or(curve.first()) else { return };
-    // The smallest size near the peak, rather than a larger one that is slightly faster.
+    // Takes the smallest size near the peak, even if a larger one is slightly faster.
     let Some(large) = curve::reaches_peak(curve) else { return };
     let Some(large) = curve.iter().find(|point| point.bytes() == large) else { return };
     if large.bytes() > small.bytes() && curve::differ(small, large) {
@@ -93,7 +94,7 @@ fn model(curve: &[&MeasuredPoint]) -> Option<CostModel> {
     half_power::cost_model(&whole)
 }
 
-/// The CPU cost of a request and of each KiB.
+/// The CPU cost per request and per KiB.
 fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     let Some(model) = model(curve) else { return };
     let (fixed, marginal) = (model.fixed_ns, model.marginal_ns_per_kib);
@@ -217,7 +218,7 @@ fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Me
     }
 }
 
-/// Where a curve reaches its highest rate (KiB), and in words.
+/// The smallest size near the highest rate of a curve (KiB), and a sentence about it.
 fn at_peak(curve: &[&MeasuredPoint], rw: &str) -> Option<(f64, String)> {
     let bytes = curve::reaches_peak(curve)?;
     let text = format!("{rw}s reach 90% of their highest rate at {}", units::size(bytes));

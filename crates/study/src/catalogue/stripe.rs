@@ -36,9 +36,10 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Rates that differ by at most this share count as equal.
+/// Rates that differ by less than this share count as equal.
 const SAME: f64 = 0.1;
-/// Several targets share a limit if they reach less than this share of their summed rates.
+/// Several targets share a limit if together they reach less than this share of the sum of their
+/// separate rates.
 const FULL: f64 = 0.85;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -53,19 +54,19 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 
 /// Maximum number of requests in a burst.
 const BURST_MAX: u32 = 64;
-/// Minimum ratio of the times of a burst and half a burst if requests wait for each other.
+/// Requests wait for each other if a burst takes at least this many times as long as half a burst.
 const WAITS: f64 = 1.6;
 /// Maximum chunk size that is searched for (bytes).
 const CHUNK_MAX: u64 = 16 << 20;
 /// Maximum number of devices that is searched for.
 const MEMBERS_MAX: u64 = 64;
-/// Repetitions of each burst; the median counts.
+/// Each burst is repeated this often; its time is the median.
 const TIMES: usize = 7;
 /// Bursts start at multiples of this (bytes), so far apart that no cache has their data. It is a
 /// multiple of all usual chunk sizes.
 const STEP_BYTES: u64 = 48 << 20;
 
-/// The internal structure of a target as seen from timing.
+/// What timing tells about the internal structure of a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Structure {
     /// Requests at one offset do not wait for each other, so chunks cannot be found.
@@ -179,14 +180,16 @@ impl Prober {
             pages: BufferPages::Small,
             options: EngineOptions::default(),
         })?;
-        // A reference device has no cache beyond its model; any other device may have one.
+        // A reference device has no cache beyond its model, so all bursts may start at one offset.
+        // Any other device may have a cache.
         let count = if known { 1 } else { (target.size_bytes() / STEP_BYTES).max(1) };
         let bases = (0..count).map(|number| number * STEP_BYTES).collect();
         Ok(Prober { engine, clock: Monotonic::new(), granule, bases, turn: 0 })
     }
 
-    /// The smallest burst whose requests to one device wait for each other, and the time that
-    /// separates waiting from not waiting (ns).
+    /// The smallest burst whose requests to one device wait for each other, and the threshold
+    /// between the times of waiting and not waiting (ns). `None` if requests do not wait for each
+    /// other.
     fn calibrate(&mut self) -> Result<Option<(u32, f64)>, ioengine::Error> {
         let mut half_ns = self.apart(1, 0)?;
         let mut count = 2;
@@ -200,7 +203,7 @@ impl Prober {
         Ok(None)
     }
 
-    /// The median time of a burst whose halves are `distance` bytes apart (ns).
+    /// The median time of a burst whose halves start `distance` bytes apart (ns).
     fn apart(&mut self, count: u32, distance: u64) -> Result<f64, ioengine::Error> {
         let mut times = Vec::with_capacity(TIMES);
         for _ in 0..TIMES {
@@ -253,7 +256,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The fastest point on this many targets, striped or as streams.
+/// The fastest point on this many targets, whether striped or as independent streams.
 fn best<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Option<&'a MeasuredPoint> {
     let disks = disks.to_string();
     evidence.fastest(&[("rw", rw), ("disks", &disks)])
@@ -340,7 +343,7 @@ fn shared(evidence: &Evidence) -> String {
     }
 }
 
-/// The striped points on this many targets with chunks of 64 KiB, by rising depth.
+/// The striped points with chunks of 64 KiB on this many targets, by rising depth.
 fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a MeasuredPoint> {
     let disks = disks.to_string();
     let flags = [("part", "striped"), ("rw", rw), ("disks", &*disks), ("chunk", "64k")];
@@ -349,7 +352,7 @@ fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a Measured
     points
 }
 
-/// The smallest depth that reaches the best rate of any depth, within 10%.
+/// The smallest depth whose rate is at most 10% below the best rate of any depth.
 fn sufficient(points: &[&MeasuredPoint]) -> Option<u32> {
     let top = points.iter().map(|point| point.rate()).fold(0.0, f64::max);
     points.iter().find(|point| point.rate() >= (1.0 - SAME) * top).map(|point| point.depth())
@@ -411,7 +414,7 @@ fn chunks(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     rates.sort_by(|a, b| b.0.total_cmp(&a.0));
     if let ([(high, fast), .., (low, slow)], true) = (&*rates, rates.len() > 1) {
         let text = if *high < (1.0 + SAME) * low {
-            format!("{rw}s over {disks} targets: the chunk changes less than 10%")
+            format!("{rw}s over {disks} targets: the chunk size changes the rate by less than 10%")
         } else {
             format!(
                 "{rw}s over {disks} targets: {} with chunks of {fast}, {} with chunks of {slow}",

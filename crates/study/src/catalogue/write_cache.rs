@@ -33,7 +33,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Suffix of the parts of the plan that were measured with the write cache in the other state.
+/// Suffix of the parts of the plan that are measured again with the write cache in its other state.
 const SWITCHED: &str = ", cache switched";
 
 // ---- what is measured
@@ -344,7 +344,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let what = "buffered writes of 64 KiB with the cache against without";
         found.gain(id, times("buffered", "64k"), what);
     }
-    // Whether depth can replace the cache: compares depth 3 without the cache with depth 1 with it.
+    // Whether depth can replace the cache: compares depth 3 without the cache and depth 1 with it.
     for (id, bs) in [("R081", "16k"), ("C084", "32k")] {
         let points = both(evidence, "plain", bs, "1").zip(both(evidence, "plain", bs, "3"));
         found.claim_if(

@@ -22,7 +22,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Each caching mode with the mode that also makes every write durable.
+/// Each caching mode, and the same mode with O_DSYNC, which makes every write durable.
 const PAIRS: [(&str, &str); 2] = [("buffered", "O_DSYNC"), ("direct", "direct, O_DSYNC")];
 
 fn analyse(evidence: &Evidence) -> Conclusion {

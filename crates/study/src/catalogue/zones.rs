@@ -32,13 +32,13 @@ pub const STUDY: Study = Study {
 
 /// Number of positions.
 const POSITIONS: u64 = 64;
-/// Minimum size of a position, and its alignment (bytes).
+/// The offset of a position and the length of the range read there are multiples of this (bytes).
 const PLACE_BYTES: u64 = 256 << 10;
 /// Bytes read at each position of a simulated system.
 const SIMULATED_BYTES: u64 = 16 << 20;
 /// Length of a trial on a simulated system (ns).
 const SIMULATED_NS: u64 = 5_000_000_000;
-/// Changes below this share are called flat.
+/// Rates that change by less than this share are called flat.
 const FLAT: f64 = 0.1;
 /// Significance level of a drift: the probability that chance produces one as strong.
 const P_TREND: f64 = 1e-3;
@@ -59,12 +59,13 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// One position; `None` if the target is too small.
+/// The group that measures one position; `None` if the target is too small.
 fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group> {
     let share = number as f64 / POSITIONS as f64;
     let mut group = group.clone().note("at", format!("{share:.4}"));
     let Some(bytes) = study_target.bytes() else {
-        // In a simulated system the file itself moves, and longer trials cost no real time.
+        // In a simulated system the file is placed at the position. Longer trials cost no real time
+        // there.
         let changes = format!("file_at={share:.4},file_size={SIMULATED_BYTES}");
         let group = Group { changes: Some(changes), ..group };
         let mut group = group.note("runtime", (SIMULATED_NS / 1_000_000_000).to_string());
@@ -87,7 +88,8 @@ fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a MeasuredPoint> {
     points
 }
 
-/// Changes of the rate: position as a share of the target, with the rates before and after.
+/// The steps of the rate, each with its position as a share of the target and the rates before and
+/// after.
 fn boundaries(points: &[&MeasuredPoint]) -> Vec<(f64, Step)> {
     let rates: Vec<f64> = points.iter().map(|point| point.rate()).collect();
     let at = |index: usize| points[index].number("at").unwrap_or_default();
@@ -176,7 +178,8 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     }
 }
 
-/// The device, if the target spans less than half of it and so may miss zones.
+/// The name of the device if the target spans less than half of it: other zones may not be
+/// measured.
 fn spans_little(facts: &TargetFacts) -> Option<&str> {
     let device = facts.device.as_ref()?;
     let whole = device.size_bytes?;

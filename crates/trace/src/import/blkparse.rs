@@ -2,11 +2,11 @@
 //! "OUTPUT DESCRIPTION AND FORMATTING".
 //!
 //! A line is `MAJ,MIN CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`;
-//! a completion has an error number in the brackets. Some versions print the time since the
-//! beginning in parentheses before them. Requests without data have no `+ SECTORS`. Actions other
-//! than Q, M, F, D, R and C do not begin or end a request and are skipped, as are messages of the
-//! kernel, lines about input files, and the summary at the end. See [`crate::import::pairs`] for
-//! what a request is.
+//! a completion has an error number in the brackets. Some versions print the time since an earlier
+//! event of the request in parentheses before the brackets. Requests without data lack
+//! `+ SECTORS`. Actions other than Q, M, F, D, R and C do not begin or end a request and are
+//! skipped, as are messages of the kernel, lines about input files, and the summary at the end. See
+//! [`crate::import::pairs`] for what a request is.
 
 use std::io::Write;
 
@@ -55,7 +55,7 @@ pub(crate) fn is_event(line: &str) -> bool {
 /// Reads the output of blkparse.
 ///
 /// # Errors
-/// A line is none of the format, or the trace cannot be written.
+/// A line does not match the format, or the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     lines: &mut Lines<'_>,
     sink: &mut Sink<W>,
@@ -94,7 +94,7 @@ pub(crate) fn read<W: Write + Send>(
             }
         };
         let Some((sector, sectors)) = sectors(range) else {
-            return Err(lines.bad("a sector and a number of sectors behind the action"));
+            return Err(lines.bad("a sector and a number of sectors after the action"));
         };
         let bytes = sectors.saturating_mul(SECTOR);
         let Some(operation) = operation(fields.letters, bytes) else { continue };
@@ -121,7 +121,8 @@ pub(crate) fn read<W: Write + Send>(
 
 const EXPECTED: &str = "an event such as '8,0 3 11 0.009507758 697 D W 223490 + 8 [name]'";
 
-/// `SECTOR + SECTORS`, `SECTOR`, or nothing, and a time in parentheses.
+/// The sector and the number of sectors from `SECTOR + SECTORS`, `SECTOR`, or nothing (both are 0
+/// then). A time in parentheses after them is ignored.
 fn sectors(range: &str) -> Option<(u64, u64)> {
     let range = range.split_once('(').map_or(range, |(range, _)| range).trim();
     if range.is_empty() {
@@ -131,7 +132,8 @@ fn sectors(range: &str) -> Option<(u64, u64)> {
     Some((sector.trim().parse().ok()?, sectors.trim().parse().ok()?))
 }
 
-/// The kernel keeps the error in 16 bits without sign; blkparse prints them as they are.
+/// The error (0 or negative) for a number that blkparse printed. The kernel keeps errors in 16
+/// bits, and blkparse prints these as an unsigned number.
 pub(crate) fn error_number(printed: i64) -> Option<i64> {
     let negative = match printed {
         -4095..=0 => printed,

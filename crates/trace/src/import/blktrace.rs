@@ -1,10 +1,10 @@
 //! Files of blktrace: one for each CPU, `NAME.blktrace.0` and so on, of either byte order.
 //!
 //! A file is a sequence of `struct blk_io_trace` (include/uapi/linux/blktrace_api.h of Linux): 48
-//! bytes and then as many of data as the last field says. The first four bytes are the magic number
-//! with the version (0x65617407), by which the byte order is known. Each file is in the order of
-//! time; files are merged. Notes of the kernel give the names of processes and when the clock was
-//! zero. See [`crate::import::pairs`] for what a request is.
+//! bytes, and then data, whose length is in the last field. The first four bytes are the magic
+//! number with the version (0x65617407), which also shows the byte order. The records of each file
+//! are in the order of time; the files are merged. Notes of the kernel give the names of processes
+//! and when the clock was zero. See [`crate::import::pairs`] for what a request is.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,11 +33,11 @@ const FUA: u32 = 1 << 31;
 const READ: u32 = 1 << 16;
 const CGROUP: u32 = 1 << 8;
 
-/// Lower half of the action of notes: the name of a process, and the time of day.
+/// Lower half of the action of a note: it has the name of a process, or the time of day.
 const NOTE_PROCESS: u32 = 0;
 const NOTE_TIME: u32 = 1;
 
-/// Whether a file begins as these do.
+/// Whether a file that begins with `head` is a file of blktrace.
 pub(crate) fn begins(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|bytes| {
         let number = u32::from_le_bytes(*bytes);
@@ -75,7 +75,8 @@ impl Records<'_> {
         TraceError::Record { name: self.input.name.clone(), at: self.at, why: why.to_owned() }
     }
 
-    /// Fills the buffer. False at the end of the file; an error in the middle of the buffer.
+    /// Fills the buffer. Returns false at the end of the file, and an error if the file ends within
+    /// the buffer.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<bool, TraceError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -129,7 +130,7 @@ impl Records<'_> {
 /// Reads the files of one trace.
 ///
 /// # Errors
-/// A file is none of blktrace, or the trace cannot be written.
+/// A file is not one of blktrace, or the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     inputs: Vec<Input<'_>>,
     sink: &mut Sink<W>,

@@ -1,10 +1,9 @@
 //! The CSV that `export` writes: a line with the names of the columns, then a line for each
 //! request.
 //!
-//! A field is empty where the trace does not say; a text with commas, quotes or ends of lines
-//! stands in quotes (RFC 4180). Columns are found by name. Only `start_ns` and `operation` must be
-//! there, others are unknown if they are missing, so that other programs need to write no more than
-//! they know.
+//! A field is empty if the trace has no value for it; a text with commas, quotes or line ends is in
+//! quotes (RFC 4180). Columns are found by name. Only `start_ns` and `operation` are required. The
+//! values of missing columns are unknown, so that other programs need to write only what they know.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -32,16 +31,16 @@ pub(crate) const COLUMNS: [&str; 14] = [
     "sleeps",
 ];
 
-/// Whether this is the first line of such a file.
+/// Whether `line` is the first line of such a CSV file: it names at least the required columns.
 pub(crate) fn is_header(line: &str) -> bool {
     let mut names = line.split(',').map(str::trim);
     names.clone().any(|name| name == "start_ns") && names.any(|name| name == "operation")
 }
 
-/// Reads such a file.
+/// Reads a CSV file.
 ///
 /// # Errors
-/// A line is none of the format, or the trace cannot be written.
+/// A line does not match the format, or the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     lines: &mut Lines<'_>,
     sink: &mut Sink<W>,
@@ -56,7 +55,7 @@ pub(crate) fn read<W: Write + Send>(
         let place = COLUMNS.iter().position(|known| *known == name.trim());
         let place = place.filter(|place| !places.contains(place));
         places.push(place.ok_or_else(|| {
-            lines.bad("each of the columns start_ns, latency_ns, .. at most once and no other")
+            lines.bad("each of the columns start_ns, latency_ns, .. at most once, and no other")
         })?);
     }
     while lines.next()? {

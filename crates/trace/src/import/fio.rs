@@ -31,7 +31,7 @@ pub(crate) fn version(line: &str) -> Option<u32> {
 /// Reads a log.
 ///
 /// # Errors
-/// A line is none of the format, or the trace cannot be written.
+/// A line does not match the format, or the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     lines: &mut Lines<'_>,
     sink: &mut Sink<W>,
@@ -64,16 +64,16 @@ pub(crate) fn read<W: Write + Send>(
             }
             ("open" | "close" | "sync" | "datasync", []) => (0, 0),
             (_, [Some(offset), Some(bytes)]) => (*offset, *bytes),
-            _ => return Err(lines.bad("an offset and a length behind the action")),
+            _ => return Err(lines.bad("an offset and a length after the action")),
         };
         if action == "wait" && version == 2 {
             waited_ns = waited_ns.saturating_add(offset.saturating_mul(MICROSECOND_NS));
             continue;
         }
         let Some((operation, call)) = meaning(action) else {
-            return Err(
-                lines.bad("read, write, trim, sync, datasync, add, open, close or (2) wait")
-            );
+            return Err(lines.bad(
+                "read, write, trim, sync, datasync, add, open, close or, in version 2, wait",
+            ));
         };
         let moves = operation.moves_data() || operation == Operation::Discard;
         let request = bare(at_ns, operation, sink.file(file));

@@ -5,13 +5,14 @@ use std::io::{BufRead, Read as _};
 
 use crate::error::{TraceError, one_line};
 
-/// Longest line (bytes). strace prints two paths of 4096 bytes at most, each byte as four.
+/// Longest line (bytes). A line of strace has at most two paths of 4096 bytes, with four characters
+/// for each byte.
 const LINE_MOST: u64 = 64 << 10;
 
 /// Nanoseconds of a second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// Reads lines. Bytes that are no UTF-8 are replaced, as are the ends of lines of Windows.
+/// Reads lines. Bytes that are not UTF-8 are replaced. Lines may end as on Linux or as on Windows.
 pub(crate) struct Lines<'a> {
     input: Box<dyn BufRead + 'a>,
     name: String,
@@ -34,13 +35,14 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Goes to the next line. False at the end.
+    /// Goes to the next line. Returns false at the end of the text.
     pub(crate) fn next(&mut self) -> Result<bool, TraceError> {
         self.text.clear();
         self.append()
     }
 
-    /// Appends the next line to the present one, for fields that contain an end of line.
+    /// Appends the next line to the current one, for fields that contain a line end. Returns false
+    /// at the end of the text.
     pub(crate) fn append(&mut self) -> Result<bool, TraceError> {
         self.raw.clear();
         let mut limited = (&mut self.input).take(LINE_MOST);
@@ -75,7 +77,7 @@ impl<'a> Lines<'a> {
         self.number
     }
 
-    /// The line is not what the format has there.
+    /// The error that the current line does not have what the format requires.
     pub(crate) fn bad(&self, expected: &'static str) -> TraceError {
         TraceError::Line {
             name: self.name.clone(),
@@ -87,7 +89,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The fields of a line between commas, if there are so many.
+/// The fields of a line that commas separate; None unless there are exactly `N`.
 pub(crate) fn fields<const N: usize>(line: &str) -> Option<[&str; N]> {
     let mut fields = [""; N];
     let mut found = line.split(',');
@@ -97,7 +99,7 @@ pub(crate) fn fields<const N: usize>(line: &str) -> Option<[&str; N]> {
     found.next().is_none().then_some(fields)
 }
 
-/// A decimal number of seconds as nanoseconds; further digits are cut off.
+/// A decimal number of seconds as nanoseconds; digits beyond these are ignored.
 pub(crate) fn seconds_ns(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

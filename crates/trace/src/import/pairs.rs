@@ -2,10 +2,10 @@
 //! driver (D), completed (C), and what happens between.
 //!
 //! A request of a trace is what the device saw: from D to C, merged as the block layer merged it.
-//! How long requests waited before (from Q to D) stands in the notes, as a mean. Devices that have
-//! no queue (device mapper, md) have no D; there a request is from Q to C, and the notes say how
-//! many are. Events are matched by device and sector. A completion without a beginning, and a
-//! beginning without a completion, is counted as lost.
+//! The mean time that requests waited before that (from Q to D) is in the notes. Devices that have
+//! no queue (device mapper, md) have no D; there a request lasts from Q to C, and the notes say how
+//! many such requests there are. Events are matched by device and sector. A completion without a
+//! beginning, and a beginning without a completion, is counted as lost.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -17,7 +17,8 @@ use crate::request::{Operation, Request};
 /// Bytes of a sector of the block layer.
 pub(crate) const SECTOR: u64 = 512;
 
-/// Requests that may be without completion at a time. Real queues hold a few thousand.
+/// Maximum number of requests that wait for their completion at a time. Real queues hold a few
+/// thousand.
 const OPEN_MOST: usize = 1 << 18;
 
 /// What happened to a request.
@@ -50,7 +51,8 @@ pub(crate) struct Event {
     pub durable: bool,
 }
 
-/// A flush has no sector of its own, so it is matched apart from what has.
+/// What events are matched by: device, sector, and whether the request is a flush. A flush has no
+/// sector of its own, so it is kept apart from the other requests.
 type Place = ((u32, u32), u64, bool);
 
 /// What is known of a request that has not ended.
@@ -65,7 +67,7 @@ struct Open {
 #[derive(Default)]
 pub(crate) struct Pairs {
     open: HashMap<Place, Open>,
-    /// Events until requests that were only queued may be forgotten again.
+    /// Number of requests to come before those that were never issued may be removed again.
     until_sweep: usize,
     issues: u64,
     waits: u64,
@@ -92,7 +94,7 @@ impl Pairs {
                 self.begin(place, Open { queued_ns, issued_ns: None, event: *event });
             }
             Stage::Merged => {
-                // What it became part of has its own events.
+                // The request that it was merged into has its own events.
                 self.open.remove(&place);
             }
             Stage::Issued => {
@@ -117,7 +119,7 @@ impl Pairs {
     fn begin(&mut self, place: Place, open: Open) {
         self.until_sweep = self.until_sweep.saturating_sub(1);
         if self.open.len() == OPEN_MOST && self.until_sweep == 0 && self.issues > 0 {
-            // What was merged into a request before it never gets an event of its own again.
+            // A request that was merged into another one earlier gets no further event.
             self.open.retain(|_, open| open.issued_ns.is_some());
             self.until_sweep = OPEN_MOST;
         }
@@ -160,9 +162,10 @@ impl Pairs {
         })
     }
 
-    /// Says what is left and what was seen.
+    /// Counts events that could not be matched as lost, and adds notes about the time in the queue.
     pub(crate) fn end_of_trace<W: Write + Send>(self, sink: &mut Sink<W>) {
-        // Where requests are issued, one that was only queued may be a part of another by now.
+        // If requests are issued at all, one that was only queued may be part of another one by
+        // now.
         let unfinished = self.open.values();
         let unfinished = unfinished.filter(|open| open.issued_ns.is_some() || self.issues == 0);
         sink.lose("requests that had not completed at the end", unfinished.count() as u64);
@@ -185,10 +188,11 @@ impl Pairs {
     }
 }
 
-/// What a request does, by the letters that blkparse prints (RWBS): R read, W write, D discard, F
-/// flush first. A write with data and F is a write. None for N, which moves nothing.
+/// The operation of a request from the letters that blkparse prints (RWBS): R read, W write, D
+/// discard, F in first place flush. A write with data and F is a write. None for N, which moves
+/// nothing.
 pub(crate) fn operation(letters: &str, bytes: u64) -> Option<Operation> {
-    // An F that comes first asks for a flush; one behind the operation is FUA.
+    // An F in first place is a flush; an F after the operation is FUA.
     let flush = letters.starts_with('F');
     let letters = letters.strip_prefix('F').unwrap_or(letters);
     match letters.chars().next() {
@@ -200,7 +204,7 @@ pub(crate) fn operation(letters: &str, bytes: u64) -> Option<Operation> {
     }
 }
 
-/// Whether the letters have an F behind the operation (FUA).
+/// Whether the letters have an F after the operation (FUA).
 pub(crate) fn durable(letters: &str) -> bool {
     letters.chars().skip(1).any(|letter| letter == 'F')
 }

@@ -6,8 +6,9 @@
 //!   100 ns since 1601; offset and size are bytes.
 //! - **Systor '17** (README of the traces in the IOTTA repository; Lee et al., "Understanding
 //!   Storage Traffic Characteristics on Enterprise Virtual Desktop Infrastructure", SYSTOR 2017):
-//!   `Timestamp,Response,IOType,LUN,Offset,Size`. Times are seconds, since 1970 and of the request;
-//!   the type is R, W or empty; offset and size are bytes. The first line names the fields.
+//!   `Timestamp,Response,IOType,LUN,Offset,Size`. Both times are seconds: the timestamp since 1970,
+//!   the response time since the request began; the type is R, W or empty; offset and size are
+//!   bytes. The first line names the fields.
 //! - **Alibaba** (README of the Alibaba block traces; Li et al., "An In-Depth Analysis of Cloud
 //!   Block Storage Workloads", IISWC 2020): `device_id,opcode,offset,length,timestamp`. The opcode
 //!   is R or W; offset and length are bytes; times are microseconds since 1970.
@@ -61,13 +62,13 @@ fn is_header(format: Published, line: &str) -> bool {
     squeezed.eq_ignore_ascii_case(format.header())
 }
 
-/// What a line says; the volume is part of the line.
+/// The fields of a line; `volume` is borrowed from it.
 struct Row<'a> {
     start_ns: u64,
     latency_ns: Option<u64>,
-    /// None if the line does not say.
+    /// None if the line does not say what the request did.
     operation: Option<Operation>,
-    /// Its parts are joined; MSR's files have names such as usr_0.
+    /// Parts of the name of the volume, to be joined: usr and 0 of MSR become `usr_0`.
     volume: [&'a str; 3],
     offset: u64,
     bytes: u64,
@@ -76,7 +77,7 @@ struct Row<'a> {
 /// Reads a published trace.
 ///
 /// # Errors
-/// A line is none of the format, or the trace cannot be written.
+/// A line does not match the format, or the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     format: Published,
     lines: &mut Lines<'_>,

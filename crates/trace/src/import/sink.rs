@@ -7,7 +7,7 @@ use crate::error::TraceError;
 use crate::request::{Call, FILES_MOST, FileId, Header, Loss, Operation, Process, Request};
 use crate::writer::TraceWriter;
 
-/// Processes whose names are kept at most.
+/// Maximum number of processes whose names are kept.
 const PROCESSES_MOST: usize = 1 << 16;
 
 /// Takes what an importer reads, and writes a trace of it.
@@ -41,7 +41,7 @@ impl<W: Write + Send> Sink<W> {
         self.writer.start_at_first();
     }
 
-    /// Says that times are those of any clock.
+    /// Says that times come from a clock whose zero is not known.
     pub(crate) fn times_of_any_clock(&mut self) {
         self.writer.start_at_first();
     }
@@ -129,8 +129,8 @@ pub(crate) fn bare(start_ns: u64, operation: Operation, file: FileId) -> Request
     }
 }
 
-/// A request of a block device. It counts as direct, since no page cache stands behind it: whoever
-/// repeats it must go past the cache too.
+/// A request of a block device. It counts as direct, since it reached the device below the page
+/// cache: a replay must bypass the cache too.
 pub(crate) fn block(
     start_ns: u64,
     operation: Operation,

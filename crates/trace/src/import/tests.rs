@@ -146,10 +146,7 @@ fn formats_are_known_by_their_first_lines() {
         assert_eq!(Format::named(format.name()), Some(format));
     }
     let unknown = detect(Path::new("x.bin"), b"\0\x01nothing").unwrap_err().to_string();
-    assert!(
-        unknown.starts_with("the format of x.bin is not known; name it, one of: "),
-        "{unknown}"
-    );
+    assert!(unknown.starts_with("the format of x.bin is not known; name one of: "), "{unknown}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Changes to what a program did: another depth, larger requests, fewer flushes. They answer what
-//! another habit of the program would bring; whether the program could have it, they do not know.
+//! Changes to what a program did: another depth, larger requests, fewer flushes. They show how fast
+//! the program would be with such requests, but not whether it could be changed to make them.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use crate::replay::{Action, ReplayRequest};
 /// Changes to what a program did; the default changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Each thread keeps this many requests outstanding, whatever it waited for. Its time between
-    /// requests stays.
+    /// Each thread keeps this many requests outstanding, whatever it waited for in the trace. The
+    /// time between its requests is kept.
     pub depth: Option<u32>,
-    /// Requests of a thread that follow each other without a hole are joined, up to this length
-    /// (bytes).
+    /// Requests of a thread whose ranges follow each other without a gap are joined, up to this
+    /// length (bytes).
     pub merge_bytes: Option<u64>,
     /// One flush after this many writes of a thread, in place of its own flushes.
     pub flush_every: Option<u32>,
@@ -44,9 +44,9 @@ impl fmt::Display for Changes {
 #[derive(Debug, Default)]
 pub(super) struct ChangedLane {
     lane: u32,
-    /// A request that may still grow.
+    /// The last request, held back because the next one may be joined to it.
     pending: Option<ReplayRequest>,
-    /// Gaps before flushes that were dropped (ns).
+    /// Time before dropped flushes, to be added to the gap of the next request (ns).
     carried_ns: u64,
     writes: u64,
     /// Whether the program's last flush was like fdatasync(2); None before its first one.
@@ -54,7 +54,7 @@ pub(super) struct ChangedLane {
 }
 
 impl ChangedLane {
-    /// Takes a request of the program and appends what becomes of it.
+    /// Takes a request of the program and appends the requests that replace it.
     pub(super) fn add(
         &mut self,
         changes: &Changes,
@@ -90,7 +90,7 @@ impl ChangedLane {
         self.count_write(changes, is_write, out);
     }
 
-    /// Appends a flush where one is due.
+    /// Counts a write, and appends a flush if one is due.
     fn count_write(
         &mut self,
         changes: &Changes,
@@ -104,7 +104,7 @@ impl ChangedLane {
         }
     }
 
-    /// Appends what was held back, and a flush for writes that none has covered.
+    /// Appends the request that was held back, and a flush if there were writes since the last one.
     pub(super) fn end(&mut self, changes: &Changes, out: &mut impl Extend<ReplayRequest>) {
         self.release(changes, out);
         if changes.flush_every.is_some() && self.writes > 0 {
@@ -135,7 +135,8 @@ fn moves(action: Action) -> bool {
     matches!(action, Action::Read | Action::Write)
 }
 
-/// Whether a request continues another one.
+/// Whether `next` can be joined to `one`: the same operation on the range that follows, and not too
+/// long together.
 fn joins(one: &ReplayRequest, next: &ReplayRequest, most_bytes: u64) -> bool {
     moves(one.action)
         && one.action == next.action

@@ -1,4 +1,5 @@
-//! The second reading of a trace: the requests of one worker, with gaps and what they wait for.
+//! The second reading of a trace: the requests of one worker, with the gap before each and the
+//! number of earlier requests that are still outstanding.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,15 +12,15 @@ use crate::replay::selection;
 use crate::replay::{Action, Level, ReplayRequest, action};
 use crate::request::Request;
 
-/// Requests in flight that are followed in each lane at most.
+/// Maximum number of requests in flight that are followed in each lane.
 const DEPTH_MOST: usize = 1 << 16;
 
-/// Where the program was in a lane.
+/// The state of a lane at the current request of the trace.
 #[derive(Debug)]
 struct Lane {
     /// Ends of the requests in flight (ns).
     in_flight: BinaryHeap<Reverse<u64>>,
-    /// The later of the last start and the last end before it (ns).
+    /// The last start or the last end so far, whichever is later (ns).
     last_ns: u64,
     changed: ChangedLane,
 }
@@ -52,7 +53,7 @@ impl<I: Iterator<Item = Result<Request, TraceError>>> Feed<I> {
         Feed { trace, scan, changes, worker, workers, lanes, ready, ended: false }
     }
 
-    /// Takes in a request of the trace.
+    /// Adds what is replayed for a request of the trace.
     #[inline]
     fn add(&mut self, request: &Request) {
         if Level::of(request) != self.scan.level {

@@ -1,5 +1,5 @@
-//! The first reading of a trace: lanes, the place of each file, sizes, depths, and what cannot be
-//! replayed.
+//! The first reading of a trace: lanes, the offset of each file in the target, sizes, depths, and
+//! what cannot be replayed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -9,20 +9,20 @@ use crate::replay::selection::{self, FileFacts, Selection};
 use crate::replay::{Action, Level, Unfit, action};
 use crate::request::{Call, FILES_MOST, FileId, Header, Operation, Request};
 
-/// Lanes at most; more threads than that at the same time share them.
+/// Maximum number of lanes. If more threads are alive at the same time, they share lanes.
 const LANES_MOST: usize = 256;
 
-/// Threads that are told apart at most; all others count as one.
+/// Maximum number of threads that are told apart. All others count as one.
 const THREADS_MOST: usize = 1 << 20;
 
-/// Requests in flight that are followed for each thread at most.
+/// Maximum number of requests in flight that are followed for each thread.
 const DEPTH_MOST: usize = 1 << 16;
 
 /// Files begin at multiples of this in the target of a replay (bytes), so that direct requests stay
 /// aligned.
 const FILE_ALIGNMENT_BYTES: u64 = 4096;
 
-/// Unused space between two buffered files at most (bytes): the read-ahead of a device by default.
+/// Maximum unused space between two buffered files (bytes): the default read-ahead of a device.
 const GAP_MAX_BYTES: u64 = 128 << 10;
 
 /// Requests that are not replayed, by reason.
@@ -39,7 +39,7 @@ pub struct LeftOut {
 pub struct LaneFacts {
     /// Its requests.
     pub requests: u64,
-    /// Most of its requests in flight at once.
+    /// Highest number of its requests in flight.
     pub depth_max: u32,
 }
 
@@ -61,22 +61,23 @@ pub struct Scan {
     pub direct_bytes: u64,
     /// Writes that were durable by themselves (O_DSYNC, FUA).
     pub durable_writes: u64,
-    /// Bytes of buffered reads of which the trace says what they asked of the device, and bytes
-    /// that they and hints such as POSIX_FADV_WILLNEED asked.
+    /// Two sums over the requests whose `device_bytes` the trace knows: bytes that buffered reads
+    /// returned, and bytes that the device moved for them and for hints that read ahead, such as
+    /// POSIX_FADV_WILLNEED.
     pub buffered_read_bytes: [u64; 2],
-    /// Buffered reads that waited for the device, and those of which the trace says whether they
-    /// did.
+    /// Buffered reads in which the thread slept, which counts as waiting for the device, and all
+    /// buffered reads whose number of sleeps the trace knows.
     pub waiting_reads: [u64; 2],
     /// Files that the requests are about.
     pub file_count: usize,
-    /// Where files lie that the program wrote anew: their first data was written at their start.
-    /// Offsets and lengths (bytes).
+    /// Ranges of the target with files that the program wrote anew: the first read or write of the
+    /// file was a write at its start. Offsets and lengths (bytes).
     pub new_ranges: Vec<(u64, u64)>,
     /// The longest read or write (bytes).
     pub largest_bytes: u64,
     /// Size of a target that holds all files one after another (bytes).
     pub span_bytes: u64,
-    /// Whether the trace says when most requests ended. If not, nobody knows which requests waited
+    /// Whether the trace says when most requests ended. If not, it is unknown which requests waited
     /// for which. Single requests without an end count as ended at once.
     pub has_latencies: bool,
     /// From the start of the first request to the end of the last one (ns).
@@ -136,14 +137,14 @@ impl Scan {
         self.threads.get(&thread).or(self.threads.get(&OTHERS)).copied().unwrap_or(0)
     }
 
-    /// The place of a position in a file.
+    /// The offset in the target for an offset in the file of a request.
     pub(super) fn place(&self, request: &Request, offset: u64) -> u64 {
         let file = (request.file.0 as usize).min(FILES_MOST - 1);
         self.bases.get(file).copied().unwrap_or(0).saturating_add(offset)
     }
 }
 
-/// The thread that stands for those that are not told apart.
+/// The number of the thread that stands for all threads beyond [`THREADS_MOST`].
 const OTHERS: u32 = u32::MAX;
 
 /// A thread of the program.
@@ -178,7 +179,7 @@ impl Thread {
 #[derive(Clone, Copy, Debug, Default)]
 struct FileUse {
     end_bytes: u64,
-    /// Whether its first read or write wrote its start; None before that.
+    /// Whether its first read or write was a write at its start; None if there was none yet.
     is_new: Option<bool>,
 }
 
@@ -259,7 +260,8 @@ impl Counts {
         *self.calls.entry(request.call).or_default() += 1;
     }
 
-    /// A request of a file: the file reaches at least to its end.
+    /// Notes that a request accessed a file, which therefore reaches at least to the end of the
+    /// request.
     fn note_use(&mut self, file: FileId, action: Action, offset: u64, bytes: u64) {
         let file = (file.0 as usize).min(FILES_MOST - 1);
         if self.files.len() <= file {
@@ -342,7 +344,7 @@ impl Counts {
     }
 }
 
-/// The next place where a file may begin (bytes).
+/// `bytes`, rounded up to an offset at which a file may begin.
 fn aligned(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(FILE_ALIGNMENT_BYTES).unwrap_or(u64::MAX)
 }

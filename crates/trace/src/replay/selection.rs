@@ -12,10 +12,11 @@ const NO_STORAGE_DEVICES: [&str; 8] =
 /// Which requests of a trace are replayed or modelled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Their level; None: the calls of the program, if the trace has any.
+    /// Their level; None for the calls of the program, or for the block layer if the trace has no
+    /// reads and writes of a program.
     pub level: Option<Level>,
-    /// Files of the calls: paths of files, or of folders with all that is in them. Empty: all that
-    /// are on storage.
+    /// Files of the calls: paths of files, or of folders with all files below them. Empty for all
+    /// files that are on storage.
     pub files: Vec<String>,
 }
 
@@ -58,7 +59,7 @@ fn is_within(name: &str, path: &str) -> bool {
 pub(super) struct FileFacts {
     /// Why its requests are left out; None: they are replayed.
     pub(super) unfit: Option<Unfit>,
-    /// Its end, as far as the trace knows (bytes).
+    /// Its size, as far as the trace shows (bytes).
     pub(super) end_bytes: u64,
 }
 

@@ -5,7 +5,7 @@ use super::model::{Model, Order, Pace, Sharing, Workload};
 use super::plan::rw;
 use super::text::{comment, describe, distribution, head, runtime_s, size, split};
 
-/// Runs of fewer requests are left out.
+/// Sequential runs in random access are left out if their mean length (requests) is less than this.
 const RUN_MIN: f64 = 2.0;
 
 /// The text of the file.
@@ -90,12 +90,13 @@ fn pace(add: &mut impl FnMut(&str, String), workload: &Workload) {
         Pace::Closed { pause_ns: 0, .. } => {}
         Pace::Closed { pause_ns, every } => {
             add("thinktime", format!("{}us", pause_ns.div_ceil(1000)));
-            // fio counts the requests of a job, and each of its requests in flight pauses.
+            // fio counts the requests of the whole job. In the model, each request in flight
+            // pauses.
             let every = u64::from(every).saturating_mul(u64::from(workload.depth));
             add("thinktime_blocks", every.to_string());
         }
         Pace::Open { requests_per_s, poisson } => {
-            // fio takes whole numbers, and one for each direction of a mix.
+            // fio takes whole numbers: one, or in a mix one for reads and one for writes.
             let each = requests_per_s / f64::from(workload.threads);
             let of = |percent: u8| (each * f64::from(percent) / 100.0).round().max(1.0);
             let (reads, writes) = (of(workload.read_percent), of(100 - workload.read_percent));
@@ -110,7 +111,7 @@ fn pace(add: &mut impl FnMut(&str, String), workload: &Workload) {
     }
 }
 
-/// The direction, with the length of runs or the gaps of strides.
+/// The value of `rw`: direction and order, with the length of runs or the gaps of strides.
 fn direction(workload: &Workload) -> String {
     let rw = rw(workload);
     let common = workload.sizes.iter().max_by_key(|(_, percent)| *percent);

@@ -1,8 +1,8 @@
 //! Groups of files and threads that behave alike: each group becomes one workload of the model.
 //!
-//! Alike are those with the same direction, order, common size (as a power of two), interface and
-//! caching. A thread that reads and writes one file in the same way and the same sizes is a mix;
-//! otherwise its reads and its writes are two groups.
+//! Files and threads are alike if they have the same direction, order, common size (as a power of
+//! two), interface and caching. A thread that reads and writes one file in the same way and the
+//! same sizes is a mix; otherwise its reads and its writes are two groups.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,19 +13,20 @@ use super::shapes::{Direction, Flushes, Order, Pair, PairShapes, Shape, Shapes, 
 
 /// A direction with a smaller share of the requests of a pair is no part of a mix.
 const MIX_MIN: f64 = 0.02;
-/// Share of requests that must follow sequentially, or at one distance, to be called so.
+/// Share of requests that must be sequential, or at one distance, for a group to be called so.
 const ORDERED_MIN: f64 = 0.75;
-/// Share of the requests of all threads of a file that must be sequential for one common stream.
+/// Share of the requests of all threads of a file that must be sequential for the threads to count
+/// as working on one common stream.
 const COMMON_MIN: f64 = 0.9;
-/// Requests of a thread from which on its order counts.
+/// A thread needs this many requests for its order to count.
 const ORDER_REQUESTS_MIN: u64 = 10;
-/// Sizes of a model.
+/// Maximum number of request sizes of a model.
 const SIZES_MAX: usize = 16;
-/// Share of the requests that these sizes must have; otherwise sizes are put together.
+/// Share of the requests that these sizes must have; otherwise sizes are merged by powers of two.
 const SIZES_SHARE_MIN: f64 = 0.99;
 /// The largest request of a model (bytes).
 const SIZE_MAX: u64 = 1 << 30;
-/// A size with at least this share (percent) is the unit in which accesses are counted.
+/// Accesses are counted in units of the smallest size that has at least this share (percent).
 const UNIT_PERCENT_MIN: u8 = 5;
 
 /// The order of the requests of a group.
@@ -104,7 +105,7 @@ pub struct Group {
     pub timed: u64,
     /// Sum of the latencies (ns).
     pub latency_ns: u64,
-    /// Requests that are at their place by the order of the group.
+    /// Requests that follow the previous one in the order of the group.
     pub ordered: u64,
     /// Requests that follow another one of their file and thread.
     pub following: u64,
@@ -191,7 +192,7 @@ impl Group {
         self.ranges.values().fold(0, |sum: u64, (low, high)| sum.saturating_add(high - low))
     }
 
-    /// Whether no two threads use the same range of a file, but for a twentieth of it.
+    /// Whether the ranges of any two threads in a file overlap by at most a twentieth.
     pub fn has_own_ranges(&self) -> bool {
         let mut ranges = self.member_ranges.clone();
         ranges.sort_unstable();
@@ -242,7 +243,7 @@ impl Groups {
                     all.groups.len() - 1
                 });
                 let group = &mut all.groups[at];
-                // The flushes of others count once for all threads that write the file.
+                // Flushes by other threads count once for all threads that write the file.
                 let first = group.members.iter().all(|member| member.file != pair.file);
                 let none = Flushes::default();
                 group.add(*pair, shape, if by_others && !first { &none } else { flushes });
@@ -288,7 +289,7 @@ fn common_streams(shapes: &Shapes) -> Vec<(FileId, Direction)> {
     several.filter(is_common).collect()
 }
 
-/// The directions in which a pair is described.
+/// The directions in which a pair is described: both together for a mix, otherwise one by one.
 fn directions(of: &PairShapes) -> Vec<Direction> {
     let (reads, writes, both) =
         (of.of(Direction::Read), of.of(Direction::Write), of.of(Direction::Both));
@@ -310,13 +311,13 @@ fn directions(of: &PairShapes) -> Vec<Direction> {
     has.into_iter().filter(|(_, count)| *count > 0).map(|(direction, _)| direction).collect()
 }
 
-/// The order of requests; without any that follow another one they count as sequential.
+/// The order of requests; sequential if no request follows another one.
 fn order_of(order: &Order) -> OrderKind {
     let all = order.following() as f64;
     let is = |count: u64| count as f64 >= ORDERED_MIN * all;
     match () {
         () if is(order.sequential) => OrderKind::Sequential,
-        // Steps back, or ones that overlap, are no strides of a model.
+        // A model has no strides that go backwards.
         () if is(order.strided) && order.stride_bytes > 0 => OrderKind::Strided,
         () => OrderKind::Random,
     }
@@ -375,7 +376,7 @@ fn size_mix(counted: &BTreeMap<u64, u64>, direct: bool) -> Vec<(u32, u8)> {
     sizes
 }
 
-/// One size for each power of two: the mean of those from it to the next one.
+/// One size for each power of two: the mean of the sizes from it to the next one.
 fn by_powers_of_two(counted: &BTreeMap<u64, u64>, direct: bool) -> Vec<(u64, u64)> {
     let mut classes: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
     for (bytes, count) in counted {

@@ -1,6 +1,6 @@
-//! Second pass over a trace: what needs to know the groups. For each group and thread the number of
-//! requests in flight, pauses and spans; for each group of random order how often blocks were
-//! accessed.
+//! Second pass over a trace: the figures that depend on the groups. For each group and thread these
+//! are the number of requests in flight, the pauses and the time from first to last request; for
+//! each group of random order, how often blocks were accessed.
 //!
 //! Memory is bounded: the accesses of at most a million blocks of each group are counted. With more
 //! blocks, those whose hash is below a limit are counted, and the limit is halved as often as
@@ -15,14 +15,14 @@ use trace::{FileId, Operation, Request};
 use super::groups::{Groups, OrderKind};
 use super::shapes::Shapes;
 
-/// Blocks of a group whose accesses are counted.
+/// Maximum number of blocks of a group whose accesses are counted.
 const BLOCKS_MAX: usize = 1 << 20;
-/// Threads of all groups that are followed.
+/// Maximum number of threads of all groups that are followed.
 const THREADS_MAX: usize = 1 << 13;
-/// Requests in flight of a thread that are followed.
+/// Maximum number of requests in flight of a thread that are followed.
 const DEPTH_MAX: usize = 1 << 12;
 
-/// Times by powers of two: how many, and their sum.
+/// A histogram of times by powers of two: the number and the sum of the times in each class.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     counts: [u64; 65],
@@ -42,7 +42,7 @@ impl Times {
         self.sums[class] = self.sums[class].saturating_add(ns);
     }
 
-    /// Number and sum of the times of these classes and above.
+    /// Number and sum of the times in this class and above.
     pub fn at_least(&self, class: usize) -> (u64, f64) {
         let sum = self.sums[class..].iter().map(|sum| *sum as f64).sum();
         (self.counts[class..].iter().sum(), sum)
@@ -53,7 +53,8 @@ impl Times {
         self.at_least(0)
     }
 
-    /// The highest class from which on the times make up at least this share of their sum.
+    /// The highest class for which the times in it and above make up at least this share of the sum
+    /// of all times.
     pub fn class_of_share(&self, share: f64) -> usize {
         let all = self.all().1;
         (0..self.counts.len())
@@ -83,10 +84,10 @@ struct Thread {
 /// What the second pass finds of a group.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Requests by the number that was in flight when they had been submitted, themselves included;
-    /// the index is the number.
+    /// Number of requests by depth, which is the index: the requests of the thread that were in
+    /// flight after the submission, the new one included.
     pub depths: Vec<u64>,
-    /// Times without a request in flight of the thread, between two requests.
+    /// Times between two requests of a thread in which the thread had none in flight.
     pub gaps: Times,
     /// Sum over threads of the time from the first start to the last end (ns).
     pub thread_ns: f64,
@@ -261,7 +262,7 @@ impl<'a> Measure<'a> {
         self.measured[at].span(thread, request.start_ns, end);
     }
 
-    /// What was found of each group.
+    /// The figures of each group.
     pub fn finish(mut self) -> Vec<Measured> {
         for ((at, _), thread) in self.threads {
             let measured = &mut self.measured[at];

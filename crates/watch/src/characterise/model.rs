@@ -1,8 +1,8 @@
-//! The model: workloads that ask of a device what the program asked, each with what was counted and
-//! what it leaves out.
+//! The model: workloads that ask of a device what the program asked. Each names the figures that it
+//! comes from and what it leaves out.
 //!
 //! A workload is a closed loop: each of its threads keeps a number of requests in flight and pauses
-//! between two. The number is the one that 98% of the requests did not exceed. The pause is what
+//! before each. That number is the depth that 98% of the requests did not exceed. The pause is what
 //! Little's law leaves: depth times time of the threads, without flushes, divided by the number of
 //! requests, less the mean latency. So the workload has the rate of the program on the same device.
 //! If the trace has no latencies, the workload is an open loop with the rate of the trace.
@@ -17,26 +17,28 @@ use super::groups::{Group, Groups, Interface, OrderKind};
 use super::measure::{Measured, Times};
 use super::shapes::{Direction, Flushes, Shapes};
 
-/// Share of the requests that are at most at the depth of the model.
+/// Share of the requests whose number in flight the depth of the model must cover.
 const DEPTH_SHARE: f64 = 0.98;
-/// A pause that is a smaller share of pause and latency is left out: with one request in flight,
-/// and with several. With several, completions wait until the program handles them together.
+/// A pause is left out if it is a smaller share of pause plus latency. The first limit is for one
+/// request in flight, the second for several, because their completions wait until the program
+/// handles them together.
 const PAUSE_MIN: (f64, f64) = (0.03, 0.1);
-/// Share of the time of all gaps that long gaps have.
+/// Long gaps are the longest ones that make up this share of the time of all gaps.
 const LONG_GAPS: f64 = 0.9;
-/// Fewer long gaps than this are idle time and no pauses, among at least so many requests.
+/// Fewer long gaps than the first number are idle time instead of pauses, if there are at least as
+/// many requests as the second number.
 const IDLE: (u64, u64) = (10, 100);
-/// A group with a smaller share of requests, bytes and time is left out.
+/// A group is left out if its shares of requests, bytes and time are all smaller than this.
 const SHARE_MIN: f64 = 0.01;
-/// Most workloads of a model.
+/// Maximum number of workloads of a model.
 const WORKLOADS_MAX: usize = 8;
 /// Share of flushes that must have the same number of writes before them.
 const SAME_INTERVAL: f64 = 0.8;
-/// Coefficient of variation of the times between requests from which on they count as random.
+/// Above this coefficient of variation, the times between requests count as random.
 const VARIATION_OF_CHANCE: f64 = 0.5;
 /// The largest region and stride of a model (bytes).
 const REGION_MAX: u64 = 1 << 60;
-/// Blocks of a region need so many accesses for a law of their popularity.
+/// A region needs this many accesses before the popularity of its blocks can be described by a law.
 const ACCESSES_MIN: u64 = 1_000;
 
 /// The order of requests in the model.
@@ -85,7 +87,7 @@ pub enum Sharing {
 pub struct Workload {
     /// A name that tells it apart, such as `random reads of 8 KiB`.
     pub name: String,
-    /// Names of its files, the first ones, and how many there are.
+    /// The names of its first files, and the number of its files.
     pub files: (Vec<String>, usize),
     /// Number of requests.
     pub requests: u64,
@@ -164,7 +166,8 @@ impl Model {
         add(shapes.others, "other operations, such as opening and allocating files");
         add(header.lost.iter().map(|loss| loss.count).sum(), "events that the trace lost");
         if shapes.collapsed > 0 {
-            left_out.push("which file a request is of, beyond the first 8192 files".to_owned());
+            let what = "which file a request accesses, beyond 8192 pairs of file and thread";
+            left_out.push(what.to_owned());
         }
         Model { workloads, left_out }
     }
@@ -187,7 +190,8 @@ impl Total {
         }
     }
 
-    /// The largest of the shares of requests, bytes and time; of the last two, if they are known.
+    /// The largest of a group's shares of requests, bytes and time. Shares of bytes and time are 0
+    /// if they are not known.
     fn weight(&self, group: &Group) -> f64 {
         let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
         let requests = share(group.count as f64, self.requests as f64);
@@ -257,7 +261,7 @@ fn workload(group: &Group, measured: &Measured, total: &Total, header: &Header) 
     }
 }
 
-/// A region of whole units, the next larger one (bytes).
+/// The length of a region, rounded up to whole units (bytes).
 fn rounded(bytes: u64, unit: u64) -> u64 {
     let most = REGION_MAX / unit * unit;
     bytes.div_ceil(unit).saturating_mul(unit).min(most)
@@ -434,7 +438,7 @@ fn pauses(gaps: &Times, requests: u64, depth: u32, notes: &mut Notes) -> (u32, f
     let class = gaps.class_of_share(LONG_GAPS);
     let ((long, long_ns), (all, all_ns)) = (gaps.at_least(class), gaps.all());
     let short = all - long;
-    // With several requests in flight, a gap is not a pause of one of them.
+    // With several requests in flight, a gap of the thread is not the pause of a single request.
     if depth > 1 || long == 0 || short * 2 < long {
         return (1, idle_ns);
     }
@@ -475,7 +479,7 @@ fn law(group: &Group, measured: &Measured, notes: &mut Notes) -> Law {
         nearest.even_distance
     ));
     if nearest.law != Law::Even {
-        let what = "changes of what is popular; the law holds all the time, and by chance";
+        let what = "changes over time of which blocks are popular; the law is always the same";
         notes.left_out.push(what.to_owned());
     }
     nearest.law

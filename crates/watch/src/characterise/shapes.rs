@@ -1,24 +1,25 @@
 //! First pass over a trace: for each file, thread and direction the sizes, the order of offsets,
 //! the range of the file, and how often writes are flushed.
 //!
-//! Memory is bounded: files and threads beyond a number are counted together by thread.
+//! Memory is bounded: beyond 8192 pairs of a file and a thread, the other files of a thread are
+//! counted together.
 
 use std::collections::{BTreeMap, HashMap};
 
 use trace::replay::Level;
 use trace::{Call, FileId, Operation, Request};
 
-/// Pairs of a file and a thread that are told apart.
+/// Maximum number of pairs of a file and a thread that are told apart.
 const PAIRS_MAX: usize = 1 << 13;
-/// Request sizes that are counted one by one for each shape.
+/// Maximum number of request sizes that are counted one by one for each shape.
 const SIZES_MAX: usize = 64;
-/// Intervals between flushes that are counted one by one for each shape.
+/// Maximum number of intervals between flushes that are counted one by one for each shape.
 const INTERVALS_MAX: usize = 64;
 
 /// A file and a thread. The thread is 0 for requests of the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
-    /// The file, or device; None: one of many files that are not told apart.
+    /// The file, or device; None for all files that are not told apart.
     pub file: Option<FileId>,
     /// The thread.
     pub thread: u32,
@@ -54,7 +55,7 @@ impl Direction {
 pub struct Order {
     /// Requests that start where the previous one ended.
     pub sequential: u64,
-    /// Requests at the same distance from the previous one as that from the one before.
+    /// Requests at the same distance from the previous one as that one from its predecessor.
     pub strided: u64,
     /// All others but the first.
     pub random: u64,
@@ -155,11 +156,11 @@ pub struct Shape {
     pub direct: u64,
     /// Writes that are durable by themselves.
     pub durable: u64,
-    /// Bytes of buffered reads of which the trace says what they asked of the device.
+    /// Bytes of buffered reads for which the trace says how much the device moved.
     pub buffered_bytes: u64,
-    /// Bytes that these asked of the device.
+    /// Bytes that the device moved for these reads.
     pub device_bytes: u64,
-    /// Those of these reads that slept, as for data that a hint asked for.
+    /// Number of these reads that slept, for example to wait for data that a hint had requested.
     pub slept: u64,
     /// Requests by io_uring.
     pub io_uring: u64,

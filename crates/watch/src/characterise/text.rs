@@ -14,7 +14,7 @@ const NAME_MAX: usize = 300;
 /// Shortest and longest trial (ns).
 const RUNTIME: (u64, u64) = (1_000_000_000, 10_000_000_000);
 
-/// Adds comments: a sentence that is wrapped, without characters that would end its line.
+/// Adds a sentence as comment lines. Control characters become blanks, so that none ends a line.
 pub fn comment(out: &mut String, text: &str) {
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut line = String::new();

@@ -1,11 +1,12 @@
 //! `accuracy --only fio-agreement`: the same job files with fio and with halfpower.
 //!
 //! Each load is a job file. In each round fio runs it, then `halfpower run` does, then fio again;
-//! the next round has the opposite order. The ratio of a round is that of halfpower's figure to the
-//! geometric mean of fio's two, and that of fio's two runs shows what the device alone does. Direct
-//! requests go to a reference device served over FUSE, buffered ones to a file system on such a
-//! device with a small dirty limit, and then all of them to a file of the disk at hand. Both tools
-//! have real-time priority, so that other programs delay neither. Needs root.
+//! the next round has the opposite order. The result of a round is the ratio of halfpower's figure
+//! to the geometric mean of the two figures of fio. The ratio of the two figures of fio shows how
+//! much the device alone varies. Direct requests go to a reference device served over FUSE,
+//! buffered ones to a file system on such a device, with a small dirty limit. All loads then run
+//! again on a file of the disk at hand. Both tools have real-time priority, so that other programs
+//! delay neither. Needs root.
 //!
 //! On the reference devices, the first runs of fio are also imported and compared with the stored
 //! runs of halfpower by `halfpower compare`, as a user would.
@@ -23,7 +24,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::AtomicBool;
 
-/// Most that a figure of halfpower may differ from that of fio on a reference device, as a share.
+/// Maximum difference between a figure of halfpower and that of fio on a reference device, as a
+/// share.
 const DIFFERENCE_MAX: f64 = 0.05;
 /// Rate of the reference device below a file system (MB/s).
 const CACHED_RATE_MB: u32 = 100;
@@ -36,8 +38,8 @@ const FILE_BYTES: u64 = 256 << 20;
 /// brackets.
 type Load = (&'static str, bool, &'static str);
 
-/// The limits of a load without a size of its own. A file that is read twice in this time would
-/// come from the page cache.
+/// The limits of a load that does not state a size. The file must not be read twice in this time,
+/// because the second pass would come from the page cache.
 const TIMED: &str = "size=256m time_based runtime=1";
 const LOADS: [Load; 14] = [
     ("sequential direct reads", false, "[a] rw=read bs=64k ioengine=libaio iodepth=4 direct=1"),
@@ -110,7 +112,7 @@ enum Tool {
 #[derive(Clone, Copy)]
 struct Figures([f64; 2]);
 
-/// The ratios of a load at one place, of rate and latency.
+/// The ratios of a load on one file: that of the rates and that of the mean latencies.
 struct Ratios {
     /// halfpower to fio.
     tools: [Estimate; 2],
@@ -196,7 +198,7 @@ struct Place<'a> {
 impl Place<'_> {
     /// Runs all rounds.
     fn ratios(&self) -> Result<Ratios> {
-        // Results of the place before are of no use.
+        // Results on the previous file are no longer needed.
         for entry in std::fs::read_dir(self.folder)? {
             let path = entry?.path();
             if path.extension().is_some_and(|ending| ending == "json" || ending == "db") {
@@ -224,7 +226,7 @@ impl Place<'_> {
         })
     }
 
-    /// One run of a tool, whose output is kept.
+    /// Runs a tool once, keeps its output, and returns its figures.
     fn figures(&self, tool: Tool, number: u32) -> Result<Figures> {
         let job = self.folder.join("job.fio");
         std::fs::write(&job, job_file(self.file, self.job, number))?;
@@ -248,7 +250,8 @@ impl Place<'_> {
         parsed(&text).with_context(|| format!("output of {words:?}"))
     }
 
-    /// What `halfpower compare` says of the imported runs of fio and the stored ones of halfpower.
+    /// The verdicts of `halfpower compare` on the imported runs of fio and the stored ones of
+    /// halfpower.
     fn compared(&self) -> Result<String> {
         let program = self.settings.program.to_string_lossy();
         let files = std::fs::read_dir(self.folder)?.map(|entry| Ok(entry?.path()));
@@ -288,7 +291,8 @@ impl Place<'_> {
     }
 }
 
-/// The job file of a load. Another seed in each run, so that intervals cover the choice of sizes.
+/// The job file of a load. Each run has another seed, so that the intervals include the random
+/// choice of sizes.
 fn job_file(file: &Path, job: &str, seed: u32) -> String {
     let limits = if job.contains(" size=") { "" } else { TIMED };
     let lines: Vec<&str> = limits.split(' ').chain(job.split(' ')).collect();

@@ -19,7 +19,7 @@ use std::process::{Command, ExitCode, Stdio};
 const HOSTS: usize = 500;
 /// Bad hosts of a fleet: one for each way of being bad.
 const BAD: usize = 7;
-/// The most healthy hosts of a fleet that may be called odd.
+/// Maximum number of healthy hosts of a fleet that may be called odd.
 const FALSE_MAX: usize = 2;
 
 /// What happened to the bad hosts of one kind, over all rounds.
@@ -28,7 +28,8 @@ struct Kind {
     hosts: usize,
     found: usize,
     named: usize,
-    /// Hosts that became bad in the middle of the record, and those whose first bad run was named.
+    /// Hosts that became bad in the middle of the record, and how many of them were reported with
+    /// the right first bad run.
     turned: usize,
     dated: usize,
 }
@@ -75,7 +76,7 @@ fn made(generator: &Path, seed: u32, folder: &Path) -> Result<Vec<Value>> {
     Ok(bad)
 }
 
-/// What the program says about all databases of a folder.
+/// The document of `halfpower fleet` about all databases of a folder.
 fn answer(program: &Path, folder: &Path) -> Result<Value> {
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -91,7 +92,8 @@ fn answer(program: &Path, folder: &Path) -> Result<Value> {
     }
 }
 
-/// Counts the bad hosts. Returns the false alarms, and the bad hosts that were not named.
+/// Counts the bad hosts by kind. Returns the false alarms, and the bad hosts that were missed or
+/// not named.
 fn judge(
     truth: &[Value],
     found: &Value,

@@ -67,9 +67,9 @@ struct Row {
 
 /// What a case measured.
 struct Found {
-    /// By halfpower, or by the plain transfer.
+    /// The value measured by halfpower, or by the plain transfer.
     measured: Estimate,
-    /// The same by fio, if it was measured.
+    /// The value measured by fio, if it ran.
     other: Option<Estimate>,
 }
 
@@ -121,7 +121,7 @@ impl Campaign<'_> {
     /// Starts a server of the campaign's file; see [`Server::start`].
     ///
     /// # Errors
-    /// As of [`Server::start`].
+    /// The same as those of [`Server::start`].
     fn server(&self, protocol: Protocol, site: Site<'_>, filters: [&str; 2]) -> Result<Server> {
         let Context { folder, stop, .. } = self.context;
         Server::start(&Workplace { folder, stop }, protocol, site, filters)

@@ -2,8 +2,8 @@
 //!
 //! A reference device is served over FUSE, with a loop device and ext4 on it. The same load runs
 //! there and on the simulated system of `pagecache/system.toml`. The simulated device has the rate
-//! of the reference device. The time of a flush is measured, and the time of its requests with
-//! direct requests of one page at the depth of the load, so that the path through FUSE counts as
+//! of the reference device. Its time for a flush, and for a direct request of one page at the depth
+//! of the load, are those measured on the reference device, so that the path through FUSE counts as
 //! part of the device. The kernel's rate is the median of several trials. For hit ratios, a memory
 //! group limits the page cache. For writes, dirty limits of the device (`/sys/class/bdi`) hold back
 //! the writers. Needs root. Everything that is created or changed is removed or restored.
@@ -34,9 +34,10 @@ const MEMORY_MIB: u64 = 64;
 const REGION: &str = "128m";
 /// Dirty limit of the writers (MiB).
 const DIRTY_MIB: u64 = 16;
-/// Trials whose median counts, of loads whose rate is compared and of the device's timing.
+/// Number of trials for each median: of a rate that is compared, and of the device's time per
+/// request.
 const TRIALS: usize = 3;
-/// Flushes whose median is the time of a flush.
+/// Number of flushes; their median is the time of a flush.
 const FLUSHES: usize = 500;
 
 /// A load, with the settings that it needs on both systems.
@@ -309,8 +310,8 @@ impl Device {
         })
     }
 
-    /// The keys of the simulated device: its direct requests of a page take as long at this depth
-    /// as on the device, path included, and so does a flush.
+    /// The settings of the simulated device with which a direct request of one page at this depth,
+    /// and a flush, take as long as on the reference device, path included.
     fn timing(&self, program: &Path, depth: u32) -> Result<String> {
         let rates = format!("drive.read_rate={0}MB/s,drive.write_rate={0}MB/s", self.rate_mb);
         let mut keys = format!("{rates},host.cache.linux.flush={:.1}us", self.flush_us()?);
@@ -322,7 +323,7 @@ impl Device {
                     * f64::from(depth))
             };
             let device_us = median(|| us(&trial(&mut self.command(program, &flags))?))?;
-            // A first guess, and what it is wrong by.
+            // A first guess, which is then corrected by its error.
             let guess_us = device_us - 4096.0 / f64::from(self.rate_mb);
             let mut command = Command::new(program);
             let target =
@@ -334,8 +335,9 @@ impl Device {
         Ok(keys)
     }
 
-    /// How long a flush of the loop device takes, with nothing to write (us). As after a request,
-    /// the CPUs were idle before it: back to back, a flush takes a fifth of the time.
+    /// Time that a flush of the loop device takes with nothing to write (us). A pause before each
+    /// flush lets the CPUs become idle, as they are while a program waits for a request. Back to
+    /// back, a flush takes a fifth of the time.
     fn flush_us(&self) -> Result<f64> {
         let device = fs::OpenOptions::new().write(true).open(&self.loop_device.0)?;
         let mut us = Vec::new();
@@ -349,7 +351,7 @@ impl Device {
         Ok(us[us.len() / 2])
     }
 
-    /// A run on the file of this kernel.
+    /// The command of a run on the file of the reference device.
     fn command(&self, program: &Path, flags: &str) -> Command {
         let mut command = Command::new(program);
         command.args(["run", &self.file, &format!("--overwrite={}", self.file)]);
@@ -357,7 +359,8 @@ impl Device {
         command
     }
 
-    /// A load on the kernel and on the simulated system: rates (MB/s), or shares of hits.
+    /// Runs a load on this kernel and on the simulated system. Returns both rates (MB/s), or both
+    /// hit ratios.
     fn compare(&self, program: &Path, load: &Load, timing: &str) -> Result<(f64, f64)> {
         self.read_ahead.set(&load.read_ahead_kib.to_string())?;
         let flags = format!("{} --direct=0", load.flags);
@@ -410,7 +413,7 @@ fn median(mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
     Ok(all[TRIALS / 2])
 }
 
-/// Runs a command for one trial and returns it.
+/// Runs a command for one trial and returns the trial's part of its document.
 fn trial(command: &mut Command) -> Result<Value> {
     command.args(["--trials", "1", "--no-store", "--json", "--quiet"]);
     let output = command.stderr(Stdio::inherit()).output()?;

@@ -1,7 +1,7 @@
 //! The cases of `bench peers`: tools, workloads and limits.
 //!
-//! halfpower runs between the first two other tools, so that it is a neighbour of both in each
-//! round, forwards and backwards.
+//! In each round halfpower runs between the first two other tools, whether the round goes forwards
+//! or backwards. Its results can thus be compared with neighbouring runs of both.
 
 use super::host;
 use super::statistics::{estimate, spread_of_identical};

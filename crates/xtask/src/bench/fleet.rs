@@ -21,11 +21,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const HOSTS_PER_DATABASE: u32 = 500;
 /// Executions of each question.
 const REPETITIONS: usize = 3;
-/// The most time for the large fleet (s).
+/// Maximum time for the large fleet (s).
 const SECONDS_MAX: f64 = 10.0;
-/// The most memory for the large fleet (bytes).
+/// Maximum memory for the large fleet (bytes).
 const PEAK_MAX: u64 = 500_000_000;
-/// Files that a program with many databases may open.
+/// Number of files that a program may have open while it reads the many databases.
 const OPEN_FILES: u32 = 64;
 
 /// What is measured.

@@ -25,8 +25,8 @@ const AGREEMENT: f64 = 0.1;
 const MIB: f64 = 1024.0 * 1024.0;
 /// Size of a request (bytes).
 const REQUEST_BYTES: u64 = 1 << 20;
-/// IOR numbers the files of its processes with eight digits, so up to ten processes have names of
-/// one digit after seven zeros.
+/// Maximum number of processes. IOR numbers the files of its processes with eight digits; up to ten
+/// processes have names of seven zeros and one digit.
 pub const RANKS_MAX: u32 = 10;
 
 /// How the processes share files.

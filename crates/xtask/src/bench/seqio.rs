@@ -21,7 +21,7 @@ use super::{host, repository};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// Rounds in which the best setting of another tool is chosen.
+/// Number of rounds to choose the best setting of another tool.
 const CHOOSING_ROUNDS: u32 = 3;
 /// Size of a file on which a run costs only the start-up of the tool (bytes).
 const SMALL_BYTES: u64 = 1 << 20;
@@ -31,7 +31,7 @@ const EXPENSIVE_CAT: f64 = 0.4;
 const RESTED_ROUNDS: u32 = 5;
 /// Memory that a stream may use in addition to the memory of its requests (bytes).
 const MEMORY_BESIDES_BYTES: u64 = 8 << 20;
-/// Runs whose median is the peak memory of a stream.
+/// Number of runs; the median of their peaks is the peak memory of a stream.
 const MEMORY_RUNS: u32 = 3;
 /// Number of files in the tree of small files.
 const TREE_FILES: u32 = 20_000;
@@ -284,7 +284,7 @@ impl Lab {
                 self.rate("copy", &rounds, &tools, (1, rival), 1.3);
                 self.cpu("copy", &rounds, &tools, (1, rival), Bar::None);
             } else {
-                // The device is the limit: the same rate at less CPU time.
+                // The device is the limit, so the same rate must be reached with less CPU time.
                 self.rate("copy", &rounds, &tools, (1, rival), 0.97);
                 self.cpu("copy", &rounds, &tools, (1, rival), Bar::AtMost(0.6));
             }
@@ -486,7 +486,7 @@ impl Lab {
         self.stage.turns(name, rounds, tools, places, before)
     }
 
-    /// The fastest of several tools, measured in separate rounds.
+    /// Chooses the fastest of several tools, which are measured in separate rounds.
     fn choose(&self, name: &str, tools: Vec<Tool>, places: &Places) -> Result<Tool> {
         let name = format!("{name}, choosing");
         let rounds = self.turns_of(CHOOSING_ROUNDS, &name, &tools, places, Before::Cold)?;
@@ -537,8 +537,8 @@ impl Lab {
         (!self.has_fio).then(|| "fio is missing: install the package `fio`".to_string())
     }
 
-    /// The release program; `None`, and a skipped case, if it has no verb `copy` or `cannot` is
-    /// given.
+    /// The release program. If `cannot` is given, or the program has no verb `copy`, returns None
+    /// and records a skipped case.
     fn program(&mut self, case: &str, cannot: Option<String>) -> Result<Option<PathBuf>> {
         if self.is_skipped(case, cannot) {
             return Ok(None);

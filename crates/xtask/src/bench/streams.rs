@@ -27,7 +27,7 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 const PAUSES: (f64, f64) = (0.2, 0.6);
 /// Time after which a hypervisor has taken back free memory (s).
 const REST_SECONDS: u32 = 20;
-/// Runs whose median is the start-up cost of a tool.
+/// Number of runs; the median of their CPU times is the start-up cost of a tool.
 const START_UPS: u32 = 11;
 
 /// Values of `{from}`, `{to}` and `{bytes}` in command lines.

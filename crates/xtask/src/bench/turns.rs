@@ -4,10 +4,9 @@
 use anyhow::{Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs every tool once per round, in alternating order. A first round is discarded, for caches and
-/// clock rates to settle. Returns the results of each round in the order of the tools; an error
-/// once
-/// `stop` is set, or if a run fails.
+/// Runs every tool once per round, in alternating order. A first round is discarded, so that caches
+/// and clock rates can settle. Returns the results of each round in the order of the tools; an
+/// error once `stop` is set, or if a run fails.
 pub fn take_turns<T: Clone>(
     name: &str,
     rounds: u32,

@@ -135,7 +135,7 @@ fn session(lines: &[&str], begin: usize, end: usize) -> Vec<Command> {
     commands
 }
 
-/// The lines of a block without output that are commands of the program.
+/// The commands in a block that shows no output: its lines that call the program.
 fn listed(lines: &[&str], begin: usize, end: usize) -> Vec<Command> {
     let mut commands = Vec::new();
     for at in begin..end {
@@ -153,7 +153,7 @@ fn listed(lines: &[&str], begin: usize, end: usize) -> Vec<Command> {
     commands
 }
 
-/// A listed command without the explanation to its right: three spaces or ` #` begin it.
+/// A listed command without the explanation to its right, which begins with three spaces or ` #`.
 fn without_remark(line: &str) -> String {
     let end = [" #", "   "].iter().filter_map(|begin| line.find(begin)).min();
     line[..end.unwrap_or(line.len())].trim_end().to_string()

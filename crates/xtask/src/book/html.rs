@@ -1,5 +1,5 @@
-//! The pages as a book: runs mdBook, leads links to files outside of the book to the repository,
-//! and checks that every other link of the finished book has its file.
+//! The pages as a book: runs mdBook, points links to files outside of the book to the repository,
+//! and checks that every other link of the finished book leads to an existing file.
 
 use super::links;
 use anyhow::{Context, Result, bail};
@@ -68,7 +68,7 @@ fn mdbook(folder: &Path) -> Option<PathBuf> {
     (made && works(&own)).then_some(own)
 }
 
-/// The rule of CONTRIBUTING.md for what cannot run here.
+/// Reports a skipped test as CONTRIBUTING.md demands: on stderr, and in the file of skipped tests.
 fn skip(reason: &str) -> Result<()> {
     let line = format!("skipped: book-html: {reason}");
     eprintln!("{line}");

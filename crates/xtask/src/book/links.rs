@@ -1,4 +1,4 @@
-//! Links of the pages: whether the file that each names exists, and the heading within it.
+//! Checks the links of the pages: the file that a link names must exist, and so must the heading.
 //!
 //! Addresses of other hosts are not opened, because a test must not depend on them. The name of a
 //! heading is formed as Git hosts and mdBook do: lower case, without punctuation, `-` for a space.

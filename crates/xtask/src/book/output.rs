@@ -1,8 +1,8 @@
 //! Whether a command printed what its page shows, up to numbers.
 //!
-//! Both texts become words, so that a line that is broken elsewhere is no difference. Numbers,
-//! dates, and units with their prefixes lose their value (`48.5k`, `9521` and `2026-11-25` become
-//! `#`, `7.42 ms` and `93 us` become `# s`). Everything else must be equal.
+//! Both texts are compared word by word, so line breaks make no difference. Numbers, dates, and
+//! units with their prefixes lose their value: `48.5k`, `9521` and `2026-11-25` become `#`; `7.42
+//! ms` and `93 us` become `# s`. Everything else must be equal.
 
 /// A word of a text and the line that it stands on.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,11 +35,10 @@ pub fn compare(expected: &[&str], printed: &[&str]) -> Result<(), Difference> {
     aligned(expected, printed).map(drop)
 }
 
-/// The text that the page should show: what was printed, with the lines left out that the page
-/// leaves out.
+/// The text that the page should show: the printed lines, without those that `...` stands for.
 ///
-/// Where `...` stands for output and the rest differs, each line of the page becomes the printed
-/// line that is most like it; a line without one is dropped.
+/// If the printed lines do not fit the page, `...` stays, and each other line of the page is
+/// replaced by the next printed line that resembles it, or dropped if there is none.
 pub fn renewed(expected: &[&str], printed: &[&str]) -> Vec<String> {
     if !expected.contains(&ANYTHING) {
         return printed.iter().map(|line| (*line).to_string()).collect();
@@ -132,7 +131,7 @@ fn line_starts(words: &[Word], at: usize) -> impl Iterator<Item = usize> + '_ {
     (at..words.len()).filter(begins).chain([words.len()])
 }
 
-/// How many words both begin with.
+/// The number of words at the start that are equal in both.
 fn common(one: &[Word], other: &[Word]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a.text == b.text).count()
 }
@@ -152,7 +151,8 @@ fn difference(expected: &[&str], printed: &[&str], part: &[Word], actual: &[Word
     }
 }
 
-/// The index of the line that shares most words with `line`, at least half of them.
+/// The index of the first line that resembles `line`: at least half of the words of the longer one
+/// are in both.
 fn most_like(line: &str, printed: &[&str]) -> Option<usize> {
     let own: Vec<String> = words_of(line, 0).into_iter().map(|word| word.text).collect();
     let shared = |other: &str| {

@@ -19,7 +19,8 @@ const SHOWN_HOST: &str = "myhost";
 
 /// What a command printed.
 pub struct Printed {
-    /// Both outputs in the order in which they came; an exit code other than 0 is the last line.
+    /// Standard output and standard error in the order in which they came; an exit code other than
+    /// 0 is the last line.
     pub text: String,
     /// Whether the exit code was 0.
     pub succeeded: bool,
@@ -62,7 +63,7 @@ impl Session {
     /// If the shell does not start.
     pub fn run(&self, command: &str) -> Result<Printed> {
         let mut shell = Command::new("timeout");
-        // The shell gives both outputs one file, so that their order is kept.
+        // Both outputs go to one file, so that their order is kept.
         shell.args([LIMIT_S, "sh", "-c", "exec 2>&1\neval \"$0\"", command]);
         shell.current_dir(self.data()).stdin(Stdio::null()).stderr(Stdio::inherit());
         let home = self.folder.path().join("home");

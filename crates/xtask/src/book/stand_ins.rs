@@ -1,7 +1,8 @@
-//! A command of a page as its `--plan`, and the files that it needs for that.
+//! Turns a command of a page into one with `--plan`, and lists the commands that make the files
+//! that it needs.
 //!
-//! Lists of commands name files, devices and results that the reader has and a test has not. A
-//! small file stands for each, in the folder of the session. Nothing else is touched, because a
+//! Lists of commands name files, devices and results that the reader has and a test does not have.
+//! A small file stands for each, in the folder of the session. Nothing else is touched, because a
 //! plan only prints.
 
 /// A file that a command names, and the shell command that makes its stand-in.
@@ -30,8 +31,9 @@ const RESULTS: &str = "halfpower survey sim:sata-ssd --quick --quiet > results.t
 /// Size of the sparse file that stands for a device: larger than any offset in the pages.
 const DEVICE: &str = "truncate -s 200g";
 
-/// The command with `--plan` instead of redirections and pipes, with files in place of devices and
-/// the folder of the session in place of `/data`; and the commands that make what it names.
+/// The command with `--plan`, and the commands that make the files that it names. Redirections and
+/// pipes are left out, files take the place of devices, and the folder of the session that of
+/// `/data`.
 pub fn as_plan(command: &str) -> (String, Vec<String>) {
     let mut text = without_redirection(command);
     let mut make = Vec::new();
@@ -57,8 +59,8 @@ fn planned(text: &str) -> String {
     if text.split_whitespace().any(|word| word == "--plan") {
         return text.to_string();
     }
-    // After a command line of fio, flags of halfpower follow behind `--`. Behind the `--` of other
-    // verbs is a command that is to be run.
+    // In a command line of fio, `--` is followed by flags of halfpower. With other verbs, it is
+    // followed by a command to run, so `--plan` comes before it.
     match text.split_once(" -- ") {
         None if text.starts_with("halfpower fio ") => format!("{text} -- --plan"),
         Some((own, other)) if !text.starts_with("halfpower fio ") => {

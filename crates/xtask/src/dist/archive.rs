@@ -1,8 +1,8 @@
 //! Archives with the program: a compressed tar file, and a Debian package.
 //!
 //! Owners, modes, order and times in them do not depend on the machine: all times are that of the
-//! commit. A Debian package is an `ar` archive of a version, a tar file with the description, and
-//! one with the files. deb(5).
+//! commit. A Debian package (deb(5)) is an `ar` archive of three files: the version of the format,
+//! a tar file with the description, and a tar file with the installed files.
 
 use super::Architecture;
 use super::build::{Pages, Source};
@@ -168,7 +168,7 @@ fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-/// The file of a folder whose name ends like this.
+/// The file in a folder whose name ends with `end`.
 pub fn with_end(folder: &Path, end: &str) -> Result<Option<PathBuf>> {
     let name = names(folder)?.into_iter().find(|name| name.ends_with(end));
     Ok(name.map(|name| folder.join(name)))

@@ -1,4 +1,5 @@
-//! A clone of a commit, the static programs built there, and what describes them.
+//! A clone of a commit, the static programs built there, and the documents about them: manual page,
+//! completions and bill of materials.
 //!
 //! Paths of the machine are replaced in messages and descriptions, so that two clones at different
 //! paths give the same bytes. The build folder of an earlier clone at the same path is kept.

@@ -1,4 +1,4 @@
-//! Checks of what is handed out: equal bytes of two builds, the program for ARM under QEMU, and the
+//! Checks of the release files: equal bytes of two builds, the program for ARM under QEMU, and the
 //! Debian package in a fresh root.
 //!
 //! A check whose tools or privileges are missing is skipped by name. The fresh root is made by
@@ -130,7 +130,8 @@ fn package(out: &Path, work: &Path) -> Result<Outcome> {
     if let Err(why) = succeeds(Command::new("chroot").arg(&root).args(remove))? {
         return Ok(Outcome::Failed(why));
     }
-    // The page and the state of the user are not the package's, and dpkg keeps its log and lists.
+    // These may stay: the page and the state of the user who ran the program, and the log and lists
+    // of dpkg.
     let kept = ["var/lib/dpkg", "var/log", "halfpower.html", "root/.local"];
     let is_left = |path: &&PathBuf| !kept.iter().any(|kept| path.starts_with(root.join(kept)));
     let after = files_of(&root)?;
@@ -157,13 +158,15 @@ fn files_of(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-/// Runs a command; what it printed if it fails. A measurement that completed is a success, also if
-/// its result is invalid: a busy machine or an emulator says nothing against the program.
+/// Runs a command. The inner error is what it printed if it failed. A completed measurement is a
+/// success even if its result is invalid: a busy machine or an emulator says nothing against the
+/// program.
 fn succeeds(command: &mut Command) -> Result<Result<(), String>> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     let printed = [output.stdout, output.stderr].concat();
     let printed = String::from_utf8_lossy(&printed);
-    let last: Vec<&str> = printed.lines().rev().take(3).collect();
+    let lines: Vec<&str> = printed.lines().collect();
+    let last = &lines[lines.len().saturating_sub(3)..];
     if output.status.code().is_some_and(|code| COMPLETED.contains(&code)) {
         return Ok(Ok(()));
     }

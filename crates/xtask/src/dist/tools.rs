@@ -1,4 +1,4 @@
-//! The tools that build what is handed out, installed in a folder of their own, at fixed versions.
+//! The tools that make the release files, installed in a folder of their own, at fixed versions.
 //!
 //! Zig is the C compiler and linker for musl, `cargo zigbuild` calls it, and `cargo cyclonedx`
 //! writes the bill of materials.

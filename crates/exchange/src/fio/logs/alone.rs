@@ -1,7 +1,8 @@
 //! A run of logs without fio's JSON: a point for all threads that wrote logs with one prefix.
 //!
-//! The logs do not name the engine, the depth or the order of requests, and fio starts the clock of
-//! each job anew. So logs of different loads are refused, and what is assumed is said.
+//! The logs do not name the engine, the depth or the order of requests, and their times count from
+//! the start of each job. So logs of different loads are refused, and each assumption is listed
+//! among what the logs do not report.
 
 use std::path::Path;
 
@@ -19,7 +20,8 @@ use crate::checked;
 use crate::imported::{self, Imported, UNKNOWN_HOST};
 
 const SECTOR_BYTES: f64 = 512.0;
-/// By how much threads of one job may differ: the share of reads, and the size of requests (times).
+/// By how much threads of one job may differ: in the share of reads (difference), and in the mean
+/// size of requests (ratio).
 const SHARE_MAX: f64 = 0.2;
 const SIZE_MAX: f64 = 1.5;
 
@@ -122,8 +124,8 @@ fn trial(logs: &[Log], missing: &mut Vec<&'static str>) -> Outcome<(Trial, u32)>
 const REMEDY: &str = "import the logs together with the run's output of --output-format=json, or \
                       one by one";
 
-/// Checks that all threads have about the same load. Others are of different jobs, which may have
-/// run one after the other.
+/// Checks that all threads have about the same load. Threads with different loads are of different
+/// jobs, which may have run one after the other.
 fn same_load(threads: &[(u32, Trial)]) -> Outcome<()> {
     let share = |trial: &Trial| trial.directions[0].bytes as f64 / trial.bytes().max(1) as f64;
     let size = |trial: &Trial| trial.bytes() as f64 / trial.requests().max(1) as f64;
@@ -145,7 +147,7 @@ fn same_load(threads: &[(u32, Trial)]) -> Outcome<()> {
 fn overlap(logs: &[Log]) -> Outcome<()> {
     let with_lines = || logs.iter().filter(|log| !log.lines.is_empty());
     let start_ms = |log: &Log| {
-        // A mean reaches back.
+        // A mean covers the time before its line.
         let back_ms = if log.is_single() { 0 } else { log.step_ms };
         log.lines.iter().map(|line| line.ms()).min().unwrap_or(0).saturating_sub(back_ms)
     };
@@ -162,7 +164,7 @@ fn overlap(logs: &[Log]) -> Outcome<()> {
     }
 }
 
-/// The counts of one thread, with its latencies if each was logged.
+/// The counts of one thread, with its latencies if a log has that of each request.
 fn thread(rates: &Rates, logs: &[&Log], missing: &mut Vec<&'static str>) -> Trial {
     let elapsed_ns = rates.edges.last().map_or(1, |last| last.saturating_mul(1_000_000));
     let latencies = [Kind::Latency, Kind::Completion]
@@ -186,8 +188,8 @@ fn thread(rates: &Rates, logs: &[&Log], missing: &mut Vec<&'static str>) -> Tria
     trial
 }
 
-/// The size of requests from their mean. fio logs rates as whole numbers, so the mean is off by up
-/// to a percent from a multiple of the sector.
+/// The request size behind a mean size: the nearest multiple of a sector if it is within 1%,
+/// because fio logs rates as whole numbers; otherwise the mean.
 fn size(mean_bytes: f64) -> u32 {
     let whole = ((mean_bytes / SECTOR_BYTES).round() * SECTOR_BYTES).max(SECTOR_BYTES);
     let is_off = (whole / mean_bytes - 1.0).abs() > 0.01;

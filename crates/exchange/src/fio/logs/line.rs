@@ -3,11 +3,11 @@
 
 use lab::failure::{Failure, Outcome};
 
-/// Longest time (ms): three years. Times since 1970 are larger.
+/// Longest time (ms): three years. Times since 1970 (`log_unix_epoch`) are longer and are refused.
 pub const TIME_MAX_MS: u64 = 100_000_000_000;
 /// Largest value: 1 EB/s in KiB/s, or 11 days in ns.
 const VALUE_MAX: u64 = 1_000_000_000_000_000;
-/// Bits of the time, of the direction and of the size; the rest is the value.
+/// Bits for the time, the direction and the size; the remaining bits hold the value.
 const TIME_BITS: u32 = 37;
 const DIRECTION_BITS: u32 = 2;
 const SIZE_BITS: u32 = 32;

@@ -1,6 +1,6 @@
-//! Bytes and requests over time, from the logs of one run. Means reach back to the line before, or
-//! at most over the usual step; single requests are counted. Times that a thread left open at its
-//! end are cut off.
+//! Bytes and requests over time, from the logs of one run. A mean covers the time since the
+//! previous line, but at most the usual step. Requests that were logged one by one are counted. The
+//! end of the run, for which a thread may lack its last line, is cut off.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use lab::point::SeriesPoint;
 
 use super::{KINDS, Kind, Log};
 
-/// Intervals of requests that were logged one by one: as long as those of halfpower (ms), but no
-/// more than so many.
+/// Length of the intervals of requests that were logged one by one (ms), as in halfpower's own
+/// runs, and about the maximum number of intervals; longer logs have longer intervals.
 const INTERVAL_MS: u64 = 100;
 pub const COUNTED_MAX: u64 = 10_000;
-/// Maximum number of intervals of means. Those of longer logs are joined.
+/// Maximum number of intervals of a log of means. If there are more, neighbours are joined.
 pub const INTERVALS_MAX: usize = 1_000_000;
 /// Size of a request if nothing states it (bytes): the default of fio.
 pub const REQUEST_BYTES: f64 = 4096.0;
 
-/// An amount that was transferred in a time.
+/// The bytes or requests that were transferred in a span of time.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     pub start_ms: u64,
@@ -29,7 +29,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The part before `end_ms`.
+    /// The part before `end_ms`; None if the window begins later.
     fn until(self, end_ms: u64) -> Option<Window> {
         if self.end_ms <= end_ms {
             return Some(self);
@@ -40,8 +40,8 @@ impl Window {
     }
 }
 
-/// Where windows come from. Those of means are made from the lines each time, because a long log
-/// has millions.
+/// Where windows come from. Windows of means are not stored but made from the lines whenever they
+/// are needed, because a long log has millions.
 #[derive(Clone, Debug)]
 enum Source<'a> {
     Means(Vec<&'a Log>),
@@ -84,25 +84,25 @@ pub struct Rates<'a> {
     requests: Windows<'a>,
     /// Ends of the intervals (ms), increasing.
     pub edges: Vec<u64>,
-    /// Whether the number of requests is known, not made from the bytes.
+    /// Whether the number of requests was logged, not computed from the bytes.
     pub has_requests: bool,
-    /// Whether the number of bytes is known, not made from the requests.
+    /// Whether the number of bytes was logged, not computed from the requests.
     pub has_bytes: bool,
 }
 
-/// What is known of a run beside its logs.
+/// What is known about a run besides its logs.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Mean size of its requests.
     pub mean_bytes: Option<f64>,
     /// Its length (ms).
     pub elapsed_ms: Option<u64>,
-    /// Where its intervals end, as [`complete_ms`] returns it.
+    /// Where its intervals end (ms), from [`complete_ms`].
     pub end_ms: u64,
 }
 
 impl<'a> Rates<'a> {
-    /// None if the logs have no rates.
+    /// The rates in the logs; None if they have none.
     pub fn of(logs: &[&'a Log], known: Known) -> Option<Rates<'a>> {
         let of_kind = |kind| -> Vec<&'a Log> {
             logs.iter().copied().filter(|log| log.kind == kind && log.has_means()).collect()
@@ -161,9 +161,10 @@ impl<'a> Rates<'a> {
         points.map(point).collect()
     }
 
-    /// The amount in each interval. A window that lies in several is divided by time: its rate is
-    /// added where whole intervals begin and taken off where they end, so that the effort does not
-    /// grow with their number.
+    /// The amount in each interval. A window that overlaps several intervals is divided in
+    /// proportion to time. For the intervals that lie completely in the window, its rate is added
+    /// at the first and subtracted after the last, so that the work does not grow with their
+    /// number.
     fn spread(&self, windows: &Windows<'_>) -> Vec<f64> {
         let edges = &self.edges;
         let mut amounts = vec![0.0; edges.len()];
@@ -184,7 +185,7 @@ impl<'a> Rates<'a> {
         let (mut rate, mut start_ms) = (0.0, 0);
         for ((amount, edge), change) in amounts.iter_mut().zip(edges).zip(rates) {
             rate += change;
-            // Sums of rates that were taken off again may be a little below 0.
+            // Rounding may leave a sum slightly below 0 after a rate was added and subtracted.
             *amount += f64::max(rate, 0.0) * (edge - start_ms) as f64;
             start_ms = *edge;
         }
@@ -204,8 +205,10 @@ impl<'a> Rates<'a> {
     }
 }
 
-/// Until when every thread has lines of means (ms). fio often leaves out the last line of a thread
-/// that ended within its time, so the rest is cut off; a thread that ended earlier counts as idle.
+/// The time until which the logs of means are complete (ms). fio often omits the last line of a
+/// thread that ended before a step was over. The time is therefore the earliest last line of those
+/// threads that ended less than two steps before the end. A thread that ended earlier counts as
+/// idle afterwards.
 pub fn complete_ms(logs: &[&Log]) -> u64 {
     let is_rate = |log: &&&Log| matches!(log.kind, Kind::Bandwidth | Kind::Requests);
     let mut ends: Vec<(u64, u64)> = Vec::new();
@@ -217,13 +220,14 @@ pub fn complete_ms(logs: &[&Log]) -> u64 {
     ends.iter().filter(is_cut).map(|(end_ms, _)| *end_ms).min().unwrap_or(u64::MAX)
 }
 
-/// Bytes and requests of logs of single requests, in intervals of the same length, and the ends of
-/// these. The last interval ends with the run, if its length is known, else with its last request.
+/// From logs of single requests: the bytes and the requests in intervals of equal length, and the
+/// ends of the intervals. The last interval ends with the run if its length is known, otherwise
+/// with the last request.
 fn counted(logs: &[&Log], elapsed_ms: Option<u64>) -> (Vec<Window>, Vec<Window>, Vec<u64>) {
     let lines = || logs.iter().flat_map(|log| log.transfers());
     let last_ms = lines().map(|line| line.ms()).max().unwrap_or(0);
     let step = INTERVAL_MS.max((last_ms / COUNTED_MAX).next_multiple_of(INTERVAL_MS));
-    // fio cuts times to whole milliseconds.
+    // fio truncates times to whole milliseconds, so the last request ended before `last_ms + 1`.
     let end_ms = elapsed_ms.unwrap_or(0).clamp(last_ms + 1, (last_ms / step + 1) * step);
     let mut sums: BTreeMap<(u64, usize), (f64, f64)> = BTreeMap::new();
     for line in lines() {

@@ -1,4 +1,5 @@
-//! The login to a target: who is there, with or without a password (CHAP), and which limits hold.
+//! The login to a target: names, authentication by password (CHAP) if the target wants it, and the
+//! negotiation of limits.
 //!
 //! Source: RFC 7143: login phase (section 6.3), Login Request and Response (11.12, 11.13),
 //! authentication (12.1, 12.1.3 for CHAP with MD5 after RFC 1994), keys (13). A login has two
@@ -21,19 +22,22 @@ use crate::network::{Access, Credentials};
 const SECURITY: u8 = 0;
 const OPERATIONAL: u8 = 1;
 const FULL_FEATURE: u8 = 3;
-/// In the flags: the stage ends, or the text continues in the next PDU (sections 11.12.1, 11.12.2).
+/// Bits of the flags: the stage ends; the text continues in the next PDU (sections 11.12.1,
+/// 11.12.2).
 const TRANSIT: u8 = 0x80;
 const CONTINUES: u8 = 0x40;
-/// Where the ISID and the status of a Login Response are (sections 11.12.5, 11.13.5).
+/// Offsets of the ISID and of the status in a Login Response (sections 11.12.5, 11.13.5).
 const SESSION_ID: usize = 8;
 const STATUS_CLASS: usize = 36;
 const STATUS_DETAIL: usize = 37;
 
-/// The longest text of this client: a data segment before anything is negotiated (section 13.12).
+/// The longest text that this client sends (bytes): the limit of a data segment before anything is
+/// negotiated (section 13.12).
 const SENT_TEXT_BYTES_MAX: usize = 8192;
-/// The longest text of the target in one answer, with all its continuations (bytes).
+/// The longest text that the target may send in one answer, with all its continuations (bytes).
 const RECEIVED_TEXT_BYTES_MAX: usize = 64 << 10;
-/// The most PDUs of the target during the login. The usual number is 2, and 4 with a password.
+/// The most PDUs that the target may send during the login. The usual number is 2, and 4 with a
+/// password.
 const ROUNDS_MAX: u32 = 32;
 /// The longest name of a target or initiator (section 4.2.7.1; bytes).
 const NAME_BYTES_MAX: usize = 223;
@@ -42,9 +46,10 @@ const CHALLENGE_BYTES_MAX: usize = 1024;
 
 /// Allowed lengths of segments and bursts (sections 13.12 to 13.14; bytes).
 const LENGTHS: std::ops::RangeInclusive<u32> = 512..=0xff_ffff;
-/// The largest Data-Out sequence that is offered: the limit of the protocol, in pages.
+/// The MaxBurstLength that is offered (bytes): the limit of the protocol, rounded down to whole
+/// pages.
 const BURST_BYTES: u32 = 0xff_f000;
-/// The most data of a write that is offered to be sent without being asked for.
+/// The FirstBurstLength that is offered: the most unsolicited data of a write (bytes).
 const FIRST_BURST_BYTES: u32 = 256 << 10;
 
 /// Keys with only one acceptable answer. Data in any order and recovery of single PDUs would only
@@ -92,7 +97,8 @@ pub(super) fn log_in(
     Ok((limits, login.numbers))
 }
 
-/// The name in the file of the host's own initiator, else the built-in one.
+/// The initiator name in `file`, the contents of [`INITIATOR_NAME_FILE`]; without a valid one, the
+/// built-in name.
 fn initiator_name(file: Option<&str>) -> String {
     let mut lines = file.unwrap_or_default().lines();
     let found = lines.find_map(|line| line.trim().strip_prefix("InitiatorName="));
@@ -101,8 +107,8 @@ fn initiator_name(file: Option<&str>) -> String {
     found.map(str::trim).filter(is_valid).unwrap_or(INITIATOR_NAME).to_owned()
 }
 
-/// A session identifier that no other session of this host has: the format "random" (section
-/// 11.12.5). A second session of the same identifier would end the first one.
+/// A random session identifier (section 11.12.5), so that no other session of this host has the
+/// same. A second session with the same identifier would end the first one.
 fn session_id() -> [u8; 6] {
     let random = RandomState::new().build_hasher().finish().to_be_bytes();
     [0x80, random[0], random[1], random[2], random[3], random[4]]
@@ -133,7 +139,7 @@ impl Reply {
 }
 
 impl Login<'_> {
-    /// The stage in which the target learns who asks, and may ask for a password.
+    /// The stage in which the target learns the initiator's name and may ask for a password.
     fn security(&mut self) -> Result<(), Error> {
         let (initiator, target) = (self.initiator.clone(), self.target);
         let credentials = self.access.credentials.as_ref();
@@ -161,8 +167,8 @@ impl Login<'_> {
         Ok(())
     }
 
-    /// CHAP with MD5 (section 12.1.3): a digest of the password and a challenge is sent, but never
-    /// the password.
+    /// CHAP with MD5 (section 12.1.3). The client sends a digest of the password and the challenge,
+    /// never the password.
     fn chap(&mut self, credentials: &Credentials) -> Result<Reply, Error> {
         // 5 is MD5 in the registry of PPP authentication algorithms.
         let reply = self.exchange(SECURITY, false, &[("CHAP_A", "5")])?;
@@ -343,8 +349,8 @@ impl Login<'_> {
         self.wire.refused(what, &remedy)
     }
 
-    /// The target is at another address. It is reported, so that what is measured is what was
-    /// named.
+    /// The error for a target that has moved to another address. The client does not follow, so
+    /// that it never measures a server that the user did not name.
     fn redirection(&self, keys: &[(String, String)]) -> Error {
         let address = keys.iter().find(|(key, _)| key == "TargetAddress");
         // The address ends with a comma and the number of a portal group (section 13.8).
@@ -360,7 +366,7 @@ impl Login<'_> {
 }
 
 impl Default for Limits {
-    /// What holds for keys that the target does not answer (section 13).
+    /// The values of keys that the target does not answer (section 13).
     fn default() -> Limits {
         Limits {
             send_segment_bytes: 8192,
@@ -373,8 +379,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Takes over a key of the target. False: the key is unknown and wants an answer. Err: the
-    /// value is impossible.
+    /// Takes over the value of a key that the target sent. Returns false if the key is unknown and
+    /// needs an answer, and an error if the value is not acceptable.
     fn learn(&mut self, key: &str, value: &str) -> Result<bool, ()> {
         let length = |limit: u32| {
             let length = number(value).filter(|length| LENGTHS.contains(length));
@@ -386,14 +392,14 @@ impl Limits {
             _ => Err(()),
         };
         if let Some((_, fixed)) = FIXED.iter().find(|(known, _)| *known == key) {
-            // A key that a target does not know has its default, which is the same.
+            // A key that the target does not know keeps its default, which is `fixed`.
             let agrees = value == *fixed || matches!(value, "NotUnderstood" | "Irrelevant");
             return if agrees { Ok(true) } else { Err(()) };
         }
         match key {
             "MaxRecvDataSegmentLength" => self.send_segment_bytes = length(u32::MAX)?,
             "MaxBurstLength" => self.burst_bytes = length(BURST_BYTES)?,
-            // It has no meaning if no data is sent without being asked for.
+            // The key has no meaning if no data is sent unsolicited.
             "FirstBurstLength" if value == "Irrelevant" => {}
             "FirstBurstLength" => self.first_burst_bytes = length(FIRST_BURST_BYTES)?,
             "InitialR2T" => self.waits_for_r2t = is_yes()?,

@@ -21,10 +21,10 @@ pub(super) const READY_TO_TRANSFER: u8 = 0x31;
 pub(super) const ASYNC_MESSAGE: u8 = 0x32;
 pub(super) const REJECT: u8 = 0x3f;
 
-/// In the first byte: the PDU is handled at once, and its command number is not used up
-/// (section 11.2.1.1).
+/// Bit of the first byte: the PDU is handled at once and uses up no command number (section
+/// 11.2.1.1).
 pub(super) const IMMEDIATE: u8 = 0x40;
-/// In the flags: the last PDU of a sequence (section 11.2.1.3).
+/// Bit of the flags: the last PDU of a sequence (section 11.2.1.3).
 pub(super) const FINAL: u8 = 0x80;
 
 /// The flags of a SCSI Command (section 11.3.1): data flows to the initiator, or from it, and the
@@ -33,14 +33,14 @@ pub(super) const COMMAND_READS: u8 = 0x40;
 pub(super) const COMMAND_WRITES: u8 = 0x20;
 pub(super) const COMMAND_SIMPLE: u8 = 0x01;
 
-/// In the flags of Data-In: it also has the status of the command (section 11.7.1).
+/// Bit of the flags of Data-In: the PDU also has the status of the command (section 11.7.1).
 pub(super) const HAS_STATUS: u8 = 0x01;
-/// In the flags of Data-In and SCSI Response (section 11.4.1): less data was moved than announced,
-/// or there would have been more.
+/// Bits of the flags of Data-In and SCSI Response (section 11.4.1): less data was moved than the
+/// command expected; the command had more data than expected.
 pub(super) const UNDERFLOW: u8 = 0x02;
 pub(super) const OVERFLOW: u8 = 0x04;
 
-/// The tag that stands for none (section 11.2.1.8).
+/// The reserved tag that means "no tag" (section 11.2.1.8).
 pub(super) const NO_TAG: u32 = u32::MAX;
 
 // Positions of fields in the header (sections 11.3 to 11.19).
@@ -158,8 +158,8 @@ impl Numbers {
         if last < 0 { 0 } else { last.unsigned_abs() + 1 }
     }
 
-    /// Takes over the window of any PDU of the target. A window that ends before it begins, or
-    /// before the present one, is old and ignored (section 4.2.2.1).
+    /// Takes over the command window, which every PDU of the target has. A window that ends before
+    /// it begins, or before the current one, is ignored (section 4.2.2.1).
     pub(super) fn learn_window(&mut self, header: &Header) {
         let first = header.number(EXPECTED_COMMAND_NUMBER);
         let last = header.number(MAX_COMMAND_NUMBER);
@@ -169,7 +169,7 @@ impl Numbers {
         }
     }
 
-    /// Acknowledges a PDU that has a status number of its own.
+    /// Records the status number of a PDU, so that the next message acknowledges it.
     pub(super) fn learn_status(&mut self, header: &Header) {
         self.status = header.number(STATUS_NUMBER).wrapping_add(1);
     }
@@ -179,7 +179,8 @@ impl Numbers {
         header.with(COMMAND_NUMBER, self.command).with(EXPECTED_STATUS_NUMBER, self.status)
     }
 
-    /// Acknowledges the target's status in a Data-Out, which has no command number.
+    /// Puts the acknowledgement of the target's status into a Data-Out, which has no command
+    /// number.
     pub(super) fn stamp_data(&self, header: Header) -> Header {
         header.with(EXPECTED_STATUS_NUMBER, self.status)
     }

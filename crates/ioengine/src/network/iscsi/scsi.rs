@@ -13,7 +13,7 @@ use crate::request::Op;
 /// A command descriptor block: operation code and parameters of a command.
 pub(super) type CommandBlock = [u8; 16];
 
-/// Size of the answers that are asked for (bytes): standard INQUIRY data up to the product
+/// Sizes of the answers that this client requests (bytes): standard INQUIRY data up to the product
 /// revision, "READ CAPACITY (16) parameter data", "Block Limits VPD page", and MODE SENSE with one
 /// block descriptor and the caching page.
 pub(super) const INQUIRY_BYTES: u8 = 36;
@@ -143,7 +143,7 @@ impl Capacity {
         Some(Capacity { last_block, block_bytes: be32(data.get(8..12)?)? })
     }
 
-    /// Size of the disk (bytes); None if it is more than 2^63.
+    /// Size of the disk (bytes); None if it is 2^63 or more.
     pub(super) fn bytes(&self) -> Option<u64> {
         let bytes = self.last_block.checked_add(1)?.checked_mul(self.block_bytes.into())?;
         (bytes <= i64::MAX as u64).then_some(bytes)
@@ -187,7 +187,8 @@ impl Mode {
     }
 }
 
-/// The most blocks of one command ("Block Limits VPD page", SBC-3); None if there is no limit.
+/// The most blocks that one command may transfer ("Block Limits VPD page", SBC-3); None if there is
+/// no limit.
 pub(super) fn blocks_max(page: &[u8]) -> Option<u32> {
     if page.get(1) != Some(&LIMITS_PAGE) {
         return None;
@@ -205,7 +206,7 @@ pub(super) struct Sense {
 
 impl Sense {
     /// Reads sense data in the fixed format (response code 0x70, 0x71) or the descriptor format
-    /// (0x72, 0x73). What is missing reads as 0.
+    /// (0x72, 0x73). Fields that are missing count as 0.
     fn parse(data: &[u8]) -> Sense {
         let at = |position: usize| data.get(position).copied().unwrap_or(0);
         match at(0) & 0x7f {
@@ -241,23 +242,23 @@ impl Failure {
         Failure { status: CHECK_CONDITION, sense: Sense::default() }
     }
 
-    /// The disk reports a change, such as a reset, in place of executing the command.
+    /// Whether the disk reported a change, such as a reset, instead of executing the command.
     pub(super) fn is_unit_attention(&self) -> bool {
         self.status == CHECK_CONDITION && self.sense.key == UNIT_ATTENTION
     }
 
-    /// The disk does not know the command ("INVALID COMMAND OPERATION CODE").
+    /// Whether the disk does not know the command ("INVALID COMMAND OPERATION CODE").
     pub(super) fn is_unknown_command(&self) -> bool {
         self.sense == Sense { key: ILLEGAL_REQUEST, code: 0x20, qualifier: 0 }
     }
 
-    /// There is no such unit ("LOGICAL UNIT NOT SUPPORTED").
+    /// Whether there is no such unit ("LOGICAL UNIT NOT SUPPORTED").
     pub(super) fn is_unknown_unit(&self) -> bool {
         (self.sense.key, self.sense.code) == (ILLEGAL_REQUEST, 0x25)
     }
 
-    /// The error number of Linux (positive). EAGAIN where the command was not executed and may be
-    /// sent again.
+    /// The error number of Linux (positive). EAGAIN means that the command was not executed and may
+    /// be sent again.
     pub(super) fn errno(&self) -> i32 {
         let Sense { key, code, qualifier } = self.sense;
         match (self.status, key) {

@@ -3,13 +3,13 @@
 //!
 //! Source: RFC 7143, sections 4.2 and 11. The initiator task tag of a command is the slot of its
 //! request. Data-In goes directly into the slot; the status comes with the last Data-In or in a
-//! SCSI Response. The data of a write follows the command up to the negotiated limits without
-//! being asked for, and the rest in Data-Out sequences for which the target asks (R2T). The
-//! negotiated error recovery level is 0: whatever breaks the protocol ends the connection.
+//! SCSI Response. The data of a write is sent unsolicited with the command, up to the negotiated
+//! limits. The rest is sent in Data-Out sequences for which the target asks (R2T). The negotiated
+//! error recovery level is 0: whatever breaks the protocol ends the connection.
 //!
-//! A connection is read only while a request is outstanding. A target that pings idle connections
-//! may close one on which no request was made for its limit, usually 15 s until a ping and 5 s for
-//! the answer; the next request then fails.
+//! A connection is read only while a request is outstanding, so pings on an idle connection are not
+//! answered. The target may close it then, usually after 20 s (15 s until a ping and 5 s for the
+//! answer), and the next request fails.
 
 use crate::error::{Error, ErrorKind};
 use crate::network::iscsi::pdu::{
@@ -27,10 +27,10 @@ use crate::request::{Completion, Op, Request};
 pub(super) const RECEIVE_SEGMENT_BYTES: u32 = 256 << 10;
 /// The task tag of a flush. No slot has this number, and it is not the reserved one.
 const FLUSH_TAG: u32 = NO_TAG - 1;
-/// The most PDUs in a row that neither move data nor complete a command. Targets send pings, about
-/// one in 15 s, and they collect while a connection is idle.
+/// The most PDUs in a row that neither move data nor complete a command. Targets send a ping about
+/// every 15 s, and pings accumulate while a connection is idle.
 const IDLE_PDUS_MAX: u32 = 10_000;
-/// How often a flush is sent again while the disk reports changes in place of executing it.
+/// How often a flush is sent again while the disk answers with a unit attention.
 const FLUSH_RETRIES_MAX: u32 = 10;
 
 /// What was negotiated for the transfer of data (RFC 7143, section 13).
@@ -48,7 +48,7 @@ pub(super) struct Limits {
     pub sends_immediate: bool,
 }
 
-/// What the disk needs to know of a request.
+/// What must be known of the disk to send requests to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Disk {
     /// Size of a block (bytes; at least 1).
@@ -71,17 +71,17 @@ enum Kind {
     Flush,
 }
 
-/// A command without its status.
+/// A command whose status has not arrived.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     kind: Kind,
     /// Expected data transfer length (bytes).
     length: u32,
-    /// Received, or added to the outbox (bytes).
+    /// Bytes received, or added to the outbox, so far.
     moved: u32,
 }
 
-/// What the bytes are that the protocol takes next.
+/// What the next bytes of the target are.
 #[derive(Clone, Copy, Debug)]
 enum Awaited {
     Header,
@@ -147,7 +147,7 @@ impl Session {
         out.bytes(self.command(flags, 0, bytes, block).to_vec());
     }
 
-    /// Why the last command failed; None since then.
+    /// Takes out why the last command failed. None if it succeeded, or if this was called before.
     pub(super) fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }
@@ -190,8 +190,8 @@ impl Session {
         header
     }
 
-    /// Adds a write with the data that goes along with it: immediate data in its PDU, then
-    /// unsolicited Data-Out (sections 11.3.4, 13.10, 13.11 and 13.14).
+    /// Adds a write with its unsolicited data: immediate data in its PDU, then unsolicited Data-Out
+    /// (sections 11.3.4, 13.10, 13.11 and 13.14).
     fn write(&mut self, slot: u32, length: u32, block: &CommandBlock, out: &mut Outbox) {
         let limits = self.limits;
         let burst = length.min(limits.first_burst_bytes);
@@ -312,7 +312,8 @@ impl Session {
         }
     }
 
-    /// A SCSI Response (section 11.4); its data is the length of the sense data, and that.
+    /// A SCSI Response (section 11.4). Its data consists of the length of the sense data and the
+    /// sense data.
     fn response(&mut self, header: &Header, data: &[u8], out: &mut Outbox) -> Result<Step, Error> {
         self.numbers.learn_status(header);
         let sense = match data {
@@ -389,7 +390,8 @@ impl Session {
             .with_remedy("look into the log of the target"))
     }
 
-    /// Completes a command, whose task was not found to be wrong.
+    /// Completes the command to which a PDU with a status belongs. `failure` says why it failed, if
+    /// it did.
     fn complete(&mut self, header: &Header, failure: Option<Failure>) -> Result<Step, Error> {
         let task = *self.outstanding(header)?;
         let tag = header.number(TASK_TAG);
@@ -409,8 +411,8 @@ impl Session {
         Ok(Step::Complete(Completion { slot, result }))
     }
 
-    /// How much a successful command transferred (bytes), after a check of the residual count
-    /// (section 11.4.5).
+    /// How much a successful command transferred (bytes). Checks the residual count (section
+    /// 11.4.5).
     fn transferred(&self, header: &Header, task: &Task) -> Result<i32, Error> {
         let (flags, residual) = (header.flags(), header.number(RESIDUAL_BYTES));
         if flags & OVERFLOW != 0 && task.kind != Kind::Query {

@@ -28,11 +28,12 @@ const AUTH_NONE: u32 = 0;
 const AUTH_SYS: u32 = 1;
 /// The longest body of a verifier (RFC 5531, section 8.2) (bytes).
 const VERIFIER_BYTES_MAX: u32 = 400;
-/// The longest name of a machine that is sent; AUTH_SYS allows 255 (bytes).
+/// The longest machine name that is sent (bytes). AUTH_SYS allows 255.
 const MACHINE_BYTES_MAX: usize = 64;
 /// The most supplementary groups of AUTH_SYS (RFC 5531, appendix A).
 const GROUPS_MAX: usize = 16;
-/// The longest tag of a reply that is accepted. Calls have none, so replies have none (bytes).
+/// The longest tag of a reply that is accepted (bytes). Calls have no tag, so replies have none
+/// either.
 const TAG_BYTES_MAX: u32 = 1024;
 
 /// Numbers of operations (RFC 8881, section 16.2.3, and the sections of chapter 18).
@@ -92,7 +93,7 @@ impl Caller {
         Caller { credential: credential.0 }
     }
 
-    /// Begins a call with so many operations.
+    /// Begins a call of `operations` operations.
     pub(super) fn begin(&self, xid: u32, operations: u32) -> Encoder {
         let mut call = Encoder::with_capacity(512);
         // The record mark follows in `finish`.
@@ -103,7 +104,7 @@ impl Caller {
     }
 }
 
-/// Completes a call, which `following_bytes` bytes will follow.
+/// Completes the bytes of a call, after which `following_bytes` more bytes of it are sent.
 pub(super) fn finish(call: Encoder, following_bytes: u32) -> Vec<u8> {
     let mut bytes = call.0;
     let length = (bytes.len() - MARK_BYTES) as u32 + following_bytes;
@@ -203,7 +204,7 @@ pub(super) fn result(decoder: &mut Decoder<'_>, operation: u32) -> Result<u32, F
 pub(super) struct Turn {
     /// The session.
     pub session: SessionId,
-    /// The number of the call in its slot.
+    /// The sequence number of the call in its slot.
     pub sequence: u32,
     /// The slot.
     pub slot: u32,
@@ -221,9 +222,10 @@ impl Turn {
 /// The result of SEQUENCE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sequenced {
-    /// The other operations were run; the highest slot that the server wants to be used.
+    /// The other operations were run. `target_slot` is the highest slot that the server wants the
+    /// client to use.
     Run { target_slot: u32 },
-    /// The status of a failure. The call does not count in its slot.
+    /// SEQUENCE failed with this status. The call does not use up the sequence number of its slot.
     Failed(u32),
 }
 

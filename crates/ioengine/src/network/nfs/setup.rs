@@ -1,8 +1,8 @@
 //! Opens a file on a server of NFS 4.1: registers a new client, creates a session, follows the path
 //! from the root of the exports, and opens the file.
 //!
-//! Each connection is a client of its own, so that nothing of an earlier connection is in its way.
-//! The server forgets the client some time after its lease has expired.
+//! Each connection registers as a client of its own, so that no state of an earlier connection
+//! interferes. The server forgets the client some time after its lease has expired.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -19,31 +19,33 @@ use crate::error::Error;
 use crate::network::Access;
 use crate::network::wire::Wire;
 
-/// How many slots a session is to have: the most requests outstanding on one connection. A bit of
-/// a 64-bit number stands for each.
+/// How many slots are requested for a session: the most requests outstanding on one connection.
+/// Each slot has a bit in a 64-bit number.
 pub(super) const SLOTS_MAX: u32 = 64;
 /// The largest payload of one request (bytes).
 const PAYLOAD_BYTES_MAX: u32 = 1 << 20;
-/// Room in a message for everything but the payload (bytes). A call needs less than 500, a reply
-/// 104, or some hundred more if the server sends a verifier.
+/// Room in a message for everything but the payload (bytes). A call needs less than 500. A reply
+/// needs 104, or a few hundred more if the server sends a verifier.
 const HEAD_BYTES: u32 = 1024;
-/// The largest message that is asked for (bytes). Linux allows a page beyond the payload.
+/// The largest message that the client asks the server to allow (bytes). Linux allows a page beyond
+/// the payload.
 const MESSAGE_BYTES: u32 = PAYLOAD_BYTES_MAX + 4096;
 /// Requests are cut to a multiple of this (bytes).
 const UNIT_BYTES: u32 = 4096;
-/// The largest reply that the server is to keep (bytes). None is asked for again.
+/// The largest reply that the server is to cache (bytes). The client never asks for a cached reply.
 const KEPT_BYTES: u32 = 1024;
 /// The most operations of a call here: SEQUENCE, PUTFH, LOOKUP, GETFH, GETATTR.
 const OPERATIONS_MAX: u32 = 5;
-/// The longest reply while a file is opened (bytes). Replies of servers have some hundred.
+/// The longest reply while a file is opened (bytes). Servers send a few hundred bytes.
 const REPLY_BYTES_MAX: usize = 16 << 10;
 /// The longest file handle (NFS4_FHSIZE; RFC 8881, section 3.1) (bytes).
 const HANDLE_BYTES_MAX: u32 = 128;
-/// The longest bit map and list of attributes that are accepted: more than were asked for.
+/// The longest bit map (words) and list of attributes (bytes) that are accepted. Both are longer
+/// than what the client asks for.
 const MAP_WORDS_MAX: u32 = 8;
 const ATTRIBUTES_BYTES_MAX: u32 = 256;
-/// The first pause before a call is repeated that the server had no time for; each further pause is
-/// twice as long, up to the second constant (ns).
+/// If the server is busy, a call is repeated after a pause. These are the first pause and the
+/// longest one (ns); each pause is twice as long as the one before it.
 const PAUSE_NS: u64 = 50_000_000;
 const PAUSE_NS_MAX: u64 = 1_000_000_000;
 
@@ -51,7 +53,7 @@ const PAUSE_NS_MAX: u64 = 1_000_000_000;
 const USE_NON_PNFS: u32 = 0x0001_0000;
 /// SP4_NONE: no protection of the client's state beyond its credential.
 const PROTECT_NONE: u32 = 0;
-/// The program of calls back from the server, which this client does not take.
+/// The RPC program of callbacks from the server, which this client does not accept.
 const CALLBACK_PROGRAM: u32 = 0x4000_0000;
 /// Attributes (RFC 8881, section 5.6 and 5.7), as bits of the first word of a bit map.
 const TYPE: u32 = 1 << 1;
@@ -63,8 +65,8 @@ const MAX_WRITE: u32 = 1 << 31;
 const REGULAR: u32 = 1;
 const FOLDER: u32 = 2;
 const LINK: u32 = 5;
-/// Arguments of OPEN (RFC 8881, section 18.16): the rights, no right to cache, nothing denied to
-/// others, an existing file, and that the file is the current one.
+/// Arguments of OPEN (RFC 8881, section 18.16): the access, no delegation, no access denied to
+/// others, no creation, and the current file handle as the file.
 const ACCESS_READ: u32 = 1;
 const ACCESS_BOTH: u32 = 3;
 const WANT_NO_DELEGATION: u32 = 0x0400;
@@ -81,7 +83,7 @@ pub(super) struct Session {
     pub id: SessionId,
     /// The number of slots, from 1 to [`SLOTS_MAX`].
     pub slots: u32,
-    /// The number of the last call in the slot 0; no other slot was used.
+    /// The sequence number of the last call in slot 0. No other slot was used.
     pub sequence: u32,
     /// The largest payload of a request (bytes).
     payload_bytes: u32,
@@ -90,15 +92,15 @@ pub(super) struct Session {
 /// An open file.
 #[derive(Clone, Debug)]
 pub(super) struct OpenFile {
-    /// Its name between server and clients.
+    /// The file handle, which names the file in requests.
     pub handle: Vec<u8>,
-    /// The name of the right to use it.
+    /// The stateid of the OPEN, which names the right to use the file.
     pub stateid: [u8; 16],
     /// Its size (bytes).
     pub size_bytes: u64,
     /// The largest request (bytes).
     pub request_bytes_max: u32,
-    /// How long the server keeps the right without any request.
+    /// How long the server keeps the file open without any request.
     pub lease: Duration,
 }
 
@@ -129,11 +131,11 @@ impl Session {
 #[derive(Clone, Copy, Debug)]
 struct Client {
     id: u64,
-    /// The number of its next CREATE_SESSION.
+    /// The sequence number of its next CREATE_SESSION.
     sequence: u32,
 }
 
-/// What was asked for about a file.
+/// The attributes of a file that the client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attributes {
     kind: u32,
@@ -145,11 +147,11 @@ struct Attributes {
 /// The reply to a call whose operations all succeeded.
 struct Answer {
     record: Vec<u8>,
-    /// Where the results behind SEQUENCE begin.
+    /// Where in `record` the results after SEQUENCE begin.
     at: usize,
 }
 
-/// The conversation.
+/// The calls of the set-up, one after the other.
 struct Setup<'a> {
     wire: &'a mut Wire,
     caller: &'a Caller,
@@ -161,7 +163,7 @@ struct Setup<'a> {
 impl Setup<'_> {
     /// Registers a new client (RFC 8881, section 18.35).
     fn exchange_id(&mut self) -> Result<Client, Error> {
-        // Nobody else, and no earlier client of this process, may have the same name.
+        // No other client, not even an earlier one of this process, may have the same name.
         let random = || RandomState::new().hash_one(());
         let name = format!("halfpower {} {} {:016x}", machine(), std::process::id(), random());
         let mut operation = Encoder::default();
@@ -191,7 +193,7 @@ impl Setup<'_> {
         for attribute in forward.into_iter().chain(back) {
             operation.word(attribute);
         }
-        // Calls back would come with one kind of credential: AUTH_NONE.
+        // Callbacks would have one kind of credential: AUTH_NONE.
         operation.word(CALLBACK_PROGRAM).word(1).word(0);
         let answer = self.call("creating a session", &[operation])?;
         let read = answer.read(CREATE_SESSION, |results| {
@@ -215,7 +217,7 @@ impl Setup<'_> {
         Ok(Session { id, slots: slots.min(SLOTS_MAX), sequence: 0, payload_bytes })
     }
 
-    /// Tells the server that this client has nothing to reclaim from before a restart (RFC 8881,
+    /// Tells the server that this client has no state to reclaim from before a restart (RFC 8881,
     /// section 18.51). A server refuses to open files before that.
     fn reclaim_complete(&mut self) -> Result<(), Error> {
         let mut operation = Encoder::default();
@@ -292,7 +294,7 @@ impl Setup<'_> {
         let read = answer.read(PUTFH, |results| {
             succeeded(results, OPEN)?;
             let stateid = results.array()?;
-            // How the folder changed: whether that is exact, and its versions; then flags.
+            // The change_info4 of the folder (atomic, before, after), then the flags of the result.
             results.fixed(4 + 8 + 8 + 4)?;
             bit_map(results)?;
             Ok((stateid, results.word()?))
@@ -305,13 +307,13 @@ impl Setup<'_> {
         Ok(stateid)
     }
 
-    /// Has operations run, which must succeed.
+    /// Runs operations, all of which must succeed.
     fn call(&mut self, doing: &str, operations: &[Encoder]) -> Result<Answer, Error> {
         self.call_unless(doing, operations, OK)
     }
 
-    /// As [`Setup::call`], but the status `or` is success as well. Repeats the call if the server
-    /// has no time for it, until the time limit of the address.
+    /// As [`Setup::call`], but the status `or` counts as success too. Repeats the call while the
+    /// server is busy, up to the time limit of the address.
     fn call_unless(
         &mut self,
         doing: &str,
@@ -391,7 +393,7 @@ impl Setup<'_> {
         }
     }
 
-    /// A value of a reply, or the error of a reply that cannot be read.
+    /// The value read from a reply, or the error for a reply that cannot be read.
     fn sound<T>(&self, read: Result<T, Flaw>) -> Result<T, Error> {
         read.map_err(|flaw| match flaw {
             Flaw::Short(_) => self.wire.violated("sent a reply that is cut short"),
@@ -428,14 +430,14 @@ fn plain(operation: u32) -> Encoder {
     encoder
 }
 
-/// Makes the file of a handle the current one (RFC 8881, section 18.19).
+/// The operation that makes a handle the current one (RFC 8881, section 18.19).
 fn put(handle: &[u8]) -> Encoder {
     let mut operation = plain(PUTFH);
     operation.opaque(handle);
     operation
 }
 
-/// Looks up a name in the current folder (RFC 8881, section 18.13).
+/// The operation that looks up a name in the current folder (RFC 8881, section 18.13).
 fn look_up(name: &str) -> Encoder {
     let mut operation = plain(LOOKUP);
     operation.opaque(name.as_bytes());
@@ -465,8 +467,7 @@ fn bit_map(results: &mut Decoder<'_>) -> Result<u32, Flaw> {
     Ok(first)
 }
 
-/// The result of GETATTR (RFC 8881, section 18.7), in which the values stand in the order of their
-/// bits.
+/// The result of GETATTR (RFC 8881, section 18.7). Its values are in the order of their bits.
 fn attributes(results: &mut Decoder<'_>) -> Result<Attributes, Flaw> {
     let map = bit_map(results)?;
     let mut values = Decoder::new(results.opaque(ATTRIBUTES_BYTES_MAX)?);

@@ -1,12 +1,13 @@
 //! XDR (RFC 4506), the encoding of RPC messages: big-endian words, padded to four bytes.
 //!
-//! A [`Decoder`] reads bytes of an untrusted server. It never reads beyond what it has, and tells
-//! how many bytes it would need, so that a message can be read while it still arrives.
+//! A [`Decoder`] reads bytes of an untrusted server. It never reads beyond the bytes that it has.
+//! If they are too few, it says how many it needs, so that a message can be decoded while it is
+//! still arriving.
 
 /// A value that cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// The message must have at least so many bytes (bytes).
+    /// The message is incomplete: it has at least this many bytes.
     Short(usize),
     /// What the server did wrong.
     Wrong(&'static str),

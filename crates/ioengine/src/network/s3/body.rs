@@ -8,7 +8,8 @@ use crate::network::s3::http::{Flaw, Framing, LINE_END, TRAILERS_MAX, chunk_byte
 /// What comes next in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// So many bytes of payload at most, at least 1; tell [`Body::moved`] how many were taken.
+    /// At most this many bytes of payload, and at least 1. Tell [`Body::moved`] how many were
+    /// received.
     Payload(u64),
     /// A line; pass it with its end to [`Body::line`].
     Line,
@@ -24,14 +25,14 @@ pub(super) struct Body {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many bytes are left.
+    /// This many bytes of the body are left.
     Length(u64),
     UntilClosed,
     ChunkSize,
-    /// So many bytes of the chunk are left.
+    /// This many bytes of the chunk are left.
     Chunk(u64),
     ChunkEnd,
-    /// So many fields of the trailer were read.
+    /// This many fields of the trailer were read.
     Trailer(usize),
     End,
 }
@@ -58,7 +59,7 @@ impl Body {
         }
     }
 
-    /// Goes on behind `count` bytes of payload.
+    /// Moves on by `count` bytes of payload.
     pub(super) fn moved(&mut self, count: u64) {
         self.state = match self.state {
             State::Length(left) if left > count => State::Length(left - count),
@@ -69,7 +70,7 @@ impl Body {
         };
     }
 
-    /// Goes on behind a line.
+    /// Moves on by a line.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<(), Flaw> {
         self.state = match self.state {
             State::ChunkSize => match chunk_bytes(line)? {

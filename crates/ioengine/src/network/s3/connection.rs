@@ -19,7 +19,7 @@ use crate::network::wire::Wire;
 
 /// The longest body of an error, of which only the beginning is of interest (bytes).
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// How much of what has arrived is looked at to find the end of a header (bytes). Those of S3
+/// How many received bytes are peeked at in one call to find the end of a header. Headers of S3
 /// servers are shorter.
 const PEEK_BYTES: usize = 1 << 10;
 /// What to do about a server that speaks TLS only.
@@ -35,7 +35,7 @@ const INTERIMS_MAX: usize = 4;
 pub(in crate::network) enum Sink<'a> {
     /// Into memory, which must be large enough.
     Memory(&'a mut [u8]),
-    /// Into [`Reply::text`], if it has at most so many bytes.
+    /// Into [`Reply::text`], if the body has at most this many bytes.
     Text(usize),
 }
 
@@ -43,7 +43,7 @@ pub(in crate::network) enum Sink<'a> {
 #[derive(Debug)]
 pub(in crate::network) struct Reply {
     pub head: Head,
-    /// The body, unless it went into memory. That of an error may be incomplete.
+    /// The body, unless it went into memory. The body of an error may be incomplete.
     pub text: Vec<u8>,
     /// Size of the body (bytes).
     pub bytes: u64,
@@ -64,12 +64,12 @@ impl Reply {
 #[derive(Debug)]
 pub(in crate::network) struct Connection {
     address: Address,
-    /// None after the end of a connection.
+    /// None if the connection has ended.
     wire: Option<Wire>,
     /// Whether the server has answered on this connection.
     answered: bool,
     reconnects: u64,
-    /// Whether the time limit of a set-up holds no more.
+    /// Whether the set-up has ended, so that its time limit no longer applies.
     is_set_up: bool,
     clock: Monotonic,
 }
@@ -100,8 +100,8 @@ impl Connection {
         self.reconnects
     }
 
-    /// The connection for other use, and whether the server has answered on it. A connection that
-    /// has ended is opened again first.
+    /// Gives away the connection, and whether the server has answered on it. A connection that has
+    /// ended is opened again first.
     pub(super) fn into_wire(mut self) -> Result<(Wire, bool), Error> {
         match self.wire.take() {
             Some(wire) => Ok((wire, self.answered)),
@@ -109,8 +109,8 @@ impl Connection {
         }
     }
 
-    /// Makes a request, whose payload is `body`, and waits for its response. A response with the
-    /// status of an error is no error here.
+    /// Makes a request, whose payload is `body`, and waits for its response. A response with an
+    /// error status is returned like any other.
     ///
     /// # Errors
     /// The server cannot be reached, does not answer, does not speak HTTP/1.1, or sends more than
@@ -141,7 +141,7 @@ impl Connection {
         Ok(reply)
     }
 
-    /// The connection; a new one if the server has closed it or has sent what was not asked for.
+    /// The connection; a new one if the server has closed it or has sent something unrequested.
     fn take_wire(&mut self) -> Result<Wire, Error> {
         match self.wire.take() {
             Some(wire) if !self.answered || !wire.has_news() => Ok(wire),
@@ -189,14 +189,14 @@ impl Connection {
             let error = wire.refused(what, "check the size of the object");
             return Err(Failure::Other(error));
         }
-        // The rest of the message of an error is left where it is.
+        // The rest of a long error message is not read, so the connection cannot be used again.
         head.closes |= !complete;
         let (bytes, end_ns) = (filling.filled as u64, self.clock.now_ns());
         filling.text.truncate(filling.filled);
         Ok(Reply { head, text: filling.text, bytes, first_byte_ns, end_ns })
     }
 
-    /// Receives the header of a response, and when its first byte arrived.
+    /// Receives the header of a response. Also returns when its first byte arrived (ns).
     fn head(&self, wire: &mut Wire, method: Method) -> Result<(Head, u64), Failure> {
         for _ in 0..=INTERIMS_MAX {
             let (bytes, first_byte_ns) = until(wire, &self.clock, HEAD_END, HEAD_BYTES_MAX)?;
@@ -223,7 +223,7 @@ fn has_ended(error: &io::Error) -> bool {
     )
 }
 
-/// Receives up to and including `end`, and when the first byte arrived (ns).
+/// Receives up to and including `end`. Also returns when the first byte arrived (ns).
 fn until(
     wire: &mut Wire,
     clock: &Monotonic,
@@ -264,7 +264,7 @@ fn until(
 
 /// The memory for a body.
 struct Filling<'a> {
-    /// None: into `text`, which grows with what arrives.
+    /// None: the body goes into `text`, which grows as bytes arrive.
     memory: Option<&'a mut [u8]>,
     text: Vec<u8>,
     /// How many bytes fit.
@@ -273,7 +273,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Where the next `left` bytes go, or the first of them. Empty if nothing more fits.
+    /// Where the next `left` bytes go, or as many of them as fit. Empty if nothing more fits.
     fn room(&mut self, left: u64) -> &mut [u8] {
         let fits = (self.size - self.filled).min(usize::try_from(left).unwrap_or(usize::MAX));
         match &mut self.memory {
@@ -287,7 +287,7 @@ impl Filling<'_> {
     }
 }
 
-/// Receives a body. False if it does not fit; the connection cannot be used any more then.
+/// Receives a body. Returns false if it does not fit; then the connection cannot be used any more.
 fn receive_body(
     wire: &mut Wire,
     clock: &Monotonic,

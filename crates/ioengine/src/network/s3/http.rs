@@ -10,8 +10,8 @@ pub(super) const STATUS_BYTES: usize = "HTTP/1.1 200".len();
 pub(super) const HEAD_END: &[u8] = b"\r\n\r\n";
 /// The end of a line.
 pub(super) const LINE_END: &[u8] = b"\r\n";
-/// The longest header (bytes). Those of S3 servers have less than 1 KiB, and at most 2 KiB of
-/// metadata of the user.
+/// The longest header (bytes). Headers of S3 servers have less than 1 KiB, plus at most 2 KiB of
+/// user metadata.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The longest line with the size of a chunk, or in the trailer (bytes).
 pub(super) const LINE_BYTES_MAX: usize = 1 << 10;
@@ -52,7 +52,7 @@ impl Status {
 /// How the length of a body is known (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::network) enum Framing {
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
     /// In chunks with their sizes.
     Chunked,
@@ -67,7 +67,7 @@ pub(in crate::network) struct ContentRange {
     pub first: u64,
     /// Position of the last byte.
     pub last: u64,
-    /// Size of the object (bytes), if it is told.
+    /// Size of the object (bytes), if the field has it.
     pub total: Option<u64>,
 }
 
@@ -76,7 +76,7 @@ pub(in crate::network) struct ContentRange {
 pub(in crate::network) struct Head {
     /// The status, such as 200.
     pub status: u16,
-    /// The length of the body; for a response without a body 0 bytes.
+    /// How the length of the body is known; `Length(0)` for a response without a body.
     pub framing: Framing,
     /// Whether the connection ends after this response (RFC 9112, section 9.3).
     pub closes: bool,
@@ -114,7 +114,7 @@ pub(super) fn status(start: &[u8]) -> Result<Status, Flaw> {
     }
 }
 
-/// Reads the rest of a header, from behind the status to the empty line. `bodyless`: the response
+/// Reads the rest of a header, from after the status to the empty line. `bodyless`: the response
 /// has no body, because it answers HEAD.
 pub(super) fn head(status: Status, rest: &[u8], bodyless: bool) -> Result<Head, Flaw> {
     let rest = rest.strip_suffix(HEAD_END).ok_or("sent a header without its end")?;
@@ -184,7 +184,7 @@ impl Head {
     }
 }
 
-/// A decimal number of digits only.
+/// Parses a decimal number that consists of digits only.
 fn number(text: &str) -> Option<u64> {
     let all_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     all_digits.then(|| text.parse().ok())?

@@ -12,7 +12,7 @@ use crate::network::{Access, Address};
 pub(super) const REGION: &str = "us-east-1";
 /// The hash of an empty payload.
 const EMPTY_HASH: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-/// In place of the hash of a payload that is not signed.
+/// Replaces the hash of a payload that is not signed.
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 /// Bytes of a request without its path and query, rounded up.
 const MESSAGE_BYTES: usize = 512;
@@ -38,8 +38,8 @@ impl Method {
         }
     }
 
-    /// Whether the request may be sent again if it is not known whether the server has seen it
-    /// (RFC 9110, section 9.2.2).
+    /// Whether the request may be sent again when the server may already have executed it (RFC
+    /// 9110, section 9.2.2).
     pub(super) fn is_idempotent(self) -> bool {
         self != Method::Post
     }

@@ -1,4 +1,4 @@
-//! Explains responses with the status of an error.
+//! Explains responses with an error status.
 //!
 //! Source: Amazon S3 API Reference, "Error responses": an XML document whose element `Code` names
 //! the error. Only this code is repeated, and only if it looks like one, because every byte of the
@@ -13,7 +13,7 @@ use crate::network::wire::printable;
 
 /// The longest code that is repeated (bytes).
 const CODE_BYTES_MAX: usize = 64;
-/// How much of a message that is no XML is looked at (bytes).
+/// How much of a message is searched if it is not XML (bytes).
 const TEXT_BYTES: usize = 1 << 10;
 
 /// The code of an error document; None if there is none.
@@ -117,7 +117,7 @@ fn wants_tls(reply: &Reply) -> bool {
     redirected || (reply.head.status == 400 && told.iter().any(|words| text.contains(words)))
 }
 
-/// Whether this is the name of a region, and another one than ours.
+/// Whether `region` is a valid name of a region and differs from `ours`.
 fn is_other(region: &str, ours: &str) -> bool {
     let usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     region != ours && (1..=32).contains(&region.len()) && region.bytes().all(usual)

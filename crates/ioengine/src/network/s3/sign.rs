@@ -41,7 +41,8 @@ pub(super) struct Signed<'a> {
     pub method: &'a str,
     /// The path, encoded by [`encoded`].
     pub path: &'a str,
-    /// The query without question mark: each name with '=' and its value, both encoded, sorted.
+    /// The query without question mark: each name with '=' and its value, both encoded, sorted by
+    /// name.
     pub query: &'a str,
     /// The headers: name in lower case, and value, sorted by name. `x-amz-date` is among them.
     pub headers: &'a [(&'a str, &'a str)],

@@ -7,9 +7,9 @@
 
 use std::borrow::Cow;
 
-/// The most elements inside each other.
+/// The deepest nesting of elements that is accepted.
 const DEPTH_MAX: usize = 32;
-/// The longest reference, such as "&#x10FFFF;", without its ends (bytes).
+/// The longest reference, such as "&#x10FFFF;", without '&' and ';' (bytes).
 const REFERENCE_BYTES_MAX: usize = 8;
 
 /// What is wrong with a document, as the end of a sentence that begins with "the server".
@@ -62,7 +62,7 @@ pub(in crate::network) fn leaves(document: &[u8]) -> Result<Vec<Leaf<'_>>, &'sta
             Piece::Start => content = Some(""),
             Piece::Text(text) => {
                 if let Some(before) = &mut content {
-                    // A comment has divided the text.
+                    // A comment inside the text, which is not supported.
                     if !before.is_empty() {
                         return Err(MALFORMED);
                     }

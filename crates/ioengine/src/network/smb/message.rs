@@ -26,7 +26,7 @@ pub(super) const FLAG_SIGNED: u32 = 1 << 3;
 
 /// "\xfeSMB", the first bytes of a message (section 2.2.1.2).
 const PROTOCOL_ID: [u8; 4] = [0xfe, b'S', b'M', b'B'];
-/// Where the fields of the header are.
+/// Offsets of the fields in the header.
 const AT_CREDIT_CHARGE: usize = 6;
 const AT_STATUS: usize = 8;
 const AT_COMMAND: usize = 12;
@@ -36,9 +36,10 @@ const AT_NEXT_COMMAND: usize = 20;
 const AT_MESSAGE_ID: usize = 24;
 const AT_TREE_ID: usize = 36;
 const AT_SESSION_ID: usize = 40;
-/// Where the signature is in the header, which ends with it.
+/// Offset of the signature in the header. It is the last field.
 pub(super) const AT_SIGNATURE: usize = 48;
-/// The message identifier of what no request asked for: the break of an oplock (section 2.2.23).
+/// The message identifier of a message that no request asked for: the break of an oplock (section
+/// 2.2.23).
 const UNREQUESTED: u64 = u64::MAX;
 
 /// A request while it is built: the transport header and the header, then the body.
@@ -85,7 +86,8 @@ impl Message {
         self
     }
 
-    /// Fills the headers, for a message that is followed by `payload_bytes` sent separately.
+    /// Fills the headers. `payload_bytes` is the size of a payload that is sent separately after
+    /// these bytes.
     pub(super) fn finish(self, header: &RequestHeader, payload_bytes: usize) -> Vec<u8> {
         let mut bytes = self.0;
         let length = (bytes.len() - TRANSPORT_BYTES + payload_bytes) as u32;
@@ -142,7 +144,7 @@ impl Header {
         Ok((header, le32(bytes, AT_NEXT_COMMAND)? as usize))
     }
 
-    /// Whether no request asked for this message.
+    /// Whether the server sent this message without a request.
     pub(super) fn is_unrequested(&self) -> bool {
         self.message_id == UNREQUESTED
     }
@@ -156,13 +158,13 @@ impl Header {
 /// Where the next message begins.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// Bytes of the frame behind the current message.
+    /// Bytes of the frame after the current message.
     left: usize,
 }
 
 impl Frames {
-    /// Size of the beginning of the next message: its header, behind the transport header if it is
-    /// the first of a frame (bytes).
+    /// Size of the beginning of the next message: its header, and before it the transport header if
+    /// it is the first of a frame (bytes).
     pub(super) fn header_bytes(&self) -> usize {
         if self.left == 0 { TRANSPORT_BYTES + HEADER_BYTES } else { HEADER_BYTES }
     }
@@ -219,8 +221,8 @@ pub(super) fn array<const BYTES: usize>(
     bytes.get(at..).and_then(|rest| rest.first_chunk().copied()).ok_or(SHORT)
 }
 
-/// A range that the server named: `length` bytes at an offset from the beginning of the header, in
-/// the body behind the header.
+/// A range that the server specified: `length` bytes at `offset`, which counts from the beginning
+/// of the header. The range lies in the body, which follows the header.
 ///
 /// # Errors
 /// The range is not inside the body.

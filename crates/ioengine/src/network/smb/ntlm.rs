@@ -28,9 +28,9 @@ const SIGN: u32 = 1 << 4;
 const NTLM: u32 = 1 << 9;
 /// The client is anonymous.
 const ANONYMOUS: u32 = 1 << 11;
-/// A key is derived even if nothing is signed.
+/// A session key is derived even if nothing is signed.
 const ALWAYS_SIGN: u32 = 1 << 15;
-/// The security of version 2 of NTLM.
+/// The session security of NTLM version 2.
 const EXTENDED_SECURITY: u32 = 1 << 19;
 /// The challenge has information on the server.
 const TARGET_INFO: u32 = 1 << 23;
@@ -77,7 +77,7 @@ pub(super) struct Login<'a> {
 pub(super) struct Nonce {
     /// A random number.
     pub client_challenge: [u8; 8],
-    /// The time, as the server counts it: 100 ns since 1601.
+    /// The time in the server's units: 100 ns since 1601.
     pub time: [u8; 8],
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Challenge<'a> {
     message: &'a [u8],
     flags: u32,
     server_challenge: [u8; 8],
-    /// Pairs of identifier and value, without their end.
+    /// Pairs of identifier and value, without the pair that ends them.
     pairs: Vec<(u16, &'a [u8])>,
 }
 
@@ -96,7 +96,8 @@ pub(super) struct Authentication {
     pub message: Vec<u8>,
     /// None for an anonymous client.
     pub session_key: Option<[u8; 16]>,
-    /// Whether the message protects the earlier ones. Then the wrapping must be protected too.
+    /// Whether the message has a MIC, which protects the earlier messages too. Then the list of
+    /// mechanisms must be signed as well.
     pub has_mic: bool,
 }
 
@@ -134,7 +135,7 @@ impl<'a> Challenge<'a> {
         Ok(Challenge { message, flags, server_challenge: array(message, 24)?, pairs })
     }
 
-    /// The answer of a user; of an anonymous client without one (section 3.1.5.1.2).
+    /// The answer for a user, or for an anonymous client if `login` is None (section 3.1.5.1.2).
     pub(super) fn answer(&self, login: Option<Login<'_>>, nonce: &Nonce) -> Authentication {
         let flags = self.flags & FLAGS;
         let Some(login) = login else {
@@ -146,7 +147,7 @@ impl<'a> Challenge<'a> {
         let nonce = Nonce { time: server_time.unwrap_or(nonce.time), ..*nonce };
         let key = response_key(login);
         let (nt_response, session_key) = self.nt_response(&key, &nonce, server_time.is_some());
-        // With the time of the server, the older response is only zeros (section 3.1.5.1.2).
+        // If the server has sent its time, the older LM response is all zeros (section 3.1.5.1.2).
         let lm_response = match server_time {
             Some(_) => vec![0; 24],
             None => lm_response(&key, &self.server_challenge, &nonce.client_challenge),
@@ -192,8 +193,8 @@ impl<'a> Challenge<'a> {
 }
 
 impl Authentication {
-    /// The client's first signature (sections 2.2.2.9.2 and 3.4.4.2), over the list of mechanisms;
-    /// None where it is not needed.
+    /// The client's first signature (sections 2.2.2.9.2 and 3.4.4.2), which covers the list of
+    /// mechanisms. None if it is not needed.
     pub(super) fn signature(&self, signed: &[u8]) -> Option<[u8; 16]> {
         let key = signing_key(&self.session_key.filter(|_| self.has_mic)?);
         let (version, number) = (1_u32.to_le_bytes(), [0; 4]);
@@ -241,7 +242,7 @@ fn authenticate(flags: u32, fields: &[&[u8]; 6]) -> Vec<u8> {
         offset += field.len();
     }
     message.extend(flags.to_le_bytes());
-    // No version; the MIC is zero while it is computed.
+    // No version, and no MIC yet: it is computed over a message in which it is zero.
     message.resize(AUTHENTICATE_BYTES, 0);
     fields.iter().for_each(|field| message.extend_from_slice(field));
     message
@@ -260,7 +261,7 @@ fn lm_response(key: &[u8; 16], server_challenge: &[u8; 8], client_challenge: &[u
     [&proof[..], client_challenge].concat()
 }
 
-/// Upper case, character by character: no character becomes several.
+/// Converts each character to upper case, except those whose upper case has several characters.
 fn upper_case(text: &str) -> String {
     let upper = |character: char| {
         let mut upper = character.to_uppercase();
@@ -269,7 +270,7 @@ fn upper_case(text: &str) -> String {
     text.chars().map(upper).collect()
 }
 
-/// UTF-16 in little-endian, without an end.
+/// UTF-16 in little-endian, without a terminating zero.
 pub(super) fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }

@@ -13,17 +13,18 @@ use super::status;
 
 /// Payload that one credit pays for (bytes; section 3.1.5.2).
 pub(super) const CREDIT_BYTES: u32 = 64 << 10;
-/// How many credits are wanted at least: as many small requests can be outstanding.
+/// The client asks for at least this many credits, so that as many small requests can be
+/// outstanding.
 const CREDITS_MIN: u32 = 512;
-/// How many credits are wanted at most, which is the most that common servers grant.
+/// The client asks for at most this many credits, which is the most that common servers grant.
 const CREDITS_MAX: u32 = 8192;
-/// How many of the largest requests the credits are to pay for.
+/// How many of its largest requests the client wants to have credits for.
 const LARGE_REQUESTS: u32 = 64;
 /// How many credits one message asks for at most.
 const CREDITS_ASKED_MAX: u32 = 512;
 /// The longest response other than the data of a read (bytes).
 pub(super) const RESPONSE_BYTES_MAX: usize = 64 << 10;
-/// The most messages of the server in answer to one request of the set-up.
+/// The most messages that the server may send in answer to one request of the set-up.
 const ANSWERS_MAX: usize = 4;
 
 /// What messages of one connection have in common.
@@ -45,7 +46,7 @@ pub(super) struct Session {
     largest_charge: u32,
 }
 
-/// What identifies the response to a message, and its effect on the credits.
+/// What is remembered of a message that was sent, to find its response and to count its credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     pub message_id: u64,
@@ -58,7 +59,7 @@ pub(super) struct Sent {
 
 /// What a response means for its request.
 pub(super) enum Arrival {
-    /// The final response, with its verification where messages are signed.
+    /// The final response, with the verification of its signature if messages are signed.
     Final(Option<Verifier>),
     /// The server answers later.
     Interim,
@@ -68,7 +69,7 @@ pub(super) enum Arrival {
 #[derive(Debug)]
 pub(super) struct Reply {
     pub header: Header,
-    /// The header as it came.
+    /// The header as it was received.
     pub head: [u8; HEADER_BYTES],
     pub body: Vec<u8>,
 }
@@ -89,7 +90,7 @@ impl Session {
         }
     }
 
-    /// A connection with so many credits, for requests of several credits.
+    /// A connection with `credits` credits, on which a request may use several.
     #[cfg(test)]
     pub(super) fn with_credits(credits: u32) -> Session {
         Session { multi_credit: true, credits, ..Session::new() }
@@ -110,15 +111,15 @@ impl Session {
         self.credits >= self.largest_charge
     }
 
-    /// How much of a request the credits pay for (bytes). It is all of it, unless the server grants
-    /// few credits even to an idle connection.
+    /// How much of a request the credits pay for (bytes). It is the whole request, unless the
+    /// server grants few credits even to an idle connection.
     pub(super) fn affordable(&mut self, payload_bytes: u32) -> u32 {
         self.largest_charge = self.largest_charge.max(self.charge(payload_bytes));
         payload_bytes.min(self.credits.max(1).saturating_mul(CREDIT_BYTES))
     }
 
-    /// Makes the bytes of a request. `payload` is sent behind them; `payload_bytes` is its size, or
-    /// that of the data which is asked for.
+    /// Makes the bytes of a request. `payload` is sent after them. `payload_bytes` is the size of
+    /// the payload, or of the data that a read asks for.
     pub(super) fn request(
         &mut self,
         command: u16,
@@ -149,8 +150,8 @@ impl Session {
         (bytes, Sent { message_id, command, asked, interim: false })
     }
 
-    /// Takes the header of a response to a request, and its credits. `head` is the header as it
-    /// came.
+    /// Accepts the header of a response to a request, and the credits that it grants. `head` is the
+    /// header as it was received.
     ///
     /// # Errors
     /// What the server did wrong.
@@ -226,14 +227,14 @@ impl Session {
     }
 }
 
-/// A message was changed on the way, or signed with another key.
+/// The error for a message that was changed on its way, or signed with another key.
 pub(super) fn wrong_signature(name: &str) -> Error {
     Error::new(ErrorKind::Io, format!("{name}: the server sent a message with a wrong signature"))
-        .with_remedy("check what is between this host and the server; it changes messages")
+        .with_remedy("look for a proxy between this host and the server that changes messages")
 }
 
 impl Reply {
-    /// Whether the body completes a right signature.
+    /// Whether the signature is right for the header and this body.
     pub(super) fn is_verified_by(&self, mut verifier: Verifier) -> bool {
         verifier.update(&self.body);
         verifier.matches()

@@ -13,7 +13,7 @@ use super::message::{AT_FLAGS, AT_SIGNATURE, FLAG_SIGNED, HEADER_BYTES, TRANSPOR
 
 /// Signs messages of one session, and verifies those of the server.
 pub(super) struct Signer {
-    /// The hash with the key only; copied for each message.
+    /// The state of HMAC after the key; copied for each message.
     keyed: Hmac<Sha256>,
 }
 

@@ -1,7 +1,7 @@
 //! SPNEGO: the wrapping of an authentication protocol's messages, in DER.
 //!
-//! Source: RFC 4178, section 4.2; DER: X.690. NTLM is the only mechanism that is offered. A server
-//! wants the list of mechanisms to be signed where the messages of NTLM are protected.
+//! Source: RFC 4178, section 4.2; DER: X.690. NTLM is the only mechanism that is offered. If the
+//! messages of NTLM have a MIC, a server requires a signature over the list of mechanisms.
 
 /// Object identifier of SPNEGO, 1.3.6.1.5.5.2, with its tag and length (RFC 4178, section 3).
 const SPNEGO: [u8; 8] = [0x06, 6, 0x2b, 6, 1, 5, 5, 2];

@@ -1,6 +1,6 @@
 //! Status codes of a server, and the error numbers that they become.
 //!
-//! Source: MS-ERREF, section 2.3.1. Only those that a client of files meets have a name here.
+//! Source: MS-ERREF, section 2.3.1. Only the codes that a client of files may get have a name here.
 
 pub(super) const SUCCESS: u32 = 0;
 pub(super) const PENDING: u32 = 0x0000_0103;

@@ -18,7 +18,7 @@ use super::status;
 
 /// Size of the body of a READ response in front of its data (section 2.2.20).
 const READ_BYTES: usize = 16;
-/// Where the data of a READ response begins at the earliest, from the header on.
+/// Smallest offset of the data in a READ response, counted from the beginning of the header.
 const DATA_OFFSET: u8 = (HEADER_BYTES + READ_BYTES) as u8;
 /// Where the data of a WRITE request begins (section 2.2.21).
 const WRITE_OFFSET: u16 = HEADER_BYTES as u16 + 48;
@@ -70,15 +70,15 @@ struct Incoming {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Header,
-    /// A message without meaning for a request.
+    /// A message that completes no request.
     Ignored,
     /// The body of a response without data.
     Body,
     /// The beginning of the body of a READ response.
     ReadBody,
-    /// What is between this beginning and the data.
+    /// The bytes between this beginning and the data.
     Gap,
-    /// What is behind the data.
+    /// The bytes after the data.
     Tail,
 }
 
@@ -122,7 +122,7 @@ impl Transfer {
         out.bytes(bytes);
     }
 
-    /// Takes the beginning of a message.
+    /// Processes the beginning of a message.
     fn begin(&mut self, bytes: &[u8]) -> Result<Step, Error> {
         let (header, rest) = self.session.frames.begin(bytes).map_err(|what| self.wrong(what))?;
         let head = bytes.last_chunk().expect("the beginning of a message ends with its header");
@@ -205,7 +205,8 @@ impl Transfer {
         self.take(gap)
     }
 
-    /// Continues with the data of a READ response, or behind it if there is none.
+    /// Continues with the data of a READ response, or with the end of the message if there is no
+    /// data.
     fn data(&mut self) -> Result<Step, Error> {
         match &mut self.current {
             Some(Incoming { request, data, rest, .. }) if *data > 0 => {
@@ -276,8 +277,8 @@ impl Protocol for Transfer {
         let length = self.session.affordable(length);
         match request.op {
             Op::Read => {
-                // Section 2.2.19: where the data is wanted in the response, flags; at least no byte
-                // must be read; no channel, nothing remains; the buffer has one byte.
+                // Section 2.2.19: the offset of the data in the response, flags; a minimum of 0
+                // bytes to read; no channel, nothing remains; the buffer has one byte.
                 let message = Message::new(READ_REQUEST).u8(DATA_OFFSET).u8(0).u32(length);
                 let message = message.u64(request.offset).bytes(&self.file);
                 let message = message.u32(0).u32(0).u32(0).u16(0).u16(0).u8(0);

@@ -19,9 +19,9 @@ pub struct CopyOptions {
     pub paths: Vec<PathBuf>,
     /// Copy into this directory.
     pub target_directory: Option<PathBuf>,
-    /// The destination is the copy itself, even if it is a directory.
+    /// The destination is the name of the copy, not a directory to copy into.
     pub no_target_directory: bool,
-    /// What is kept of the sources.
+    /// Which metadata of the sources is kept.
     pub keep: Keep,
     /// How symbolic links are copied.
     pub links: Links,
@@ -29,12 +29,12 @@ pub struct CopyOptions {
     pub sparse: bool,
     /// Do not enter directories on other file systems than the source.
     pub one_file_system: bool,
-    /// Patterns that decide which entries of trees are copied, in order; for each whether it
-    /// includes.
+    /// Patterns that decide which entries of trees are copied, in order. True: the pattern includes
+    /// entries; false: it excludes them.
     pub patterns: Vec<(bool, String)>,
     /// What to do with existing entries.
     pub existing: Existing,
-    /// Delete entries that the source does not have, where that is allowed.
+    /// Delete entries that the source does not have, if `consent` allows it.
     pub delete: bool,
     /// Replace files even if their owner cannot be kept.
     pub force: bool,
@@ -71,7 +71,7 @@ pub struct CopyOptions {
 }
 
 impl CopyOptions {
-    /// The settings of a session that replaces nothing and tells nobody.
+    /// The settings of a session that may replace nothing and reports no events.
     ///
     /// # Errors
     /// An invalid pattern, request size or I/O engine.

@@ -215,7 +215,8 @@ fn to_output(options: &CopyOptions, from: &Path, many: bool) -> Outcome<Work> {
     Ok(Work::Output { from: from.to_path_buf() })
 }
 
-/// Any source to a block device, whose data the user has given up.
+/// Plans the copy of any source to a block device. Fails unless the user allowed the data on it to
+/// be destroyed.
 fn to_device(
     options: &CopyOptions,
     from: &Path,

@@ -1,4 +1,4 @@
-//! The open files of traced processes: which file a descriptor means, and where it stands.
+//! The open files of traced processes: which file a descriptor refers to, and its position.
 //!
 //! As in the kernel, descriptors that were duplicated or inherited share the position of one open
 //! file (open(2), "open file description"), and threads share the table of their process.
@@ -9,21 +9,22 @@ use std::rc::Rc;
 
 use crate::request::FileId;
 
-/// Descriptors of one process that are followed at most; Linux allows 1,048,576, programs use few.
+/// Maximum number of descriptors that are followed for a process. Linux allows 1,048,576, programs
+/// use few.
 const DESCRIPTORS_MOST: usize = 1 << 16;
 
-/// Threads that are followed at a time at most.
+/// Maximum number of threads that are followed at a time.
 const THREADS_MOST: usize = 1 << 16;
 
-/// Descriptors that are copied for new processes at most, over the whole trace; beyond it, new
-/// processes share the table of their parent.
+/// Maximum number of descriptors that are copied for new processes, over the whole trace. Beyond
+/// it, new processes share the table of their parent.
 const COPIES_MOST: usize = 1 << 22;
 
 /// An open file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenFile {
     pub file: FileId,
-    /// Where the next read or write without offset is; None if the trace does not tell.
+    /// Offset of the next read or write that names none; None if the trace does not show it.
     pub position: Option<u64>,
     pub direct: bool,
     pub durable: bool,
@@ -45,7 +46,7 @@ struct Task {
 #[derive(Default)]
 pub(crate) struct Descriptors {
     tasks: HashMap<u32, Task>,
-    /// The table of the first thread: one whose beginning the trace does not show shares it.
+    /// The table of the first thread. Threads whose creation the trace does not show share it.
     first: Option<Table>,
     copied: usize,
 }
@@ -62,7 +63,7 @@ impl Descriptors {
         table
     }
 
-    /// The process that a thread belongs to; the thread itself if the trace does not tell.
+    /// The process that a thread belongs to; the thread itself if the trace does not show it.
     pub(crate) fn process(&self, thread: u32) -> u32 {
         self.tasks.get(&thread).map_or(thread, |task| task.process)
     }
@@ -86,7 +87,7 @@ impl Descriptors {
         self.table(thread).borrow_mut().remove(&descriptor);
     }
 
-    /// A thread made another one, which shares its table or has a copy of it.
+    /// A thread created another one, which shares its table or gets a copy of it.
     pub(crate) fn begin(&mut self, parent: u32, child: u32, shares: bool, is_thread: bool) {
         let table = self.table(parent);
         let process = if is_thread { self.process(parent) } else { child };

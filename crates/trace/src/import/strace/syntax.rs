@@ -5,11 +5,12 @@ use crate::import::lines::seconds_ns;
 /// What a line says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said<'a> {
-    /// A call, from behind the opening parenthesis to the end of the line.
+    /// A call: its name, and the text after the opening parenthesis.
     Call(&'a str, &'a str),
-    /// A call that had not returned when something else was to be printed: what is known so far.
+    /// A call that had not returned when strace printed another event: its name, and the text after
+    /// the opening parenthesis so far.
     Unfinished(&'a str, &'a str),
-    /// The rest of such a call.
+    /// The rest of such a call: its name, and the text.
     Resumed(&'a str, &'a str),
     /// The thread ended.
     Exited,
@@ -28,7 +29,7 @@ pub(crate) struct Line<'a> {
 
 const UNFINISHED: &str = "<unfinished ...>";
 
-/// Reads a line; None if it is none of strace with `-ttt`.
+/// Reads a line; None if it is not a line of `strace -ttt`.
 pub(crate) fn line(text: &str) -> Option<Line<'_>> {
     let text = text.trim();
     let (thread, rest) = match text.strip_prefix("[pid") {
@@ -62,7 +63,7 @@ fn said(text: &str) -> Option<Said<'_>> {
     if name.is_empty() || !name.chars().all(of_name) {
         return None;
     }
-    // Without -o, the announcement of a new thread can stand where the call was interrupted.
+    // Without -o, the message about a new thread can appear where the call was interrupted.
     let attached = rest.find("strace: Process ").filter(|_| rest.ends_with(" attached"));
     match rest.strip_suffix(UNFINISHED).or_else(|| attached.map(|at| &rest[..at])) {
         Some(begun) => Some(Said::Unfinished(name, begun)),
@@ -81,7 +82,7 @@ pub(crate) struct Parts<'a> {
     pub latency_ns: Option<u64>,
 }
 
-/// Splits what stands behind the opening parenthesis of a call.
+/// Splits the text after the opening parenthesis of a call.
 pub(crate) fn parts(text: &str) -> Option<Parts<'_>> {
     let mut arguments = Vec::new();
     let bytes = text.as_bytes();
@@ -123,7 +124,7 @@ pub(crate) fn parts(text: &str) -> Option<Parts<'_>> {
     Some(Parts { arguments, result, returned, latency_ns })
 }
 
-/// Where the name of a descriptor ends, that is, its `>`; names of sockets have `->` in brackets.
+/// Where the name of a descriptor ends: at its `>`. Names of sockets have `->` in brackets.
 fn name_end(bytes: &[u8]) -> Option<usize> {
     let mut brackets = 0_u32;
     for (at, byte) in bytes.iter().enumerate() {

@@ -100,7 +100,8 @@ const CONNECTIONS: &str = "16";
 
 /// A server that exports a file.
 pub struct Server {
-    /// The process that exports the file, then the one that it talks to.
+    /// First the process that exports the file, then the server behind it, if there is one: nbdkit
+    /// behind nbdfuse.
     processes: Vec<Process>,
     /// The mount point: a folder for nbdfuse, the file itself for QEMU.
     mounted: PathBuf,

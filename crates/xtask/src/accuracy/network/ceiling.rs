@@ -13,11 +13,12 @@ use anyhow::Result;
 
 /// Largest error of a rate, as a share.
 const BAR: f64 = 0.05;
-/// Largest error of the plain transfer: beyond, the link is not what it should be.
+/// Largest error of the plain transfer, as a share. With a larger one, the link does not have its
+/// nominal rate.
 const PLAIN_BAR: f64 = 0.02;
-/// Rounds; the link's rate does not vary.
+/// Maximum number of rounds. Few are enough, because the link's rate does not vary.
 const ROUNDS: u32 = 5;
-/// Depths, of which the fastest counts.
+/// The depths that are measured; the fastest one counts.
 const DEPTHS: [&str; 3] = ["--iodepth=1", "--iodepth=4", "--iodepth=16"];
 
 /// Measures all wanted cases (MB/s).

@@ -99,8 +99,9 @@ struct Cost {
     marginal: String,
 }
 
-/// The readings of the cost of a path: `bound` is "lower" for what is charged to the process,
-/// "upper" with interrupts and a server on this machine. None if no line fits.
+/// The cost of an operation on a path, from the readings of the study: `bound` is "lower" for what
+/// is charged to the process, "upper" with interrupts and a server on this machine. None if the
+/// study has no such reading, because no line fits.
 fn cost(readings: &[Value], target: &str, operation: &str, bound: &str) -> Option<Cost> {
     let reading = |quantity: &str, interval: &str| {
         let is_it = |reading: &&Value| {

@@ -1,8 +1,8 @@
 //! Known delays: latency with a delay, minus the latency of the same path without it.
 //!
 //! nbdkit's delay filter holds each request back. In front of the servers of NFS, SMB and iSCSI, a
-//! proxy holds all bytes back in both directions; without a delay the same proxy is the base. Base
-//! and delay are measured in turns.
+//! proxy holds all bytes back in both directions. The baseline is the same path with a delay of
+//! zero. Both are measured in turns.
 //!
 //! A thread wakes up some time after its delay is over, so every client sees a little more. fio,
 //! which also speaks NBD, measures the filter in the same turns to show how much.

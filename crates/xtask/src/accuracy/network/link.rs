@@ -20,8 +20,8 @@ use std::time::Duration;
 
 /// Rate of the server's side (bits/s of Ethernet frames).
 const RATE_BITS: u64 = 200_000_000;
-/// Tokens that the filter saves (bytes): 5 ms of the rate, so that a late timer loses none. A
-/// transfer of 2 s is at most 0.3% faster by them.
+/// Size of the token bucket (bytes): 5 ms of the rate, so that a late timer loses no tokens. A full
+/// bucket makes a transfer of 2 s at most 0.3% faster.
 const BURST_BYTES: u64 = 128 << 10;
 /// Bytes that may wait in the filter. TCP limits its own queue to less, so no frame is dropped.
 const QUEUE_BYTES: u64 = 8 << 20;
@@ -96,14 +96,14 @@ impl Link {
     pub fn plain_transfer(&self) -> Result<f64> {
         let (client, server) = (self.client.clone(), self.server.clone());
         let (port_sender, port) = channel();
-        // A namespace holds for a thread, so each side has its own.
+        // A thread belongs to one network namespace, so each side needs a thread of its own.
         thread::spawn(move || -> Result<()> {
             enter(&server)?;
             let listener = TcpListener::bind((SERVER, 0)).context("cannot listen")?;
             port_sender.send(listener.local_addr()?.port())?;
             let (mut connection, _) = listener.accept()?;
             let bytes = vec![0x55; 256 << 10];
-            // Until the client has seen enough and closes the connection.
+            // Sends until the client has received enough and closes the connection.
             while connection.write_all(&bytes).is_ok() {}
             Ok(())
         });
@@ -126,7 +126,8 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The pair of interfaces goes with the namespaces. One that was never made is no error.
+        // Removing the namespaces also removes the pair of interfaces. A namespace that was never
+        // made is no error.
         for name in [&self.client, &self.server] {
             let _ = configure(&format!("ip netns del {name}"));
         }

@@ -1,7 +1,7 @@
 //! A TCP proxy that holds all bytes back for a known time, in each direction.
 //!
-//! A reader stamps each chunk of bytes on arrival, and a writer forwards it when its time is over.
-//! Chunks that follow each other wait at the same time, so that the rate stays as it was.
+//! A reader stamps each chunk of bytes on arrival, and a writer forwards it when its delay is over.
+//! Several chunks wait at the same time, so the delay does not reduce the throughput.
 
 use crate::bench::clock::Stopwatch;
 use anyhow::{Context, Result};
@@ -56,7 +56,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
-        // The thread that accepts wakes up.
+        // Wakes the thread that accepts connections, so that it ends.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
@@ -97,7 +97,7 @@ fn write(mut to: TcpStream, watch: Stopwatch, receiver: &Receiver<Chunk>) {
             break;
         }
     }
-    // Ends both directions, and with them the reader that may still wait.
+    // Ends both directions, so that the reader of the other direction ends too.
     let _ = to.shutdown(Shutdown::Both);
 }
 
