@@ -34,10 +34,24 @@ pub struct LeftOut {
     pub fitted: Score,
     /// Score of the figure with parameters that were fitted to all other figures.
     pub predicted: Score,
-    /// Parameters that the other published values determine: name, value in the file, value found.
-    pub refitted: Vec<(String, f64, f64)>,
-    /// Parameters that nothing else determines: name and neutral value.
-    pub undetermined: Vec<(String, f64)>,
+    /// The parameters that were fitted to the figure.
+    pub parameters: Vec<Refit>,
+}
+
+/// A parameter that was fitted to a figure, and its value if the figure is left out.
+#[derive(Clone, Debug)]
+pub struct Refit {
+    /// Its name, with the systems.
+    pub name: String,
+    /// Its value in the file.
+    pub of_file: f64,
+    /// The value that the other published values determine, or the neutral value.
+    pub found: f64,
+    /// Whether the other published values determine it.
+    pub is_determined: bool,
+    /// The mean error of the figure if this parameter alone keeps its value of the file (a share).
+    /// Less than the predicted error means that the parameter causes part of it.
+    pub error_as_in_file: f64,
 }
 
 /// A published value: of a figure, given by its number, or of the text.
@@ -218,34 +232,34 @@ impl<'a> Search<'a> {
             .iter()
             .map(|index| self.moves[*index].iter().copied().filter(&is_kept).collect())
             .collect();
-        let mut values: Vec<f64> = Vec::new();
-        let mut undetermined = Vec::new();
-        for (index, points) in fitted.iter().zip(&kept) {
-            let parameter = &self.parameters[*index];
-            if points.len() >= LEAST_POINTS {
-                values.push(parameter.value);
-            } else {
-                values.push(parameter.neutral());
-                undetermined.push((parameter.name(), parameter.neutral()));
-            }
-        }
+        let is_determined = |at: usize| kept[at].len() >= LEAST_POINTS;
+        let of_file = |at: usize| self.parameters[fitted[at]].value;
+        let neutral = |at: usize| self.parameters[fitted[at]].neutral();
+        let start = |at: usize| if is_determined(at) { of_file(at) } else { neutral(at) };
+        let mut values: Vec<f64> = (0..fitted.len()).map(start).collect();
         for factor in ROUNDS {
             for (at, points) in kept.iter().enumerate() {
-                if points.len() >= LEAST_POINTS {
+                if is_determined(at) {
                     self.descend(fitted, &mut values, at, factor, points);
                 }
             }
         }
-        let refitted = (0..fitted.len()).filter(|at| kept[*at].len() >= LEAST_POINTS).map(|at| {
-            let parameter = &self.parameters[fitted[at]];
-            (parameter.name(), parameter.value, values[at])
-        });
+        let refit = |at: usize| {
+            let mut with_file = values.clone();
+            with_file[at] = of_file(at);
+            Some(Refit {
+                name: self.parameters[fitted[at]].name(),
+                of_file: of_file(at),
+                found: values[at],
+                is_determined: is_determined(at),
+                error_as_in_file: self.score(&self.changes(fitted, &with_file), figure)?.mean,
+            })
+        };
         Some(LeftOut {
             name,
             fitted: self.score(&[], figure)?,
             predicted: self.score(&self.changes(fitted, &values), figure)?,
-            refitted: refitted.collect(),
-            undetermined,
+            parameters: (0..fitted.len()).map(refit).collect::<Option<_>>()?,
         })
     }
 
@@ -341,11 +355,21 @@ pub fn text(all: &[LeftOut]) -> String {
     ));
     for left in all {
         lines.push(format!("Without {}:", left.name));
-        for (name, from, to) in &left.refitted {
-            lines.push(format!("  {name}: {to:.4} by the other figures, {from} in the file"));
+        let is_same = |of: &&Refit| of.found == of.of_file;
+        for of in left.parameters.iter().filter(|of| !is_same(of)) {
+            let Refit { name, of_file, found, .. } = of;
+            let found = if of.is_determined {
+                format!("{found:.4} by the other figures")
+            } else {
+                format!("undetermined, taken as {found}")
+            };
+            let percent = of.error_as_in_file * 100.0;
+            lines.push(format!("  {name}: {found}; {of_file} in the file ({percent:.1}% with it)"));
         }
-        for (name, value) in &left.undetermined {
-            lines.push(format!("  {name}: undetermined, taken as {value}"));
+        let same = left.parameters.iter().filter(is_same).map(|of| of.name.as_str());
+        let same: Vec<&str> = same.collect();
+        if !same.is_empty() {
+            lines.push(format!("  as in the file: {}", same.join("; ")));
         }
     }
     lines.join("\n")
@@ -372,10 +396,11 @@ mod tests {
     fn a_parameter_that_only_the_figure_left_out_determines_is_said_to_be_undetermined() {
         let left = leave_out(&only(&["10"]), &of(&["drive.start_read"]), &[], |_, _| ());
         assert_eq!(left.len(), 1);
-        assert!(left[0].refitted.is_empty());
-        let name = "drive.start_read (fastwide, narrow, ultrawide)".to_owned();
-        assert_eq!(left[0].undetermined, [(name, 0.0)]);
+        let [only] = &left[0].parameters[..] else { panic!("{left:?}") };
+        assert_eq!(only.name, "drive.start_read (fastwide, narrow, ultrawide)");
+        assert_eq!((only.is_determined, only.found), (false, 0.0));
         assert!(left[0].predicted.mean > left[0].fitted.mean, "it was fitted for a reason");
+        assert!((only.error_as_in_file - left[0].fitted.mean).abs() < 1e-9, "it is the only one");
     }
 
     #[test]
@@ -384,7 +409,7 @@ mod tests {
         let right = parameters[0].value;
         parameters[0].value = right * 1.6;
         let left = leave_out(&only(&["10", "13"]), &parameters, &[], |_, _| ());
-        let found = left.iter().find(|left| left.name == "Figure 10").unwrap().refitted[0].2;
+        let found = left.iter().find(|left| left.name == "Figure 10").unwrap().parameters[0].found;
         assert!((found / right - 1.0).abs() < 0.35, "{found} instead of {right}");
     }
 
@@ -392,6 +417,7 @@ mod tests {
     fn points_that_another_figure_repeats_are_left_out_with_it() {
         let left =
             leave_out(&only(&["2", "5"]), &of(&["host.buffered_read.fixed"]), &[], |_, _| ());
-        assert!(left.iter().all(|left| left.refitted.is_empty()), "{left:?}");
+        let mut all = left.iter().flat_map(|left| &left.parameters);
+        assert!(all.all(|parameter| !parameter.is_determined), "{left:?}");
     }
 }
