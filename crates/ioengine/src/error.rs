@@ -95,11 +95,21 @@ impl fmt::Display for Error {
 
 /// The system's text for an error, in lower case and without Rust's "(os error N)".
 pub fn cause(source: &io::Error) -> String {
-    // The block layer reports a wrong checksum as EILSEQ, whose usual text is about characters.
-    if source.raw_os_error() == Some(libc::EILSEQ) {
-        return "the checksum of a block is wrong, or the block was never written, or a name has \
-                characters that the file system does not take (EILSEQ)"
-            .to_owned();
+    // The block layer has its own meanings for these numbers (blk_errors in block/blk-core.c), of
+    // which the usual texts say nothing.
+    let of_block_layer = match source.raw_os_error() {
+        Some(libc::EILSEQ) => {
+            "the checksum of a block is wrong, or the block was never written, or a name has \
+             characters that the file system does not take (EILSEQ)"
+        }
+        Some(libc::ENODATA) => "the drive reports a bad block (medium error), or no data (ENODATA)",
+        Some(libc::EREMOTEIO) => "the drive refused or failed the request (EREMOTEIO)",
+        Some(libc::ENOLINK) => "the connection to the drive was lost (ENOLINK)",
+        Some(libc::EBADE) => "another host has reserved the drive (EBADE)",
+        _ => "",
+    };
+    if !of_block_layer.is_empty() {
+        return of_block_layer.to_owned();
     }
     let text = source.to_string();
     match text.find(" (os error") {
@@ -122,6 +132,12 @@ mod tests {
     fn a_wrong_checksum_is_not_called_a_wrong_character() {
         let text = cause(&io::Error::from_raw_os_error(libc::EILSEQ));
         assert!(text.contains("checksum of a block is wrong"), "{text}");
+    }
+
+    #[test]
+    fn a_bad_block_is_called_so() {
+        let text = cause(&io::Error::from_raw_os_error(libc::ENODATA));
+        assert!(text.contains("bad block"), "{text}");
     }
 
     #[test]

@@ -82,6 +82,9 @@ fn failure_text(failure: Failure) -> String {
         libc::EROFS => "; the file system is or became read-only",
         libc::EFBIG => "; raise the file-size limit (ulimit -f), or use a smaller --size",
         libc::EIO => "; the device reports an I/O error: look at the kernel log (dmesg)",
+        libc::ENODATA | libc::EREMOTEIO | libc::ENOLINK | libc::EBADE | libc::EILSEQ => {
+            "; look at the kernel log (dmesg) and at the health of the drive (smartctl -a)"
+        }
         libc::EAGAIN | libc::EINTR => {
             "; still refused after many retries: use a smaller --iodepth, or look at the kernel \
              log (dmesg)"

@@ -131,8 +131,10 @@ fn polled_devices(folder: &Path) -> String {
 }
 
 /// How to give a device poll queues.
-pub(crate) const POLL_REMEDY: &str =
-    "load its driver with poll queues (nvme.poll_queues=2 or virtio_blk.poll_queues=2)";
+pub(crate) const POLL_REMEDY: &str = concat!(
+    "load its driver with poll queues (nvme.poll_queues=2, virtio_blk.poll_queues=2 or ",
+    "virtio_scsi.virtscsi_poll_queues=2)"
+);
 
 /// Tests uncached reads on the file system of our own executable, by a read past its end, which
 /// transfers nothing.

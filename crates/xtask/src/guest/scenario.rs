@@ -212,27 +212,27 @@ impl Place {
         vec![described, measured, Check::new("a copy is whole", copy)]
     }
 
-    /// A quick survey that may write to the device ends with its summary.
+    /// A short survey that may write to the device ends with its summary.
     fn block_survey(&self) -> Check {
         let path = &self.path;
         let consent = self.consent.as_ref().unwrap_or(path);
         let run = survey(path, &format!("--size 32m --destroy-data-on={consent}"));
-        Check::new("a quick survey that may write ends with its summary", run).shows(SUMMARY)
+        Check::new("a short survey that may write ends with its summary", run).shows(SUMMARY)
     }
 
-    /// A quick survey of a folder ends with its summary.
+    /// A short survey of a folder ends with its summary.
     fn folder_survey(&self) -> Check {
         let run = survey(&self.path, "--size 16m");
-        Check::new("a quick survey of the folder ends with its summary", run).shows(SUMMARY)
+        Check::new("a short survey of the folder ends with its summary", run).shows(SUMMARY)
     }
 }
 
-/// The command of a quick survey. A guest is slow and noisy, so an invalid result is none of its
+/// The command of a survey of five seconds. A guest is slow and noisy, so an invalid result is none of its
 /// faults.
 fn survey(path: &str, flags: &str) -> String {
+    let limits = "--budget 5 --max-write 256m";
     format!(
-        "cd /tmp && halfpower survey {path} --quick --budget 5 --max-write 256m --no-store {flags} \
-         || [ $? -eq {INVALID} ]"
+        "cd /tmp && halfpower survey {path} {limits} --no-store {flags} || [ $? -eq {INVALID} ]"
     )
 }
 
