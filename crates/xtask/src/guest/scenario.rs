@@ -227,8 +227,8 @@ impl Place {
     }
 }
 
-/// The command of a survey of five seconds. A guest is slow and noisy, so an invalid result is none of its
-/// faults.
+/// The command of a survey of five seconds. Its result may be invalid, because a guest is slow and
+/// noisy.
 fn survey(path: &str, flags: &str) -> String {
     let limits = "--budget 5 --max-write 256m";
     format!(
