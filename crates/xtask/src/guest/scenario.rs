@@ -227,10 +227,10 @@ impl Place {
     }
 }
 
-/// The command of a survey of five seconds. Its result may be invalid, because a guest is slow and
+/// The command of a survey of ten seconds. Its result may be invalid, because a guest is slow and
 /// noisy.
 fn survey(path: &str, flags: &str) -> String {
-    let limits = "--budget 5 --max-write 256m";
+    let limits = "--budget 10 --max-write 256m";
     format!(
         "cd /tmp && halfpower survey {path} {limits} --no-store {flags} || [ $? -eq {INVALID} ]"
     )
