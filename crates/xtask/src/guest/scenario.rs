@@ -86,8 +86,7 @@ pub struct Place {
     pub path: String,
     /// Texts that `halfpower target` must print about it.
     pub names: Vec<String>,
-    /// What consents to writing to a device, such as its serial number; None: its path without
-    /// symbolic links.
+    /// What consents to writing to a device, such as its serial number; None: its path.
     pub consent: Option<String>,
 }
 
@@ -216,8 +215,7 @@ impl Place {
     /// A short survey that may write to the device ends with its summary.
     fn block_survey(&self) -> Check {
         let path = &self.path;
-        let name = || format!("$(readlink -f {path})");
-        let consent = self.consent.clone().unwrap_or_else(name);
+        let consent = self.consent.as_ref().unwrap_or(path);
         let run = survey(path, &format!("--size 32m --destroy-data-on={consent}"));
         Check::new("a short survey that may write ends with its summary", run).shows(SUMMARY)
     }
