@@ -93,7 +93,9 @@ impl Isolation {
                         _ => "run as root, or set kernel.sched_autogroup_enabled to 0",
                     };
                     Declined::new(
-                        format!("cannot lower the spinners' autogroup in {file}: {error}"),
+                        format!(
+                            "cannot lower the priority of the spinners' autogroup ({file}): {error}"
+                        ),
                         remedy,
                     )
                 })

@@ -204,7 +204,7 @@ pub struct EngineParameters {
     pub uncached: bool,
     /// Each write is durable before it completes (RWF_DSYNC).
     pub fua: bool,
-    /// Each write is appended to a zone, where the drive chooses (NVMe Zone Append).
+    /// Each write names a zone, and the drive chooses the position in it (NVMe Zone Append).
     pub zone_append: bool,
     /// Writes of a thread between two calls of fsync.
     pub fsync: Option<u32>,

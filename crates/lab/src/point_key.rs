@@ -33,7 +33,7 @@ pub struct PointKey {
     pub workload: Workload,
     /// Number of targets that are measured together.
     pub targets: u32,
-    /// Chunk size if the targets are striped into one (bytes).
+    /// Chunk size (bytes), if the targets are striped into one target.
     pub chunk_bytes: Option<u64>,
     /// Caching mode.
     pub caching: Caching,

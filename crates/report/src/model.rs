@@ -187,9 +187,9 @@ pub enum Kind {
     Scatter,
     /// Horizontal bars, one group per category of the x axis.
     Bars,
-    /// Cells: x is the start of a moment, all moments are equally long; low and high are the edges
-    /// of a range on the y axis; y is the share of the moment's requests in that range, shown as
-    /// shade.
+    /// Cells. Each covers an interval of time, which begins at x and is as long as all others, and
+    /// a range of the y axis, from low to high. Its shade shows the field y, which is the share of
+    /// the interval's requests in that range.
     HeatMap,
     /// Steps: each value holds until the next point, as in a cumulative distribution.
     Steps,

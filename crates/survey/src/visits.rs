@@ -24,7 +24,8 @@ const EACH_FASTER: f64 = 1.15;
 pub struct Visits {
     #[serde(skip)]
     at: u64,
-    /// Bytes accessed by sequential reads, including those skipped for read-ahead.
+    /// Bytes that sequential reads covered, including those skipped because read-ahead may have
+    /// read them.
     pub read_bytes: u64,
     /// Bytes accessed by sequential writes.
     pub written_bytes: u64,

@@ -127,8 +127,8 @@ fn compared(
     let share = best.map(|best| own / rate(best).max(1.0)).filter(|_| !is_cached);
     let text = match (best, share) {
         _ if is_cached => format!(
-            "{} of the reads came from the page cache; the others took {} of the time in reads, \
-             too little to be compared with {target}",
+            "{} of the reads came from the page cache; the others took {} of the time of all \
+             reads, too little to be compared with {target}",
             percent(requests.in_memory as f64 / requests.with_device_bytes.max(1) as f64),
             percent(requests.waited_ns as f64 / requests.known_ns.max(1) as f64)
         ),

@@ -216,7 +216,7 @@ fn caching(operation: &str, data: &DataDocument) -> String {
         text.push_str(&format!(", {share} from the page cache"));
         if data.in_memory < known && data.known_ns > 0 {
             let time = percent(data.waited_ns as f64 / data.known_ns as f64);
-            text.push_str(&format!(" (the others took {time} of the time in reads)"));
+            text.push_str(&format!(" (the others took {time} of the time of all reads)"));
         }
     }
     if data.durable > 0 {

@@ -116,7 +116,7 @@ impl<'a> Writer<'a> {
         self.update_or_count(map, key, value, Lost::InProgress);
     }
 
-    /// As [`Writer::update`], with a loss of another kind.
+    /// As [`Writer::update`], but a failed update is counted as a loss of the kind `loss`.
     pub fn update_or_count(&mut self, map: i32, key: i16, value: i16, loss: Lost) {
         self.asm.map(1, map);
         self.asm.stack(2, key);

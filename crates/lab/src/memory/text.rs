@@ -92,7 +92,11 @@ pub fn plan_lines(spec: &MemorySpec, plan: &MemoryPlan) -> Vec<String> {
     for kernel in &spec.curves {
         let (from, to) = (plan.sizes.first(), plan.sizes.last());
         let size = |bytes: Option<&u64>| units::size(bytes.copied().unwrap_or(0));
-        lines.push(format!("{kernel} over {} to {}, to find the caches", size(from), size(to)));
+        lines.push(format!(
+            "{kernel} on working sets from {} to {}, to find the caches",
+            size(from),
+            size(to)
+        ));
     }
     if let Some(folder) = &spec.folder {
         lines.push(format!(

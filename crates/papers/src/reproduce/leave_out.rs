@@ -85,7 +85,7 @@ impl Point<'_> {
         matches!(self, Point::Plotted { figure, .. } if *figure == number)
     }
 
-    /// Whether this is a different value from that of a cell.
+    /// Whether this value and the value in `other` are of different measurements.
     fn differs_from(&self, other: &Cell) -> bool {
         match self {
             Point::Plotted { cell, .. } => other.probe != cell.probe || other.metric != cell.metric,

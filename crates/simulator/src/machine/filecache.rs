@@ -247,7 +247,8 @@ impl Machine {
         Some((cache, &mut self.pages[entry.host as usize]))
     }
 
-    /// Whether memory holds all pages of a range of a file, as far as the file can reach.
+    /// Whether memory holds all pages of a range of a file. The part of the range beyond the
+    /// largest possible size of the file is ignored.
     fn is_resident(&mut self, file: u32, from: u64, to: u64) -> bool {
         let to = to.min(self.files[file as usize].volume.bytes());
         self.file_system(file).is_some_and(|(_, pages)| pages.missing(file, from, to).is_none())

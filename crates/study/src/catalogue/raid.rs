@@ -540,7 +540,7 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     let written = |bs: &str| of_rw("volume writes", "write", bs);
     if let (Some(small), Some(large)) = (written("4k"), written("1m")) {
         let read = of("volume").map_or(String::new(), |read| {
-            format!(", {:.1} times that of reading it", large / read)
+            format!(", {:.1} times the CPU of reading it", large / read)
         });
         found.find(
             "cpu-writes",
@@ -680,7 +680,7 @@ mod tests {
             point("volume writes", "write", "4k", 9.0),
         ]));
         let text = &found.findings.iter().find(|one| one.id == "cpu-writes").unwrap().headline;
-        assert!(text.contains("3.0 times that of reading it"), "{text}");
+        assert!(text.contains("3.0 times the CPU of reading it"), "{text}");
     }
 
     #[test]

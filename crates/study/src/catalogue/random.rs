@@ -52,7 +52,8 @@ const LOGGED_MAX: usize = 1 << 16;
 const ENOUGH: f64 = 0.9;
 /// A rate is judged only if the relative half width of its interval is at most this.
 const KNOWN: f64 = 0.15;
-/// If fewer targets are busy than this share of the expected number, a cache answers some requests.
+/// If fewer targets are busy than this share of the expected number, a cache is assumed to answer
+/// some requests.
 const ANSWERED: f64 = 0.9;
 /// If at least this share of the targets is busy, all count as busy.
 const ALL_BUSY: f64 = 0.95;

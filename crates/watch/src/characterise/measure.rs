@@ -53,7 +53,7 @@ impl Times {
         self.at_least(0)
     }
 
-    /// The highest class for which the times in it and above make up at least this share of the sum
+    /// The highest class that has, together with all higher classes, at least this share of the sum
     /// of all times.
     pub fn class_of_share(&self, share: f64) -> usize {
         let all = self.all().1;

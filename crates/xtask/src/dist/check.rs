@@ -108,7 +108,9 @@ fn package(out: &Path, work: &Path) -> Result<Outcome> {
     command.args(["--variant=minbase", DEBIAN]).arg(&root);
     let output = command.output().context("cannot start debootstrap")?;
     if !output.status.success() {
-        return Ok(Outcome::Skipped(format!("debootstrap {DEBIAN} fails; is a mirror reached?")));
+        return Ok(Outcome::Skipped(format!(
+            "debootstrap {DEBIAN} fails; check that a mirror can be reached"
+        )));
     }
     fs::copy(&deb, root.join("halfpower.deb"))?;
     let before = files_of(&root)?;
