@@ -244,6 +244,8 @@ impl CpuPages {
                 Ok(_) => self.ends.push(start + used),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A CPU that has not been online since the boot has no ring buffer.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
