@@ -98,18 +98,20 @@ pub fn cause(source: &io::Error) -> String {
     // The block layer has its own meanings for these numbers (blk_errors in block/blk-core.c), of
     // which the usual texts say nothing.
     let of_block_layer = match source.raw_os_error() {
-        Some(libc::EILSEQ) => {
+        Some(libc::EILSEQ) => Some(
             "the checksum of a block is wrong, or the block was never written, or a name has \
-             characters that the file system does not take (EILSEQ)"
+             characters that the file system does not take (EILSEQ)",
+        ),
+        Some(libc::ENODATA) => {
+            Some("the drive reports a bad block (medium error), or no data (ENODATA)")
         }
-        Some(libc::ENODATA) => "the drive reports a bad block (medium error), or no data (ENODATA)",
-        Some(libc::EREMOTEIO) => "the drive refused or failed the request (EREMOTEIO)",
-        Some(libc::ENOLINK) => "the connection to the drive was lost (ENOLINK)",
-        Some(libc::EBADE) => "another host has reserved the drive (EBADE)",
-        _ => "",
+        Some(libc::EREMOTEIO) => Some("the drive refused or failed the request (EREMOTEIO)"),
+        Some(libc::ENOLINK) => Some("the connection to the drive was lost (ENOLINK)"),
+        Some(libc::EBADE) => Some("another host has reserved the drive (EBADE)"),
+        _ => None,
     };
-    if !of_block_layer.is_empty() {
-        return of_block_layer.to_owned();
+    if let Some(text) = of_block_layer {
+        return text.to_owned();
     }
     let text = source.to_string();
     match text.find(" (os error") {
