@@ -14,6 +14,23 @@ use signal_hook::flag;
 /// The signals that ask the program to end.
 const ORDERS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
+/// Returns the signals that ask this program to end. SIGHUP is not one of them under nohup(1).
+fn orders() -> impl Iterator<Item = i32> {
+    ORDERS.into_iter().filter(|signal| !keeps_ignoring(*signal))
+}
+
+/// Returns true for SIGHUP if this process was started with SIGHUP ignored, as nohup(1) does, so
+/// that it must survive the end of its terminal. Other signals always have a handler: shells start
+/// background commands with SIGINT ignored, and `kill -INT` must end those too.
+fn keeps_ignoring(signal: i32) -> bool {
+    let ignored = || {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    signal == SIGHUP && ignored().is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+}
+
 /// SIGTERM and SIGHUP, for a program that passes them on to a command that it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Signals(Arc<AtomicUsize>);
@@ -25,7 +42,7 @@ impl Signals {
     /// Installs the signal handlers.
     pub fn install() -> Signals {
         let signals = Signals::default();
-        for signal in [SIGTERM, SIGHUP] {
+        for signal in [SIGTERM, SIGHUP].into_iter().filter(|signal| !keeps_ignoring(*signal)) {
             // If this fails, the signal ends this program, as by default.
             let _ = flag::register_usize(signal, Arc::clone(&signals.0), signal as usize);
         }
@@ -49,7 +66,7 @@ impl Interrupt {
         let interrupt = Interrupt::default();
         // Also catches a signal that arrives while the handlers are being installed.
         let early = Arc::new(AtomicBool::new(false));
-        for signal in ORDERS {
+        for signal in orders() {
             let _ = flag::register(signal, Arc::clone(&early));
             // The handler for a second signal is registered first, so that it sees the flag as it
             // was before this signal. If this fails, the signal ends the program immediately, as by
@@ -70,7 +87,7 @@ impl Interrupt {
 
     fn catch(self) -> Interrupt {
         let interrupt = self;
-        for signal in ORDERS {
+        for signal in orders() {
             let _ = flag::register(signal, Arc::clone(&interrupt.0));
         }
         ioengine::network::end_set_up_with(Arc::clone(&interrupt.0));

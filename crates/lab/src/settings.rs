@@ -424,7 +424,21 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
     if path.starts_with("/dev") {
         return write_cache::set_at(path, value);
     }
-    OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
+    while_busy(|| OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes()))
+}
+
+/// Repeats a write that fails with EBUSY, for up to a second. Recent kernels, such as Linux
+/// 6.18.44, refuse a change of the scheduler or of `nr_requests` while another change of a device
+/// with the same tag set is in progress (`queue_requests_store`, `elv_iosched_store`).
+fn while_busy(mut write: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let clock = Monotonic::new();
+    for _ in 1..LOOKS {
+        match write() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => clock.sleep(LOOK_PAUSE),
+            written => return written,
+        }
+    }
+    write()
 }
 
 /// Sets a value and reads it back. If the kernel stored another value, the old value is restored
@@ -634,6 +648,25 @@ mod tests {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         path
+    }
+
+    #[test]
+    fn a_setting_that_is_busy_for_a_moment_is_written_again() {
+        let mut answers = vec![Ok(()), Err(libc::EBUSY), Err(libc::EBUSY)];
+        let mut write = || answers.pop().unwrap().map_err(io::Error::from_raw_os_error);
+        while_busy(&mut write).unwrap();
+        assert!(answers.is_empty());
+    }
+
+    #[test]
+    fn a_setting_that_is_refused_for_another_reason_is_written_once() {
+        let mut count = 0;
+        let write = || {
+            count += 1;
+            Err(io::Error::from_raw_os_error(libc::EINVAL))
+        };
+        assert_eq!(while_busy(write).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(count, 1);
     }
 
     #[test]

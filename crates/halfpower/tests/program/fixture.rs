@@ -13,11 +13,14 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use ioengine::{Clock, Monotonic};
 use results::{PointRow, RunRow, Store, TrialId, TrialRow};
 use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGINT};
 use tempfile::TempDir;
 
 pub const KIB: u64 = 1 << 10;
@@ -198,19 +201,14 @@ impl Place {
     // ---- the program
 
     pub fn command(&self, line: &str) -> Command {
-        let mut command = if ignores_interrupts() {
-            let mut env = self.command_of("env");
-            env.arg("--default-signal=INT").arg(&self.program);
-            env
-        } else {
-            self.command_of(&self.program)
-        };
+        let mut command = self.command_of(&self.program);
         command.args(line.split_whitespace());
         command
     }
 
     /// A command of another program, run in this place.
     pub fn command_of(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        restore_signals_of_programs();
         let mut command = Command::new(program);
         command.current_dir(&self.folder);
         command.env("HOME", self.state.path()).env("XDG_STATE_HOME", self.state.path());
@@ -396,13 +394,26 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 // ---- the running program
 
-/// Whether this process ignores SIGINT. A shell starts commands in the background so, and programs
-/// inherit it until they install a handler.
-fn ignores_interrupts() -> bool {
+/// Gives SIGINT and SIGHUP their default action in the programs that are started, also if this
+/// process ignores them because it runs in the background or under nohup. exec(2) keeps a signal
+/// ignored, but gives a signal with a handler its default action.
+fn restore_signals_of_programs() {
+    static HANDLERS: Once = Once::new();
+    HANDLERS.call_once(|| {
+        for signal in [SIGHUP, SIGINT] {
+            // In this process, the handler does what a signal did before.
+            let ends = Arc::new(AtomicBool::new(!is_ignored(signal)));
+            signal_hook::flag::register_conditional_default(signal, ends).unwrap();
+        }
+    });
+}
+
+/// Whether this process ignores a signal.
+fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
-    ignored & (1 << (2 - 1)) != 0
+    ignored & (1 << (signal - 1)) != 0
 }
 
 /// A running program; dropping it kills it.

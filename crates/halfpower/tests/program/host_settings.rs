@@ -1,7 +1,9 @@
 //! Settings of the device below a target: changed during the run, and restored however it ends.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -17,12 +19,19 @@ const NAMES: [&str; 5] = ["scheduler", "read_ahead_kb", "write_cache", "nr_reque
 struct Queue {
     folder: PathBuf,
     fresh: Vec<String>,
+    _lock: MutexGuard<'static, ()>,
 }
+
+/// Held while a test changes settings. A loop device keeps its settings when it is detached, so a
+/// test that attached the same device at that moment would take the changed settings for the
+/// original ones.
+static LOCK: Mutex<()> = Mutex::new(());
 
 impl Queue {
     fn of(device: &LoopDevice) -> Queue {
         let folder = PathBuf::from(device.path().replacen("/dev/", "/sys/block/", 1)).join("queue");
-        let mut queue = Queue { folder, fresh: Vec::new() };
+        let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = Queue { folder, fresh: Vec::new(), _lock: lock };
         queue.fresh = queue.all();
         queue
     }
@@ -33,7 +42,16 @@ impl Queue {
     }
 
     fn set(&self, name: &str, value: &str) {
-        fs::write(self.folder.join(name), value).unwrap();
+        // The kernel refuses a change while another change of the same queue is in progress.
+        wait_until(&format!("{name} can be set"), || {
+            let written = fs::write(self.folder.join(name), value);
+            let is_busy = |error: &io::Error| error.raw_os_error() == Some(libc::EBUSY);
+            if written.as_ref().is_err_and(is_busy) {
+                return false;
+            }
+            written.unwrap();
+            true
+        });
     }
 
     fn all(&self) -> Vec<String> {
@@ -61,6 +79,7 @@ fn tuned_device() -> Result<(LoopDevice, Queue), String> {
     queue.set("write_cache", "write back");
     queue.set("nr_requests", "64");
     queue.set("read_ahead_kb", "256");
+    queue.set("nomerges", "0");
     Ok((device, queue))
 }
 

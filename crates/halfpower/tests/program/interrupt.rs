@@ -91,6 +91,22 @@ fn an_interrupted_sweep_keeps_the_trials_of_every_point() {
 }
 
 #[test]
+fn under_nohup_the_end_of_the_terminal_does_not_end_a_run() {
+    let place = Place::new();
+    let line = "run . --size 4m --time-based --runtime 30 --trials 1";
+    let mut command = place.command_of("nohup");
+    let plain = place.command(line);
+    command.arg(plain.get_program()).args(plain.get_args());
+    let mut running = place.start_command(command, line);
+    running.until_it_says("1 trial of 30 s");
+    running.signal("HUP");
+    pause(500);
+    assert!(running.child.try_wait().unwrap().is_none(), "SIGHUP ended the run");
+    running.signal("INT");
+    is_in_order(&place, &running.ended().with_code(130));
+}
+
+#[test]
 fn an_interrupt_at_any_moment_leaves_order() {
     for milliseconds in [0, 5, 10, 20, 40, 80, 160, 320] {
         let place = Place::new();
