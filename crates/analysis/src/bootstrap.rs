@@ -4,31 +4,36 @@
 //! reported as its median, with an interval computed from the data alone: order statistics for few
 //! samples, the percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
 //! chapter 13) for more. Both assume independent samples. Trials in randomised order are
-//! independent. Neighbouring windows of one trial are not, and their intervals are too narrow.
+//! independent. Neighbouring windows of one trial are not independent, so intervals computed from
+//! them are too narrow.
 //!
-//! No resample is drawn: the probability of each median that a resample can have is known (Maritz
-//! and Jarrett, J. Amer. Statist. Assoc. 73, 1978). Equal samples always give the same interval.
+//! No random resamples are drawn, because the probability of each possible median of a resample can
+//! be computed (Maritz and Jarrett, J. Amer. Statist. Assoc. 73, 1978). Equal samples therefore
+//! always give the same interval.
 
 use crate::interval::Interval;
 use crate::quantile::median;
 use statrs::function::factorial::ln_binomial;
 
-/// Medians of resamples that are less probable than this are left out, with no visible effect.
+/// Probability below which a possible median of a resample is ignored, because it does not visibly
+/// change the interval.
 const NEGLIGIBLE: f64 = 1e-15;
 
-/// Up to this many samples, order statistics are used, because the bootstrap is too coarse.
+/// Maximum number of samples for which order statistics are used. For so few samples, the bootstrap
+/// is too coarse.
 const ORDER_STATISTICS_MAX: usize = 8;
 
-/// The median of independent samples and its interval at `confidence` (0.95 for 95%).
+/// Returns the median of independent samples and its interval at `confidence` (0.95 for 95%).
 ///
-/// - Up to 8 samples: the narrowest pair of order statistics whose exact coverage (binomial, for
-///   any continuous distribution) reaches `confidence`; otherwise the smallest and the largest
-///   sample, which cover the median with probability 1 - 2^(1-n): 50%, 75%, 88%, 94% and 97% for 2
-///   to 6 samples. One sample gives [`Interval::exact`], because its spread is unknown.
+/// - Up to 8 samples: the bounds are the k-th smallest and the k-th largest sample. k is the
+///   greatest number whose exact coverage (binomial, for any continuous distribution) reaches
+///   `confidence`. If none does, k is 1: the smallest and the largest sample cover the median with
+///   probability 1 - 2^(1-n), which is 50%, 75%, 88%, 94% and 97% for 2 to 6 samples. One sample
+///   gives [`Interval::exact`], because its spread is unknown.
 /// - From 9 samples: percentile bootstrap. At 95%, its true coverage is 90% to 97%, depending on
 ///   the number of samples, because the medians of resamples take few distinct values.
 ///
-/// `None` if there are no samples, one is not finite, or `confidence` is not between 0 and 1.
+/// `None` if there are no samples, a sample is not finite, or `confidence` is not between 0 and 1.
 pub fn median_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     let value = median(samples)?;
     if !(confidence > 0.0 && confidence < 1.0) {
@@ -42,12 +47,12 @@ pub fn median_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     Some(Interval { value, low: low.min(value), high: high.max(value) })
 }
 
-/// The median of the ratios `a[i] / b[i]` of paired measurements, with an interval as in
+/// Returns the median of the ratios `a[i] / b[i]` of paired measurements, with an interval as in
 /// [`median_interval`].
 ///
-/// Pairing removes effects that both values of a pair share, such as a slow episode of the host.
-/// `None` if the lengths differ, a ratio is not finite (for example if `b[i]` is zero), or
-/// [`median_interval`] returns `None`.
+/// Pairing removes effects that both measurements of a pair share, such as a slow episode of the
+/// host. `None` if the lengths differ, a ratio is not finite (for example because `b[i]` is zero),
+/// or [`median_interval`] returns `None`.
 pub fn paired_ratio_interval(a: &[f64], b: &[f64], confidence: f64) -> Option<Interval> {
     if a.len() != b.len() {
         return None;
@@ -56,12 +61,12 @@ pub fn paired_ratio_interval(a: &[f64], b: &[f64], confidence: f64) -> Option<In
     median_interval(&ratios, confidence)
 }
 
-/// Time of a measurement, on any clock, and its value.
+/// The time of a measurement (on any clock) and the measured value.
 pub type Timed = (i64, f64);
 
-/// The median of the ratios of `a` to `b`, which were measured alternately, with an interval as in
-/// [`median_interval`]. Each value of the shorter list is paired with the value of the longer list
-/// that is nearest in time.
+/// Returns the median of the ratios of `a` to `b`, which were measured alternately, with an
+/// interval as in [`median_interval`]. Each value of the shorter list is paired with the value of
+/// the longer list that is nearest in time.
 ///
 /// Like [`paired_ratio_interval`], this removes effects that both values of a pair share. `None` if
 /// a list is empty, or under the conditions of [`paired_ratio_interval`].
@@ -79,9 +84,11 @@ pub fn nearest_ratio_interval(a: &[Timed], b: &[Timed], confidence: f64) -> Opti
     paired_ratio_interval(&a_values, &b_values, confidence)
 }
 
-/// The k-th smallest and k-th largest sample. k is the greatest number with sufficient coverage of
-/// the median, or 1. The probability that the median lies below the first is that of at most k - 1
-/// heads among n tosses of a fair coin; the same holds above the second.
+/// Returns the k-th smallest and the k-th largest sample. k is the greatest number for which these
+/// bounds cover the median with at least the probability `confidence`, or 1 if no number does. The
+/// probability that the median lies below the k-th smallest sample equals the probability of at
+/// most k - 1 heads in n tosses of a fair coin. The probability that the median lies above the k-th
+/// largest sample is the same.
 fn order_statistics(samples: &[f64], confidence: f64) -> (f64, f64) {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -100,14 +107,14 @@ fn order_statistics(samples: &[f64], confidence: f64) -> (f64, f64) {
     (sorted[skipped], sorted[n - 1 - skipped])
 }
 
-/// The bounds of the central `confidence` share of the medians of all resamples.
+/// Returns the bounds that enclose the central share `confidence` of the medians of all resamples.
 fn resampled(samples: &[f64], confidence: f64) -> (f64, f64) {
     let medians = medians_of_resamples(samples);
     let tail = (1.0 - confidence) / 2.0;
     (first_beyond(medians.iter(), tail), first_beyond(medians.iter().rev(), tail))
 }
 
-/// The first of these medians at which the sum of the probabilities so far reaches `tail`.
+/// Returns the first median at which the cumulative probability reaches `tail`.
 fn first_beyond<'a>(mut medians: impl Iterator<Item = &'a (f64, f64)>, tail: f64) -> f64 {
     let mut sum = 0.0;
     let found = medians.find(|(_, probability)| {
@@ -117,27 +124,28 @@ fn first_beyond<'a>(mut medians: impl Iterator<Item = &'a (f64, f64)>, tail: f64
     found.map_or(f64::NAN, |(value, _)| *value)
 }
 
-/// The medians that a resample can have, in ascending order, each with its probability.
+/// Returns all possible medians of a resample in ascending order, each with its probability.
 ///
-/// The median of an odd number of samples is one of them. The median of an even number is the mean
-/// of two samples, the `i`-th and the `j`-th smallest. The lower half of the resample then contains
-/// the `i`-th and only samples up to it; the upper half contains the `j`-th and only samples from
-/// it on.
+/// The median of an odd number of samples is one of the samples. The median of an even number is
+/// the mean of two samples, the `i`-th and the `j`-th smallest. In that case the lower half of the
+/// resample contains the `i`-th sample and no larger one, and the upper half contains the `j`-th
+/// sample and no smaller one.
 fn medians_of_resamples(samples: &[f64]) -> Vec<(f64, f64)> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (n, half) = (sorted.len(), sorted.len().div_ceil(2));
     let ways = ln_binomial(n as u64, half as u64);
     let at_most = |i: usize| at_least(half, n, i as f64 / n as f64, ways);
-    // Half of the resample is among the `i` smallest samples and contains the `i`-th. By symmetry
-    // this also holds for the `i` largest.
+    // Returns the probability that all draws of one half of the resample are among the `i` smallest
+    // samples and include the `i`-th, times the square root of the number of ways to choose this
+    // half. By symmetry, the value also applies to the `i` largest samples.
     let halves = |i: usize| {
         let (power, i) = (half as i32, i as f64);
         (ways / 2.0 + f64::from(power) * (i / n as f64).ln()).exp()
             * (1.0 - ((i - 1.0) / i).powi(power))
     };
-    // The standard deviation of the median's rank is about `sqrt(n) / 2`. Ranks farther than ten of
-    // them from the middle are left out.
+    // The standard deviation of the median's rank is about `sqrt(n) / 2`. Ranks that are more than
+    // ten standard deviations from the middle are ignored.
     let far = 5 * n.isqrt() + 5;
     let places = half.saturating_sub(far).max(1)..=(half + far).min(n);
     let mut medians = Vec::new();
@@ -160,8 +168,9 @@ fn medians_of_resamples(samples: &[f64]) -> Vec<(f64, f64)> {
     medians
 }
 
-/// The probability that at least `count` of `n` independent draws succeed, if each succeeds with
-/// probability `p`. `ways` is the logarithm of the binomial coefficient `n` over `count`.
+/// Returns the probability that at least `count` of `n` independent draws succeed, if each draw
+/// succeeds with probability `p`. `ways` is the logarithm of the binomial coefficient `n` over
+/// `count`.
 fn at_least(count: usize, n: usize, p: f64, ways: f64) -> f64 {
     if p <= 0.0 || p >= 1.0 {
         return p.clamp(0.0, 1.0);
@@ -183,12 +192,12 @@ pub(crate) mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-    /// An approximately standard normal value: the sum of twelve uniform values minus six.
+    /// Returns an approximately standard normal value: the sum of twelve uniform values minus six.
     pub fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
         (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
     }
 
-    /// Share of 400 normal samples of size `n` whose interval contains the true median.
+    /// Returns the share of 400 normal samples of size `n` whose interval contains the true median.
     fn coverage(n: usize) -> f64 {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
         let covered = (0..400)
@@ -202,8 +211,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_common_slowdown_does_not_change_the_ratio() {
-        // The machine slows to half its speed after the fourth pair; `b` is measured twice as
-        // often.
+        // The machine becomes half as fast after the fourth measurement of `a`. `b` is measured
+        // twice as often as `a`.
         let speed = |at: i64| if at < 40 { 1.0 } else { 0.5 };
         let a: Vec<Timed> = (0..8).map(|i| (10 * i, 3.0 * speed(10 * i))).collect();
         let b: Vec<Timed> = (0..16).map(|i| (5 * i + 1, 2.0 * speed(5 * i + 1))).collect();
@@ -238,7 +247,7 @@ pub(crate) mod tests {
             let share = |is: &dyn Fn(f64) -> bool| {
                 medians.iter().filter(|median| is(**median)).count() as f64 / 20_000.0
             };
-            // A share of 0.025 has a standard error of 0.0011.
+            // With 20,000 resamples, a share of 0.025 has a standard error of 0.0011.
             let (low, high) = (found.low, found.high);
             assert!(share(&|median| median < low - 1e-12) < 0.03, "{n}: {found:?}");
             assert!(share(&|median| median <= low + 1e-12) > 0.02, "{n}: {found:?}");
@@ -281,8 +290,8 @@ pub(crate) mod tests {
 
     #[test]
     fn less_confidence_needs_only_the_inner_samples() {
-        // k = 2 of 8: the two ends miss the median with probability 2 (1 + 8) / 256, so 93%
-        // coverage.
+        // The median lies outside the range from the second smallest to the second largest of 8
+        // values with probability 2 (1 + 8) / 256. The coverage of this range is therefore 93%.
         let samples = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
         let i = median_interval(&samples, 0.92).unwrap();
         assert_eq!((i.low, i.high), (2.0, 7.0));

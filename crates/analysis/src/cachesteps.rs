@@ -1,50 +1,55 @@
-//! Finds caches in a curve of rate against working-set size.
+//! Finds the caches of a machine in a curve of the access rate over the working-set size.
 //!
-//! While the working set fits a cache, the rate is level. With larger sizes it falls to the rate of
-//! the next cache, within about an octave. [`crate::changepoint`] is not suitable here: it expects
-//! jumps in a long series and mistakes a ramp for a slope, but a plateau may have only five points,
-//! and points between two plateaus belong to no plateau.
+//! While the working set fits into a cache, the rate is constant. For larger working sets, the rate
+//! falls to the rate of the next cache within about an octave (a doubling of the size).
+//! [`crate::changepoint`] is not suitable here: it expects jumps in a long series and treats a ramp
+//! as a slope. In this curve, a plateau may have only five points, and the points between two
+//! plateaus belong to neither of them.
 //!
 //! The logarithm of the rate is segmented by optimal partitioning (Jackson et al., An algorithm for
 //! optimal partitioning of data on an interval, 2005). The cost is the sum of squared deviations
-//! from the plateau medians, in units of the noise, plus a penalty per plateau. A point costs at
-//! most three standard deviations squared (the bounded loss of Fearnhead and Rigaill, Changepoint
-//! detection in the presence of outliers, 2019), so a ramp or an outlier does not become a plateau.
-//! Plateaus whose rates differ by less than [`STEP_MIN`] are merged.
+//! from the plateau medians, in units of the noise, plus a penalty per plateau. The cost of a point
+//! is limited to three standard deviations squared (the bounded loss of Fearnhead and Rigaill,
+//! Changepoint detection in the presence of outliers, 2019), so a ramp or an outlier does not
+//! become a plateau. Neighbouring plateaus whose rates differ by a factor of less than [`STEP_MIN`]
+//! are merged.
 
 use crate::quantile::median;
 
-/// Minimum ratio of two rates that counts as a step.
+/// Minimum ratio between the rates of two neighbouring plateaus.
 pub const STEP_MIN: f64 = 1.15;
-/// Minimum number of sizes in a plateau: just over an octave at four sizes per octave.
+/// Minimum number of sizes in a plateau: about an octave, at four sizes per octave.
 pub const SHORTEST: usize = 5;
-/// Lower limit of the noise, as a share of the rate.
+/// Minimum standard deviation that is assumed for the noise, as a share of the rate.
 const NOISE_MIN: f64 = 0.02;
-/// Upper limit of the noise, so that steps are not mistaken for noise.
+/// Maximum standard deviation that is assumed for the noise, as a share of the rate. With this
+/// limit, steps are not mistaken for noise.
 const NOISE_MAX: f64 = 0.1;
-/// Converts the median absolute difference of neighbours to the standard deviation of normal noise.
+/// Factor that converts the median absolute difference between neighbours to the standard deviation
+/// of normally distributed noise.
 const MEDIAN_TO_DEVIATION: f64 = 1.0 / (0.6745 * std::f64::consts::SQRT_2);
-/// Maximum cost of one size of the curve: three standard deviations, squared.
+/// Maximum cost of one point of the curve: three standard deviations, squared.
 const POINT_COST_MAX: f64 = 9.0;
-/// Penalty per plateau: the cost of 4.5 sizes that fit no plateau.
+/// Cost of each plateau: the cost of 4.5 points that belong to no plateau.
 const PLATEAU_PENALTY: f64 = 4.5 * POINT_COST_MAX;
 
 /// A range of working-set sizes with about the same rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plateau {
-    /// Smallest working set (bytes).
+    /// Size of the smallest working set on the plateau (bytes).
     pub from_bytes: u64,
-    /// Largest working set (bytes). The step to the next plateau lies between this and the next
-    /// plateau's `from_bytes`.
+    /// Size of the largest working set on the plateau (bytes). The step to the next plateau lies
+    /// between this size and the next plateau's `from_bytes`.
     pub to_bytes: u64,
-    /// Median rate, in the unit of the curve.
+    /// Median rate on the plateau, in the unit of the curve.
     pub rate: f64,
 }
 
-/// The plateaus of a curve of (working-set size in bytes, rate), in ascending order of size.
+/// Returns the plateaus of a curve of (working-set size in bytes, rate), in ascending order of
+/// size.
 ///
-/// Empty if there are fewer than [`SHORTEST`] points, if the sizes do not ascend, or if a rate is
-/// not positive and finite.
+/// The result is empty if there are fewer than [`SHORTEST`] points, if the sizes do not ascend, or
+/// if a rate is not positive and finite.
 pub fn plateaus(curve: &[(u64, f64)]) -> Vec<Plateau> {
     let ascending = curve.windows(2).all(|pair| pair[0].0 < pair[1].0);
     let rates = curve.iter().all(|(_, rate)| rate.is_finite() && *rate > 0.0);
@@ -60,18 +65,19 @@ pub fn plateaus(curve: &[(u64, f64)]) -> Vec<Plateau> {
     cuts.windows(2).map(|cut| plateau(curve, &logs, noise, cut[0], cut[1])).collect()
 }
 
-/// Standard deviation of the noise, from differences of neighbours. The median ignores the steps,
-/// because they are a minority of the differences.
+/// Returns the standard deviation of the noise, from the differences between neighbours. Steps do
+/// not influence the median, because they are a minority of the differences.
 fn noise(logs: &[f64]) -> f64 {
     let differences: Vec<f64> = logs.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     (median(&differences).unwrap_or(0.0) * MEDIAN_TO_DEVIATION).clamp(NOISE_MIN, NOISE_MAX)
 }
 
-/// Start indices of the plateaus with the least total cost, and the end of the last plateau.
+/// Returns the plateaus with the least total cost: the start index of each plateau, followed by the
+/// end of the last plateau.
 fn partition(logs: &[f64], noise: f64) -> Vec<usize> {
     let count = logs.len();
-    // For each index: the minimum cost of the points before it, and the start of their last
-    // plateau.
+    // `best[end]` contains the minimum cost of the points before index `end`, and the start of the
+    // last plateau at this cost.
     let mut best = vec![(f64::INFINITY, 0); count + 1];
     best[0] = (0.0, 0);
     for end in SHORTEST..=count {
@@ -95,8 +101,8 @@ fn cost(logs: &[f64], noise: f64) -> f64 {
     logs.iter().map(|log| ((log - level) / noise).powi(2).min(POINT_COST_MAX)).sum()
 }
 
-/// The index in `cuts` of the cut between the two neighbouring plateaus that differ least. None if
-/// they differ enough to stay separate.
+/// Returns the index in `cuts` of the boundary between the two neighbouring plateaus whose rates
+/// differ least. None if the rates of all neighbouring plateaus differ by at least [`STEP_MIN`].
 fn cut_to_merge(logs: &[f64], cuts: &[usize]) -> Option<usize> {
     let level = |cut: &[usize]| median(&logs[cut[0]..cut[1]]).unwrap_or(0.0);
     let levels: Vec<f64> = cuts.windows(2).map(level).collect();
@@ -106,11 +112,11 @@ fn cut_to_merge(logs: &[f64], cuts: &[usize]) -> Option<usize> {
     (differences[least] < STEP_MIN.ln()).then_some(least + 1)
 }
 
-/// The plateau of a segment. It reaches from the first to the last size whose rate is near the
-/// median.
+/// Returns the plateau of a segment. The plateau reaches from the first to the last size whose rate
+/// is near the median of the segment.
 fn plateau(curve: &[(u64, f64)], logs: &[f64], noise: f64, start: usize, end: usize) -> Plateau {
     let level = median(&logs[start..end]).unwrap_or(0.0);
-    // Points of merged plateaus may deviate by half of the smallest step.
+    // After a merge, points may deviate from the median by up to half of the smallest step.
     let most = (POINT_COST_MAX.sqrt() * noise).max(STEP_MIN.ln() / 2.0);
     let on_it = |index: &usize| (logs[*index] - level).abs() <= most;
     let first = (start..end).find(on_it).unwrap_or(start);
@@ -123,16 +129,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The working-set size at an index (bytes), with four sizes per octave.
+    /// Returns the working-set size at an index (bytes), with four sizes per octave.
     fn size(index: usize) -> u64 {
         (4096.0 * 2_f64.powf(index as f64 / 4.0)) as u64
     }
 
-    /// A test machine. For each cache: the number of sizes that fit, the number of sizes on the
-    /// ramp to the next cache, and the ratio of the rates.
+    /// For each cache of a simulated machine: the number of working-set sizes that fit into the
+    /// cache, the number of sizes on the ramp to the next cache, and the rate divided by the rate
+    /// of the next cache.
     type Caches = Vec<(usize, usize, f64)>;
 
-    /// The measured curve for these caches, and the true plateaus.
+    /// Returns the curve of a machine with these caches, including the noise, and the true
+    /// plateaus.
     fn curve(caches: &Caches, noise: &[f64]) -> (Vec<(u64, f64)>, Vec<Plateau>) {
         let (mut rates, mut truth, mut rate) = (Vec::new(), Vec::new(), 1e11);
         for (index, (long, ramp, ratio)) in caches.iter().enumerate() {

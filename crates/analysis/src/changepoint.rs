@@ -1,18 +1,21 @@
-//! Finds jumps between levels in a series, such as throttling or the end of burst credit.
+//! Finds steps between two levels of a series, for example where a device throttles or burst credit
+//! is used up.
 //!
-//! Each candidate split is a regression with two levels and one common slope, compared with the
-//! slope alone by Student's t. A ramp is therefore not mistaken for a step, and a slow drift does
-//! not hide a step. The best split of an interval is significant by the Bonferroni bound on the
-//! greatest t (Worsley, On the likelihood ratio test for a shift in location of normal populations,
-//! 1979). With discrete or heavy-tailed noise, t is unreliable in short intervals. The p-value is
-//! therefore at least the p-value of a permutation test with completely separated sides, which
-//! needs no normality. Several steps are found by binary segmentation over seeded intervals
-//! (Kovács, Bühlmann, Li and Munk, Seeded binary segmentation, 2023); their number grows as n log
-//! n. Single outliers are first pulled towards the median of their neighbours (Hampel identifier;
-//! Davies and Gather, The identification of multiple outliers, 1993).
+//! For each candidate split, a regression with two levels and a common slope is compared with a
+//! regression that has only the slope (Student's t). A ramp is therefore not mistaken for a step,
+//! and a slow drift does not hide a step. The significance of the best split of an interval follows
+//! from the Bonferroni bound on the greatest t (Worsley, On the likelihood ratio test for a shift
+//! in location of normal populations, 1979). With discrete or heavy-tailed noise, t is unreliable
+//! in short intervals. The p-value is therefore never lower than the lowest p-value that a
+//! permutation test can give, which is the value for completely separated sides. A permutation test
+//! does not assume normal noise. Several steps are found by binary segmentation over seeded
+//! intervals (Kovács, Bühlmann, Li and Munk, Seeded binary segmentation, 2023). The number of
+//! intervals grows as n log n. Before the search, single outliers are pulled towards the median of
+//! their neighbours (Hampel identifier; Davies and Gather, The identification of multiple outliers,
+//! 1993).
 //!
-//! The noise is assumed to be independent. A slow wave can look like steps, so a caller should also
-//! require a minimum size of the change, as with [`crate::drift`].
+//! The noise is assumed to be independent. A slow wave can look like steps, so callers should also
+//! require a minimum change, as with [`crate::drift`].
 
 use crate::bootstrap::median_interval;
 use crate::interval::{CONFIDENCE, Interval};
@@ -20,43 +23,48 @@ use crate::quantile::{median, quantile};
 use statrs::function::beta::beta_reg;
 use statrs::function::factorial::ln_binomial;
 
-/// Maximum length of a series; longer series are reduced to means of equal blocks.
+/// Maximum number of values that are searched. A longer series is first reduced to means of equal
+/// blocks.
 const SERIES_MAX: usize = 1024;
-/// Minimum length of a searched interval. In shorter intervals, no order of the values is
+/// Minimum number of values in a searched interval. In shorter intervals, no order of the values is
 /// significant.
 const SHORTEST: usize = 15;
-/// Minimum number of values before and after a split.
+/// Minimum number of values on each side of a split.
 const SIDE_MIN: usize = 3;
-/// False-alarm probability for a series, or a segment, without a step.
+/// Maximum p-value of a step: the false-alarm probability for a series (or segment) without a step.
 const P_MAX: f64 = 0.01;
-/// Number of neighbours on each side that a value is compared with.
+/// Number of neighbours on each side with which a value is compared.
 const NEIGHBOURS: usize = 2;
-/// Maximum share of outliers. A greater share is normal behaviour of the series.
+/// Maximum share of outliers in a series. If more values deviate, deviations are considered the
+/// normal behaviour of the series.
 const OUTLIER_SHARE_MAX: f64 = 0.1;
-/// An outlier is at least this many times as far from the median of its neighbours as the other
-/// values (four standard deviations of normal noise).
+/// Minimum distance of an outlier from the median of its neighbours, as a multiple of the distance
+/// that 90% of the values do not exceed. For normal noise, this is four standard deviations.
 const OUTLIER_RATIO: f64 = 2.5;
-/// An outlier also deviates by at least this share. Otherwise any small change in a series of equal
-/// values would be an outlier.
+/// Minimum distance of an outlier from the median of its neighbours, as a share of that median.
+/// Without this limit, any small change in a series of equal values would be an outlier.
 const OUTLIER_SHARE_MIN: f64 = 0.05;
-/// A fit counts as perfect if its sum of squared residuals is at most this share of the sum of all
-/// squares, because rounding of the running sums explains that much.
+/// Minimum sum of squared residuals, as a share of the sum of all squares. A smaller sum may be due
+/// to rounding of the running sums, and is replaced by this minimum.
 const ROUNDING: f64 = 1e-12;
-/// Minimum jump at a split, as a share of the difference between the levels; smaller jumps are
-/// slopes.
+/// Minimum jump directly at a split, as a share of the difference between the levels. A change with
+/// a smaller jump is a slope and not a step.
 const JUMP_SHARE_MIN: f64 = 0.5;
-/// Number of values on each side of a split whose means must differ by most of the jump.
+/// Number of values next to a split, on each side, that are averaged. Most of the change must occur
+/// between these two means.
 const NEAR_VALUES: usize = 4;
-/// Minimum drop that counts as throttling, as a share of the earlier rate.
+/// Minimum drop in rate that counts as throttling, as a share of the earlier rate.
 const FALL_MIN: f64 = 0.1;
-/// A burst must move more than this many times as much beyond the later rate as noise does.
+/// Minimum ratio of the size of a burst to the noise. Both are amounts moved in excess of the later
+/// rate.
 const EXCESS_TIMES: f64 = 3.0;
-/// A burst must move more than this share of the whole amount beyond the later rate.
+/// Minimum size of a burst: the amount moved in excess of the later rate, as a share of the total
+/// amount.
 const EXCESS_SHARE_MIN: f64 = 0.02;
-/// The running sum counts as at its peak from this share of its maximum on.
+/// Share of the maximum of the running sum at which the peak counts as reached.
 const PEAK_SHARE: f64 = 0.98;
 
-/// A jump between two levels.
+/// A step between two levels of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Index of the first value of the later level.
@@ -71,11 +79,13 @@ pub struct Step {
     pub p_value: f64,
 }
 
-/// The steps of a series of equally spaced values, in order, each with a p-value below 0.01.
+/// Returns the steps of a series of equally spaced values, in the order of their positions. Each
+/// step has a p-value below 0.01.
 ///
 /// A step of 20% is found in 40 values with 5% noise. A step needs about four values on each side
-/// and about twenty in all. A series of more than 1024 values is reduced to means of blocks; an
-/// index is then a multiple of the block length. Empty if a value is not finite.
+/// and about twenty values in total. A series of more than 1024 values is reduced to means of
+/// blocks. The index of a step is then a multiple of the block length. The result is empty if a
+/// value is not finite.
 pub fn steps(series: &[f64]) -> Vec<Step> {
     let block = series.len().div_ceil(SERIES_MAX).max(1);
     let means: Vec<f64> =
@@ -101,24 +111,25 @@ pub fn steps(series: &[f64]) -> Vec<Step> {
         .collect()
 }
 
-/// A permanent change of rate.
+/// A permanent change of the rate of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Break {
-    /// Time since the start of the series (ns). If the break lies within an interval, the time is
-    /// computed from the amount moved in it.
+    /// Time of the change since the start of the series (ns). If the change lies within an
+    /// interval, the time is computed from the amount that was moved in this interval.
     pub at_ns: f64,
-    /// Amount per second before the break.
+    /// Amount per second before the change.
     pub before_per_s: f64,
-    /// Amount per second after the break.
+    /// Amount per second after the change.
     pub after_per_s: f64,
 }
 
-/// The greatest significant break of a series of intervals (length in nanoseconds, amount moved).
-/// The size of a break is its change of rate as a share of the higher rate.
+/// Finds the greatest significant change of rate in a series of intervals (length in nanoseconds,
+/// amount moved). The size of a change is measured as a share of the higher rate.
 ///
-/// The rates are means over the intervals on each side up to the next break. The time is computed
-/// from the amounts in the intervals next to the break, so it is more precise than the interval
-/// length. The caller should drop an incomplete last interval.
+/// The rates are means over the intervals on each side, up to the neighbouring changes. The time is
+/// computed from the amounts in the intervals around the change, so it is more precise than the
+/// interval length. The caller should drop an incomplete last interval. None if there is no
+/// significant change.
 pub fn greatest_break(series: &[(u64, f64)]) -> Option<Break> {
     let rates: Vec<f64> =
         series.iter().map(|&(length_ns, amount)| amount / length_ns.max(1) as f64 * 1e9).collect();
@@ -131,34 +142,36 @@ pub fn greatest_break(series: &[(u64, f64)]) -> Option<Break> {
         (0..found.len()).max_by(|&a, &b| change(&found[a]).total_cmp(&change(&found[b])))?;
     let from = if greatest == 0 { 0 } else { found[greatest - 1].index };
     let to = found.get(greatest + 1).map_or(series.len(), |next| next.index);
-    // The intervals around the break are left out of both rates: the index may be off by one, and
-    // the interval that contains the break mixes both rates.
+    // The intervals around the break are excluded from both rates, because the index may be off by
+    // one, and the interval that contains the break mixes both rates.
     let near = found[greatest].index.saturating_sub(2).max(from + 1);
     let far = (found[greatest].index + 2).min(to - 1);
     let (before_per_s, after_per_s) = (rate(&series[from..near]), rate(&series[far..to]));
     let (length_ns, amount) = total(&series[near..far]);
-    // length = early + late, amount = before x early + after x late.
+    // Solves two equations for `early_ns`, the time before the break: length = early + late, and
+    // amount = before_per_s * early + after_per_s * late.
     let early_ns = (amount * 1e9 - after_per_s * length_ns) / (before_per_s - after_per_s);
     let at_ns = total(&series[..near]).0 + early_ns.clamp(0.0, length_ns);
     Some(Break { at_ns, before_per_s, after_per_s })
 }
 
-/// A drop in rate after burst credit was spent, or through throttling.
+/// A drop in rate, either because burst credit was used up or because the device throttled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttle {
     /// Time of the drop since the start of the series (ns).
     pub at_ns: u64,
-    /// Amount per second before.
+    /// Amount per second before the drop.
     pub before_per_s: f64,
-    /// Amount per second after.
+    /// Amount per second after the drop.
     pub after_per_s: f64,
-    /// Amount moved beyond what the later rate would have moved until the drop, (before - after) x
-    /// time. This is the credit of a token bucket that refills at the later rate.
+    /// Amount moved before the drop, in excess of the amount that the later rate moves in the same
+    /// time: (before - after) x time. This is the credit of a token bucket that refills at the
+    /// later rate.
     pub credit: f64,
 }
 
-/// The drop in a series of intervals (length in nanoseconds; bytes, requests or another amount), if
-/// its [`greatest_break`] is a drop of at least a tenth.
+/// Returns the drop in a series of intervals (length in nanoseconds; amount moved, in bytes,
+/// requests or another unit). None unless the [`greatest_break`] is a drop of at least a tenth.
 pub fn throttle(series: &[(u64, f64)]) -> Option<Throttle> {
     let Break { at_ns, before_per_s, after_per_s } = greatest_break(series)?;
     let falls = after_per_s < (1.0 - FALL_MIN) * before_per_s;
@@ -170,12 +183,13 @@ pub fn throttle(series: &[(u64, f64)]) -> Option<Throttle> {
     })
 }
 
-/// A burst at the start of a series that is too short for [`throttle`]. It shows in the running sum
-/// of the amount moved beyond the rate of the second half. This sum must peak within the first
-/// three quarters of the first half.
+/// Finds a burst at the start of a series that is too short for [`throttle`]. The amount moved in
+/// excess of the mean rate of the second half is summed up from the start. This sum must reach its
+/// peak within the first three quarters of the first half.
 ///
-/// The peak must be more than three times the range of the sum over the second half, where the sum
-/// is noise, and more than 2% of the total amount. A rate that falls steadily has no such peak.
+/// The peak must be more than three times the range of the same sum over the second half, where the
+/// sum is only noise. It must also be more than 2% of the total amount. A rate that falls steadily
+/// has no such peak.
 pub fn early_burst(series: &[(u64, f64)]) -> Option<Throttle> {
     let (early, late) = series.split_at(series.len() / 2);
     let (late_ns, late_amount) = total(late);
@@ -211,21 +225,21 @@ pub fn early_burst(series: &[(u64, f64)]) -> Option<Throttle> {
     })
 }
 
-/// Total length (ns) and amount of intervals.
+/// Returns the total length (ns) and the total amount of some intervals.
 fn total(series: &[(u64, f64)]) -> (f64, f64) {
     series.iter().fold((0.0, 0.0), |(length_ns, sum), &(length, amount)| {
         (length_ns + length as f64, sum + amount)
     })
 }
 
-/// Amount per second over intervals.
+/// Returns the amount per second over some intervals.
 fn rate(series: &[(u64, f64)]) -> f64 {
     let (length_ns, amount) = total(series);
     amount / length_ns.max(1.0) * 1e9
 }
 
-/// Pulls single outliers towards the median of their neighbours. Deviations are relative to that
-/// median, because the noise of a rate is proportional to it.
+/// Pulls single outliers towards the median of their neighbours. Deviations are relative to this
+/// median, because the noise of a rate is proportional to the rate.
 fn without_outliers(series: &[f64]) -> Vec<f64> {
     let around = |index: usize| {
         let last = (index + NEIGHBOURS).min(series.len() - 1);
@@ -247,14 +261,15 @@ fn without_outliers(series: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Running sums, to fit any interval in constant time.
+/// Running sums, which allow a fit to any interval in constant time.
 struct Sums {
     y: Vec<f64>,
     iy: Vec<f64>,
     yy: Vec<f64>,
 }
 
-/// A cut of an interval into two parts, and the probability that chance explains it.
+/// A cut of an interval into two parts, and the probability that the difference between them is due
+/// to chance.
 #[derive(Clone, Copy)]
 struct Split {
     index: usize,
@@ -276,20 +291,21 @@ impl Sums {
         Sums { y: running(&|_, y| y), iy: running(&|i, y| i * y), yy: running(&|_, y| y * y) }
     }
 
-    /// The cut of an interval for which two levels and a common slope fit best. Its p-value is that
-    /// of a single split, not corrected for the number of possible splits.
+    /// Returns the cut of an interval at which two levels with a common slope fit best. The p-value
+    /// is that of a single split. It is not corrected for the number of possible splits.
     fn best(&self, start: usize, end: usize) -> Option<Split> {
         let n = (end - start) as f64;
         let sum_y = self.y[end] - self.y[start];
         let centre = start as f64 + (n - 1.0) / 2.0;
         let sxy = self.iy[end] - self.iy[start] - centre * sum_y;
         let sxx = n * (n * n - 1.0) / 12.0;
-        // The residual sum of squares of a fit with the slope alone.
+        // Sum of squared residuals of a fit with only a slope.
         let left = self.yy[end] - self.yy[start] - sum_y * sum_y / n - sxy * sxy / sxx;
         let mut best = (0.0, start);
         for index in start + SIDE_MIN..=end - SIDE_MIN {
             let (k, rest) = ((index - start) as f64, (end - index) as f64);
-            // The indicator of the later level, minus the part that the slope explains.
+            // These sums use an indicator that is 1 for the values after the split and 0 before.
+            // The part of the indicator that the slope explains is subtracted.
             let overlap = k * rest / 2.0 / sxx;
             let own = k * rest / n - overlap * overlap * sxx;
             let shared = self.y[end] - self.y[index] - sum_y * rest / n - overlap * sxy;
@@ -301,7 +317,7 @@ impl Sums {
         let (explained, index) = best;
         let unexplained = (left - explained).max(ROUNDING * self.yy[self.yy.len() - 1]);
         if unexplained <= 0.0 || !explained.is_finite() {
-            return None; // nothing varies, or the squares overflow
+            return None; // all values are equal, or their squares overflow
         }
         let freedom = n - 3.0;
         let t2 = explained / unexplained * freedom;
@@ -311,9 +327,9 @@ impl Sums {
     }
 }
 
-/// The intervals of a segment that are searched for a step: first the segment itself, then layers
-/// of shorter intervals. Each layer is shorter than the one before by a factor of the square root
-/// of two. Intervals of a layer overlap by half.
+/// Returns the intervals of a segment that are searched for a step: the segment itself, followed by
+/// layers of shorter intervals. In each layer, the intervals are shorter than in the layer before
+/// by a factor of the square root of two. The intervals of a layer overlap by half.
 fn intervals(start: usize, end: usize) -> Vec<(usize, usize)> {
     let whole = end - start;
     let mut all = vec![(start, end)];
@@ -331,14 +347,16 @@ fn intervals(start: usize, end: usize) -> Vec<(usize, usize)> {
     all
 }
 
-/// Finds the most significant step of a segment, then the steps before and after it.
+/// Finds the most significant step of a segment, then searches the parts before and after this
+/// step.
 fn search(sums: &Sums, start: usize, end: usize, found: &mut Vec<Split>) {
     if end - start < SHORTEST {
         return;
     }
     let all = intervals(start, end);
     let splits = |&(from, to): &(usize, usize)| (to - from - 2 * SIDE_MIN + 1) as f64;
-    // Half of the error probability goes to the whole segment, half to all of its parts together.
+    // Half of the allowed error probability is used for the whole segment, and half for all shorter
+    // intervals together.
     let of_whole = 2.0 * splits(&all[0]);
     let of_parts = 2.0 * all[1..].iter().map(splits).sum::<f64>();
     let clearest = all
@@ -357,7 +375,7 @@ fn search(sums: &Sums, start: usize, end: usize, found: &mut Vec<Split>) {
     }
 }
 
-/// The values before and after split `number`, up to the neighbouring splits.
+/// Returns the values before and after split `number`, up to the neighbouring splits.
 fn sides<'a>(series: &'a [f64], splits: &[Split], number: usize) -> (&'a [f64], &'a [f64]) {
     let from = if number == 0 { 0 } else { splits[number - 1].index };
     let to = splits.get(number + 1).map_or(series.len(), |next| next.index);
@@ -365,9 +383,9 @@ fn sides<'a>(series: &'a [f64], splits: &[Split], number: usize) -> (&'a [f64], 
     (&series[from..at], &series[at..to])
 }
 
-/// Keeps the splits with a mostly abrupt change: the values next to the split, and the ends of the
-/// lines through both sides, must show most of the change. A smooth curve that was cut into levels
-/// fails one of these tests.
+/// Keeps the splits at which most of the change is abrupt. The values next to the split must show
+/// most of the change, and so must the ends of the regression lines through both sides. A smooth
+/// curve that was cut into levels fails one of these tests.
 fn abrupt(series: &[f64], splits: &[Split]) -> Vec<Split> {
     let is_abrupt = |number: &usize| {
         let (before, after) = sides(series, splits, *number);
@@ -380,7 +398,8 @@ fn abrupt(series: &[f64], splits: &[Split]) -> Vec<Split> {
         [at_once, gap].iter().all(|jump| jump * (high - low).signum() >= least)
     };
     let kept: Vec<Split> = (0..splits.len()).filter(is_abrupt).map(|n| splits[n]).collect();
-    // A dropped split changes the sides of its neighbours, so they are checked again.
+    // If a split is dropped, its neighbours have longer sides, so the remaining splits are checked
+    // again.
     if kept.len() == splits.len() { kept } else { abrupt(series, &kept) }
 }
 
@@ -388,7 +407,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Value of the least-squares line half a step before the first value.
+/// Returns the value of the least-squares line half a step before the first value.
 fn start_of_line(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let mean = mean(values);
@@ -405,13 +424,13 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::SeedableRng;
 
-    /// Values around a level with relative noise.
+    /// Returns `n` values around a level, with relative noise.
     fn noisy(n: usize, noise: f64, seed: u64, level: impl Fn(usize) -> f64) -> Vec<f64> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..n).map(|i| level(i) * (1.0 + noise * normal(&mut random))).collect()
     }
 
-    /// How many of 200 series show a step.
+    /// Returns how many of 200 series show a step.
     fn alarms(n: usize, noise: f64, level: impl Fn(usize) -> f64) -> usize {
         (0..200).filter(|&seed| !steps(&noisy(n, noise, seed, &level)).is_empty()).count()
     }
@@ -520,8 +539,8 @@ mod tests {
         assert_eq!(throttle(&[(0, 1.0); 40]), None);
     }
 
-    /// Output of a token bucket in intervals of 100 ms: `before` per second until `at_s`, then
-    /// `after`.
+    /// Returns the output of a token bucket in intervals of 100 ms: `before` per second until
+    /// `at_s`, then `after` per second.
     fn bucket(n: usize, before: f64, after: f64, at_s: f64) -> Vec<(u64, f64)> {
         let given = |t: f64| before * t.min(at_s) + after * (t - at_s).max(0.0);
         let edge = |i: usize| given(i as f64 * 0.1);

@@ -1,42 +1,41 @@
-//! Comparison of two sets of trials: the ratio of their means, whether it differs from one, and how
-//! many trials would be needed to decide.
+//! Compares two sets of trials: the ratio of their means, whether the ratio differs from one, and
+//! how many trials would be needed to decide.
 //!
 //! Rates and times of trials vary by factors, so all tests use logarithms: a ratio is the ratio of
-//! the geometric means, and its interval comes from Welch's t-test, or from the paired t-test if
-//! the trials were made in pairs. Many comparisons at once are corrected with the method of
+//! the geometric means. Its interval comes from Welch's t-test, or from the paired t-test if the
+//! trials were made in pairs. The p-values of many comparisons are corrected with the method of
 //! Benjamini and Hochberg (Controlling the False Discovery Rate, J. R. Statist. Soc. B 57, 1995),
-//! so that at most the stated share of the reported differences is expected to be false.
+//! which limits the expected share of false differences among the reported differences.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::interval::{CONFIDENCE, Interval};
 
-/// Accepted share of false differences among the reported differences.
+/// Maximum expected share of false differences among the reported differences.
 pub const FALSE_DISCOVERIES: f64 = 0.05;
 
-/// Probability of finding a change that [`RatioTest::trials_needed`] assumes.
+/// Probability with which the trials planned by [`RatioTest::trials_needed`] find a change.
 pub const POWER: f64 = 0.9;
 
-/// Minimum number of pairs before a sequential comparison may end. With fewer, the spread of the
-/// first pairs is often too small by chance, and the interval misses the true ratio too often.
+/// Minimum number of pairs before a sequential comparison may end. With fewer pairs, the spread is
+/// too often small by chance, and the interval then misses the true ratio.
 pub const SEQUENTIAL_PAIRS_MIN: usize = 10;
 
-/// Number of trials up to which [`RatioTest::trials_needed`] searches.
+/// Maximum number of trials that [`RatioTest::trials_needed`] returns.
 const TRIALS_MAX: u32 = 10_000;
 
-/// The ratio of a second set of trials to a first one.
+/// The result of comparing a second set of trials with a first set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioTest {
-    /// Ratio of the geometric means, with its 95% interval. The interval has zero width if the
-    /// values do not vary.
+    /// Geometric mean of the second set divided by that of the first, with its 95% interval. The
+    /// interval has zero width if the values do not vary.
     pub ratio: Interval,
-    /// Probability that a ratio at least as far from one occurs by chance, if there is no
-    /// difference.
+    /// Probability that chance alone gives a ratio at least this far from one.
     pub p_value: f64,
-    /// Standard deviation of the logarithm of a trial's value; for pairs, of the logarithm of a
-    /// pair's ratio.
+    /// Standard deviation of the logarithm of a trial's value. For paired trials, standard
+    /// deviation of the logarithm of a pair's ratio.
     pub deviation: f64,
-    /// Number of trials on each side; if the numbers differ, the smaller one.
+    /// Number of trials on each side. If the numbers differ, the smaller number.
     pub trials: u32,
     /// Whether the trials were compared in pairs.
     pub paired: bool,
@@ -49,16 +48,18 @@ pub enum Difference {
     Higher,
     /// The second side is lower.
     Lower,
-    /// The whole interval lies within the tolerated change.
+    /// The whole interval of the ratio lies within the tolerated change.
     Same,
     /// The trials are too few or too noisy to decide.
     Unclear,
 }
 
-/// The ratio `b / a` of trials that were made independently (Welch's t-test of the logarithms). If
-/// one side has a single value, its variance is assumed to be that of the other side.
+/// Returns the ratio `b / a` of trials that were made independently (Welch's t-test of the
+/// logarithms). If one side has only one value, its variance is assumed to equal that of the other
+/// side.
 ///
-/// `None` if a side is empty, both have one value, or a value is not positive and finite.
+/// `None` if a side is empty, both sides have only one value, or a value is not positive and
+/// finite.
 pub fn ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
     let (a, b) = (moments(a)?, moments(b)?);
     let (variance, freedom) = welch(&a, &b)?;
@@ -69,14 +70,13 @@ pub fn ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
     Some(test.with(b.mean - a.mean, variance.sqrt(), freedom))
 }
 
-/// The noise of a series, as far as it is known before the series is measured, for example from
-/// equal hosts.
+/// Noise that is known before a series is measured, for example from hosts of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
     /// Variance of the logarithms of the values.
     pub variance: f64,
-    /// Degrees of freedom of the variance: it weighs as much as this many squared deviations of the
-    /// series itself.
+    /// Degrees of freedom of the variance. The variance weighs as much as this many squared
+    /// deviations of the measured series.
     pub freedom: f64,
 }
 
@@ -84,13 +84,13 @@ pub struct Noise {
 /// sides. Returns each index and the p-value of the difference between the two parts. Takes linear
 /// time.
 ///
-/// Without `noise`, the p-value is that of [`ratio_test`]. The variance of a part of three values
-/// then has only two degrees of freedom, so that even large changes may be chance. With `noise`,
-/// the variance is the mean of the known one and those of both parts, weighted with their degrees
-/// of freedom (moderated t-test: Smyth, Linear models and empirical Bayes methods, Statist. Appl.
-/// Genet. Mol. Biol. 3, 2004).
+/// Without `noise`, the p-value is computed as in [`ratio_test`]. The variance of a part of three
+/// values then has only two degrees of freedom, so even large changes may be chance. With `noise`,
+/// the variance is the mean of the known variance and the variances of both parts, weighted with
+/// their degrees of freedom (moderated t-test: Smyth, Linear models and empirical Bayes methods,
+/// Statist. Appl. Genet. Mol. Biol. 3, 2004).
 ///
-/// Empty if a value is not positive and finite.
+/// The result is empty if a value is not positive and finite.
 pub fn cuts(values: &[f64], least: usize, noise: Option<&Noise>) -> Vec<(usize, f64)> {
     if !values.iter().all(|value| *value > 0.0 && value.is_finite()) {
         return Vec::new();
@@ -104,8 +104,8 @@ pub fn cuts(values: &[f64], least: usize, noise: Option<&Noise>) -> Vec<(usize, 
             Some(noise) => noise.moderated(a, b),
             None => welch(a, b)?,
         };
-        // The mean of each part is relative to its first value; the second part is counted from the
-        // end.
+        // The mean of the first part is relative to the first value of the series, and the mean of
+        // the second part is relative to the last value.
         let difference = (values[values.len() - 1] / values[0]).ln() + b.mean - a.mean;
         Some((index, p_value(difference, variance.sqrt(), freedom)))
     };
@@ -113,15 +113,15 @@ pub fn cuts(values: &[f64], least: usize, noise: Option<&Noise>) -> Vec<(usize, 
 }
 
 impl Noise {
-    /// The variance of a series: the mean of the known variance and its own, weighted with their
-    /// degrees of freedom. `squares` is the sum of its own squared deviations, `freedom` their
-    /// degrees of freedom.
+    /// Returns the variance of a series: the mean of the known variance and the measured variance,
+    /// weighted with their degrees of freedom. `squares` is the sum of the squared deviations of
+    /// the series, and `freedom` their degrees of freedom.
     pub fn variance_with(&self, squares: f64, freedom: f64) -> f64 {
         (self.freedom * self.variance + squares) / (self.freedom + freedom)
     }
 
-    /// Variance of the difference of two means and its degrees of freedom, from the parts' own
-    /// variances and the known one.
+    /// Returns the variance of the difference between two means, and its degrees of freedom. The
+    /// variance combines the variances of both parts with the known variance.
     fn moderated(&self, a: &Moments, b: &Moments) -> (f64, f64) {
         let squares = |part: &Moments| part.variance.unwrap_or_default() * (part.count - 1.0);
         let own = a.count + b.count - 2.0;
@@ -130,8 +130,8 @@ impl Noise {
     }
 }
 
-/// Variance of the difference of two means and its degrees of freedom, from the parts' own
-/// variances. None if both have only one value.
+/// Returns the variance of the difference between two means, and its degrees of freedom, from the
+/// variances of both parts. None if both parts have only one value.
 fn welch(a: &Moments, b: &Moments) -> Option<(f64, f64)> {
     match (a.variance, b.variance) {
         (Some(of_a), Some(of_b)) => {
@@ -145,7 +145,8 @@ fn welch(a: &Moments, b: &Moments) -> Option<(f64, f64)> {
     }
 }
 
-/// The probability that a difference at least as far from zero occurs by chance.
+/// Returns the probability that chance gives a difference at least this far from zero. `error` is
+/// the standard error of the difference.
 pub(crate) fn p_value(difference: f64, error: f64, freedom: f64) -> f64 {
     match (error == 0.0, difference == 0.0) {
         (true, true) => 1.0,
@@ -154,8 +155,9 @@ pub(crate) fn p_value(difference: f64, error: f64, freedom: f64) -> f64 {
     }
 }
 
-/// The ratio `b / a` of trials that were made in pairs: `b[i]` right before or after `a[i]` (paired
-/// t-test of the logarithms). Effects that both trials of a pair share do not count as noise.
+/// Returns the ratio `b / a` of trials that were made in pairs: `b[i]` right before or after `a[i]`
+/// (paired t-test of the logarithms). Effects that both trials of a pair share do not count as
+/// noise.
 ///
 /// `None` if the lengths differ, there is only one pair, or a value is not positive and finite.
 pub fn paired_ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
@@ -174,9 +176,9 @@ pub fn paired_ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
     Some(test.with(found.mean, (variance / found.count).sqrt(), found.count - 1.0))
 }
 
-/// Probabilities corrected for the number of comparisons (Benjamini and Hochberg's step-up
-/// procedure), in the order of `p_values`. A difference whose corrected probability is at most
-/// [`FALSE_DISCOVERIES`] may be reported.
+/// Corrects p-values for the number of comparisons (step-up procedure of Benjamini and Hochberg).
+/// The results are in the order of `p_values`. A difference may be reported if its corrected
+/// p-value is at most [`FALSE_DISCOVERIES`].
 pub fn false_discovery(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*b].total_cmp(&p_values[*a]));
@@ -190,11 +192,11 @@ pub fn false_discovery(p_values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// Probabilities corrected for the number of comparisons (Holm, A simple sequentially rejective
-/// multiple test procedure, Scand. J. Statist. 6, 1979), in the order of `p_values`. If all
-/// differences up to some corrected probability are reported, that is also the maximum probability
-/// that any of them is false. This is stricter than [`false_discovery`], which accepts a few false
-/// differences among many real ones.
+/// Corrects p-values for the number of comparisons (Holm, A simple sequentially rejective multiple
+/// test procedure, Scand. J. Statist. 6, 1979). The results are in the order of `p_values`. If
+/// every difference with a corrected p-value of at most p is reported, the probability that any of
+/// these differences is false is at most p. This is stricter than [`false_discovery`], which
+/// accepts a few false differences among many real ones.
 pub fn family_wise(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
@@ -207,10 +209,11 @@ pub fn family_wise(p_values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// Like [`false_discovery`], if some comparisons are more likely to find a difference for reasons
-/// that do not depend on the p-values. `weights` says how much more likely. Only the ratios of the
-/// weights matter (Genovese, Roeder and Wasserman, False discovery control with p-value weighting,
-/// Biometrika 93, 2006). A comparison without a weight above zero has the result 1.
+/// Like [`false_discovery`], but gives more weight to comparisons that are more likely to find a
+/// difference, for reasons that do not depend on the p-values. `weights` contains the relative
+/// likelihood for each comparison. Only the ratios of the weights matter (Genovese, Roeder and
+/// Wasserman, False discovery control with p-value weighting, Biometrika 93, 2006). If the weight
+/// of a comparison is not above zero, its corrected p-value is 1.
 pub fn false_discovery_weighted(p_values: &[f64], weights: &[f64]) -> Vec<f64> {
     let mean = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
     let weighted = |(p, weight): (&f64, &f64)| {
@@ -243,8 +246,8 @@ impl RatioTest {
         RatioTest { ratio, p_value, ..self }
     }
 
-    /// The result of the comparison. It is a difference if the ratio is farther from one than the
-    /// share `tolerated` and chance does not explain it. `corrected` is the p-value of this
+    /// Decides the result of the comparison. The sides differ if the ratio is farther from one than
+    /// the share `tolerated` and chance does not explain this. `corrected` is the p-value of this
     /// comparison, corrected by [`false_discovery`].
     pub fn difference(&self, tolerated: f64, corrected: f64) -> Difference {
         let limit = 1.0 + tolerated;
@@ -262,8 +265,9 @@ impl RatioTest {
         }
     }
 
-    /// Number of trials on each side that are needed to find a change of the share `change` with
-    /// probability [`POWER`], if new trials vary like these. `None` if it is above 10,000.
+    /// Returns the number of trials on each side that are needed to find a relative change of
+    /// `change` (0.05 for 5%) with probability [`POWER`], if new trials vary as much as these
+    /// trials. `None` if more than 10,000 trials are needed.
     pub fn trials_needed(&self, change: f64) -> Option<u32> {
         let target = change.ln_1p();
         let sides = if self.paired { 1.0 } else { 2.0 };
@@ -284,14 +288,15 @@ impl RatioTest {
         Some(high)
     }
 
-    /// Whether a sequential comparison may end: there are enough pairs, and the ends of the
-    /// interval differ from the ratio by at most the share `until`. The decision depends on the
-    /// spread of the trials only, not on their ratio, so stopping early does not favour a
+    /// Checks whether a sequential comparison may end. There must be enough pairs, and the ends of
+    /// the interval may differ from the ratio by at most the share `until`. The decision depends on
+    /// the spread of the trials and not on their ratio, so stopping early does not favour a
     /// difference.
     ///
-    /// A comparison tends to stop when the spread looks small by chance, and its interval is then
-    /// too narrow. To correct this, the interval is widened for the test by a share that shrinks
-    /// with the number of pairs, as in the rule of Chow and Robbins (Ann. Math. Statist. 36, 1965).
+    /// A sequential comparison tends to stop when the spread is small by chance, and its interval
+    /// is then too narrow. To correct this, the test uses an interval that is wider by a share that
+    /// shrinks with the number of pairs, as in the rule of Chow and Robbins (Ann. Math. Statist.
+    /// 36, 1965).
     pub fn is_narrow(&self, until: f64) -> bool {
         let far = (self.ratio.high / self.ratio.value).ln();
         let pairs = f64::from(self.trials);
@@ -300,7 +305,7 @@ impl RatioTest {
     }
 }
 
-/// Number, mean and variance of logarithms.
+/// Number, mean and variance of the logarithms of some values.
 struct Moments {
     count: f64,
     mean: f64,
@@ -312,7 +317,7 @@ fn moments(values: &[f64]) -> Option<Moments> {
         return None;
     }
     let count = values.len() as f64;
-    // The values are divided by the first one, so that equal values have a variance of exactly
+    // The values are divided by the first value, so that equal values have a variance of exactly
     // zero.
     let logarithms: Vec<f64> = values.iter().map(|value| (value / values[0]).ln()).collect();
     let offset = logarithms.iter().sum::<f64>() / count;
@@ -321,8 +326,8 @@ fn moments(values: &[f64]) -> Option<Moments> {
     Some(Moments { count, mean: values[0].ln() + offset, variance })
 }
 
-/// Moments of the first value, of the first two values, and so on, by Welford's method
-/// (Technometrics 4, 1962). Means are relative to the first value.
+/// Returns the moments of the first value, of the first two values, and so on (Welford,
+/// Technometrics 4, 1962). The means are relative to the first value.
 fn running_moments<'a>(values: impl Iterator<Item = &'a f64> + Clone) -> Vec<Moments> {
     let Some(first) = values.clone().next() else { return Vec::new() };
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
@@ -339,7 +344,7 @@ fn running_moments<'a>(values: impl Iterator<Item = &'a f64> + Clone) -> Vec<Mom
     all
 }
 
-/// Student's distribution.
+/// Returns Student's t distribution with `freedom` degrees of freedom (at least 1).
 pub(crate) fn student(freedom: f64) -> StudentsT {
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).expect("scale and degrees of freedom are positive")
 }
@@ -351,7 +356,7 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-    /// A rate around `mean` with a standard deviation of the share `noise`.
+    /// Returns a random rate around `mean`, with a relative standard deviation of `noise`.
     fn rate(random: &mut Xoshiro256PlusPlus, mean: f64, noise: f64) -> f64 {
         let normal = (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0;
         mean * (noise * normal).exp()
@@ -372,7 +377,8 @@ mod tests {
 
     #[test]
     fn no_difference_of_a_family_is_false_more_often_than_stated() {
-        // Holm: 3 * 0.005, 2 * 0.03 and 0.04, which must not be lower than the one before.
+        // The corrected p-values are 3 * 0.005, then 2 * 0.03. The last p-value, 0.04, is raised to
+        // 0.06, because it must not be lower than the previous p-value.
         let corrected = family_wise(&[0.04, 0.005, 0.03]);
         let expected = [0.06, 0.015, 0.06];
         corrected.iter().zip(expected).for_each(|(c, e)| assert!((c - e).abs() < 1e-12));
@@ -381,7 +387,8 @@ mod tests {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
         let mut uniform = || random.next_u64() as f64 / u64::MAX as f64;
         let tries = 4000;
-        // Ten real differences make an eleventh to a twentieth that are chance no likelier.
+        // Ten real differences must not make a false difference among ten other comparisons more
+        // likely.
         let wrong = (0..tries).filter(|_| {
             let chance: Vec<f64> = (0..10).map(|_| uniform()).collect();
             let all = [vec![1e-9; 10], chance].concat();
@@ -400,19 +407,20 @@ mod tests {
         };
         let noise = Noise { variance: 0.015_f64.powi(2), freedom: 6.0 };
         assert!(p_value(None) > 0.004 && p_value(Some(&noise)) < 1e-5);
-        // A variance that is worth nothing is that of both parts: Student's test.
+        // If the known variance has no degrees of freedom, only the variances of both parts count,
+        // as in Student's test.
         let none = Noise { variance: 1.0, freedom: 0.0 };
         let [a, b] = [1.0, 3.0].map(f64::exp);
         let found = cuts(&[a, b, b, b, a, b], 3, Some(&none));
         assert!((found[0].1 - 1.0).abs() < 1e-9, "{found:?}");
         let wild = Noise { variance: 1.0, freedom: 6.0 };
-        assert!(p_value(Some(&wild)) > 0.5, "hosts that vary more show less");
+        assert!(p_value(Some(&wild)) > 0.5, "a change is less significant on noisier hosts");
     }
 
     #[test]
     fn welchs_test_agrees_with_a_worked_example() {
-        // Logarithms 1 2 3 4 against 2 4 6 8: t = 2.5 / sqrt(1.6667/4 + 6.6667/4), 4.41 degrees of
-        // freedom.
+        // The logarithms are 1, 2, 3, 4 and 2, 4, 6, 8. t is 2.5 / sqrt(1.6667/4 + 6.6667/4), with
+        // 4.41 degrees of freedom.
         let of = |values: [f64; 4]| values.map(f64::exp);
         let test = ratio_test(&of([1.0, 2.0, 3.0, 4.0]), &of([2.0, 4.0, 6.0, 8.0])).unwrap();
         assert!((test.ratio.value.ln() - 2.5).abs() < 1e-9);

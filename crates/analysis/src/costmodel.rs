@@ -1,13 +1,14 @@
-//! CPU time as a fixed cost per request plus a cost per byte.
+//! Models CPU time as a fixed cost per request plus a cost per byte.
 //!
-//! cost(S) = fixed + marginal S, by weighted least squares. The fixed part covers the system call,
-//! interrupt and file system; the marginal part copying and page handling. The caller chooses the
-//! kind of CPU time: charged by the system (a lower bound) or lost by a soaker (an upper bound).
+//! The model cost(S) = fixed + marginal S is fitted by weighted least squares. The fixed part
+//! covers the system call, the interrupt and the file system. The marginal part covers copying and
+//! page handling. The caller chooses the kind of CPU time: the time that the operating system
+//! charged (a lower bound), or the time lost by a soaker that otherwise uses all spare CPU time (an
+//! upper bound).
 
 use crate::interval::Interval;
 use crate::lsq::{self, FitError, Point};
 
-/// Bytes per KiB, the unit of the marginal cost.
 const BYTES_PER_KIB: f64 = 1024.0;
 
 /// The CPU cost of requests of one size.
@@ -21,36 +22,37 @@ pub struct CostPoint {
     pub relative_error: f64,
 }
 
-/// A measured cost and the fitted cost.
+/// The measured and the fitted cost of requests of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Residual {
     /// Request size in bytes.
     pub request_bytes: u64,
     /// Measured CPU time of one request in nanoseconds.
     pub measured_ns: f64,
-    /// CPU time of one request by the model, in nanoseconds.
+    /// CPU time of one request according to the model, in nanoseconds.
     pub fitted_ns: f64,
 }
 
 /// The fitted cost of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostModel {
-    /// Fixed cost per request (ns), with the 95% interval.
+    /// Fixed cost per request (ns), with its 95% interval.
     pub fixed_ns: Interval,
-    /// Cost per KiB (ns), with the 95% interval. It may be near zero, or slightly negative within
-    /// its interval, if the CPU never touches the data (direct I/O).
+    /// Cost per KiB (ns), with its 95% interval. If the CPU never touches the data (direct I/O),
+    /// the cost may be near zero or even slightly negative.
     pub marginal_ns_per_kib: Interval,
-    /// Share of the weighted variance that the model explains, 0 to 1.
+    /// Coefficient of determination (R squared) of the weighted fit, 0 to 1.
     pub r2: f64,
-    /// Measured and fitted cost of each point, in the order given.
+    /// Measured and fitted cost of each point, in the order of the points.
     pub residuals: Vec<Residual>,
 }
 
-/// Fits the cost model, each point weighted by its error (at least [`lsq::RELATIVE_ERROR_MIN`]).
+/// Fits the cost model. A point with a smaller error has more weight. Relative errors below
+/// [`lsq::RELATIVE_ERROR_MIN`] are raised to it.
 ///
 /// # Errors
-/// [`FitError`] with fewer than three points, a single request size, or a point whose CPU time is
-/// not positive (a trial too short for the CPU clock).
+/// [`FitError`] if there are fewer than three points, all points have the same request size, or the
+/// CPU time of a point is not positive (because the trial was too short for the CPU clock).
 pub fn fit(points: &[CostPoint]) -> Result<CostModel, FitError> {
     let kib = |p: &CostPoint| p.request_bytes as f64 / BYTES_PER_KIB;
     let weighted: Vec<Point> = points
@@ -79,8 +81,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Costs of requests of 4 KiB to 1 MiB, each deviating from the model by one of the given
-    /// shares in turn.
+    /// Returns the costs of requests of 4 KiB to 1 MiB. The shares in `off` are applied in turn as
+    /// deviations from the model.
     fn costs(fixed_ns: f64, ns_per_kib: f64, off: &[f64]) -> Vec<CostPoint> {
         (0..9)
             .map(|i| {

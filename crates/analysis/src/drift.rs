@@ -1,39 +1,38 @@
 //! Detects a rising or falling trend in a series.
 //!
-//! The Mann-Kendall test shows whether the order of the values is more than chance (Mann, 1945;
-//! Kendall, Rank Correlation Methods, 1975). The Theil-Sen slope gives the change (Sen, 1968). Both
-//! use pairs of values instead of a fitted curve, so single outliers have little influence. The
-//! test assumes independent values. A slow wave in a short series also counts as drift, so a caller
-//! should require a small p *and* a minimum change.
+//! The Mann-Kendall test checks whether chance explains the order of the values (Mann, 1945;
+//! Kendall, Rank Correlation Methods, 1975). The Theil-Sen slope gives the size of the change (Sen,
+//! 1968). Both methods use pairs of values instead of a fitted curve, so single outliers have
+//! little influence. The test assumes independent values. A slow wave in a short series also counts
+//! as drift, so a caller should require a small p-value *and* a minimum change.
 
 use crate::quantile::{median, median_in_place};
 use statrs::function::erf::erfc;
 
-/// Minimum number of values in a series; a trend of three values can never be significant.
+/// Minimum number of values in a series. A trend of three values can never be significant.
 const VALUES_MIN: usize = 4;
 
-/// Maximum length of a series; longer series are reduced to means of equal blocks, because work and
-/// memory grow with the square of the length (4 MB at this length).
+/// Maximum number of values that are compared. A longer series is reduced to means of equal blocks,
+/// because work and memory grow with the square of the length (4 MB at this length).
 const SERIES_MAX: usize = 1000;
 
 /// The trend of a series: its slope, and whether it is significant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
-    /// Change from the first to the last value by the Theil-Sen slope, as a share of the median;
-    /// -0.1
-    /// is a loss of 10%.
+    /// Change from the first to the last value by the Theil-Sen slope, as a share of the median. A
+    /// value of -0.1 is a loss of 10%.
     pub slope_relative: f64,
     /// Two-sided p-value of the Mann-Kendall test: the probability that a series without a trend is
     /// ordered at least this strongly.
     pub p_value: f64,
 }
 
-/// The trend of a series of equally spaced values.
+/// Returns the trend of a series of equally spaced values.
 ///
-/// The p-value uses the normal approximation with tie and continuity corrections. It is within
-/// 0.03 of the exact value for as few as four values. A series of more than 1000 values is reduced
-/// to at most 1000 means of equal blocks; values that do not fill the last block are left out.
-/// `None` with fewer than four values, a value that is not finite, or a median of zero.
+/// The p-value uses the normal approximation with tie and continuity corrections. Even for four
+/// values, it is within 0.03 of the exact value. A series of more than 1000 values is reduced to at
+/// most 1000 means of equal blocks. Values that do not fill the last block are left out. `None` if
+/// there are fewer than four values, a value is not finite, or the median is zero.
 pub fn drift(series: &[f64]) -> Option<Drift> {
     let block = series.len().div_ceil(SERIES_MAX).max(1);
     let means: Vec<f64> =
@@ -47,7 +46,7 @@ pub fn drift(series: &[f64]) -> Option<Drift> {
     Some(Drift { slope_relative, p_value: mann_kendall(&means) })
 }
 
-/// The median slope over all pairs of values, per step of the series.
+/// Returns the median slope over all pairs of values, per step of the series.
 fn theil_sen(series: &[f64]) -> Option<f64> {
     let mut slopes = Vec::with_capacity(series.len() * (series.len() - 1) / 2);
     for (i, first) in series.iter().enumerate() {
@@ -58,7 +57,8 @@ fn theil_sen(series: &[f64]) -> Option<f64> {
     median_in_place(&mut slopes)
 }
 
-/// Two-sided p-value of S, the number of rising pairs minus the number of falling pairs.
+/// Returns the two-sided p-value of S, the number of rising pairs minus the number of falling
+/// pairs.
 fn mann_kendall(series: &[f64]) -> f64 {
     let mut s = 0.0;
     for (i, first) in series.iter().enumerate() {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Every order of `items`.
+    /// Returns all permutations of `items`.
     fn permutations(items: &[f64]) -> Vec<Vec<f64>> {
         if items.is_empty() {
             return vec![Vec::new()];
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn ties_reduce_the_variance() {
-        // S = 9 of 5 values with one pair equal: variance (5·4·15 - 2·1·9) / 18 = 15.667,
-        // z = 8 / 3.958 = 2.021, p = 0.0433.
+        // Two of the five values are equal and S is 9. The variance is (5 * 4 * 15 - 2 * 1 * 9) /
+        // 18 = 15.667, so z is 8 / 3.958 = 2.021 and p is 0.0433.
         let p = mann_kendall(&[1.0, 2.0, 2.0, 3.0, 4.0]);
         assert!((p - 0.0433).abs() < 5e-4, "{p}");
     }

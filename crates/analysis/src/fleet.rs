@@ -1,17 +1,19 @@
-//! Finds the odd hosts among many that should be alike, and what the odd ones have in common.
+//! Finds the odd hosts in a fleet of hosts that should be alike, and what the odd hosts have in
+//! common.
 //!
-//! Each host has one value, such as a rate. Its distance from the median of all hosts is measured
-//! in units of the scatter between hosts. A minority of odd hosts hardly influences either. Values
-//! vary by factors, so logarithms are compared. The scatter is 1.4826 times the median absolute
-//! deviation, corrected for small numbers (Croux and Rousseeuw, Time-Efficient Algorithms for Two
-//! Highly Robust Estimators of Scale, COMPSTAT 1992). It is as uncertain as a standard deviation
-//! from 37% of the hosts, so Student's distribution with that many degrees of freedom gives the
-//! probabilities. Even hosts without a fault have heavier tails than a normal distribution, which
-//! matters most far from the median. The degrees of freedom are therefore limited.
+//! Each host has one value, such as a rate. The distance of this value from the median of all hosts
+//! is measured in units of the scatter between hosts. A minority of odd hosts hardly influences the
+//! median and the scatter. Values vary by factors, so logarithms are compared. The scatter is
+//! 1.4826 times the median absolute deviation, corrected for small numbers (Croux and Rousseeuw,
+//! Time-Efficient Algorithms for Two Highly Robust Estimators of Scale, COMPSTAT 1992). This
+//! estimate is as uncertain as a standard deviation that was computed from 37% of the hosts. The
+//! p-values therefore come from Student's distribution with the degrees of freedom of 37% of the
+//! hosts. The values of hosts without a fault also have heavier tails than a normal distribution,
+//! which matters most far from the median. The degrees of freedom are therefore limited.
 //!
 //! A host has many values: a rate and a tail latency in each workload, and means over workloads.
-//! [`any_of`] combines their probabilities into one, so that odd hosts are found and not odd
-//! values, and the rate of false discoveries is that of hosts.
+//! [`any_of`] combines their p-values into one p-value for the host. False discoveries are then
+//! counted by host and not by value.
 
 use statrs::distribution::{ContinuousCDF, DiscreteCDF, Hypergeometric};
 
@@ -20,35 +22,35 @@ use crate::interval::{CONFIDENCE, Interval};
 use crate::outlier::MEDIAN_DEVIATION_TO_SIGMA;
 use crate::quantile::{median, median_absolute_deviation};
 
-/// Minimum number of hosts that can be compared.
+/// Minimum number of hosts for a comparison.
 pub const HOSTS_MIN: usize = 5;
 
-/// Efficiency of the median absolute deviation as an estimate of scatter, relative to the standard
-/// deviation.
+/// Efficiency of the median absolute deviation as an estimate of scatter, compared with the
+/// standard deviation.
 const EFFICIENCY: f64 = 0.37;
-/// Maximum degrees of freedom for single values. Student's distribution with 12 has a kurtosis of
-/// 3.75; a normal distribution has 3.
+/// Maximum degrees of freedom for single values. With 12 degrees of freedom, Student's distribution
+/// has a kurtosis of 3.75. A normal distribution has a kurtosis of 3.
 const FREEDOM_MAX: f64 = 12.0;
-/// Standard error of a median, in standard errors of a mean: the square root of pi / 2.
+/// Ratio of the standard error of a median to that of a mean: the square root of pi / 2.
 const ERROR_OF_MEDIAN: f64 = 1.253_314;
 
-/// Location of the distribution of the mean of many numbers 1 / p, minus the logarithm of their
-/// number (Landau's distribution).
+/// Location parameter of Landau's distribution. The mean of many numbers 1 / p, minus the logarithm
+/// of their number, follows this distribution.
 const LOCATION: f64 = 0.874;
 
-/// A host among the others.
+/// The value of a host compared with all hosts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     /// The host's value divided by the median of all hosts, with its 95% interval. The interval
-    /// covers the error of the host's own value and that of the median.
+    /// covers the error of the host's value and the error of the median.
     pub ratio: Interval,
-    /// Probability that a host without a fault is at least as far from the median.
+    /// Probability that the value of a host without a fault is at least as far from the median.
     pub p_value: f64,
 }
 
-/// Where each host stands among all. `errors` are the standard errors of the logarithms of
-/// `values`. `parts` is the number of independent values of which each value is the mean; 1 for a
-/// single value. The excess kurtosis of a mean of k values is a kth of theirs.
+/// Compares the value of each host with all hosts. `errors` are the standard errors of the
+/// logarithms of `values`. Each value is the mean of `parts` independent values (1 for a single
+/// value). A mean of k values has only a kth of the excess kurtosis of a single value.
 ///
 /// `None` if there are fewer than [`HOSTS_MIN`] hosts, the lengths differ, a value is not positive
 /// and finite, or an error is not finite.
@@ -64,7 +66,7 @@ pub fn standings(values: &[f64], errors: &[f64], parts: usize) -> Option<Vec<Sta
     let small = hosts / (hosts - 0.8);
     let scatter = median_absolute_deviation(&logs)? * MEDIAN_DEVIATION_TO_SIGMA * small;
     let of_centre = ERROR_OF_MEDIAN * scatter / hosts.sqrt();
-    // Student's distribution has the excess kurtosis 6 / (freedom - 4).
+    // The excess kurtosis of Student's distribution is 6 / (freedom - 4).
     let freedom_max = 4.0 + parts.max(1) as f64 * (FREEDOM_MAX - 4.0);
     let freedom = (EFFICIENCY * (hosts - 1.0)).clamp(1.0, freedom_max);
     let factor = student(freedom).inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
@@ -84,14 +86,13 @@ pub fn standings(values: &[f64], errors: &[f64], parts: usize) -> Option<Vec<Sta
     Some(logs.iter().zip(errors).map(standing).collect())
 }
 
-/// The noise that the series of equal hosts have in common, as prior knowledge about each of them.
-/// It is computed from the steps between successive values, so that changes of the level hardly
-/// count. The median of all steps is used, so that hosts with more noise hardly count either.
-/// `freedom_max` limits the weight of this noise relative to the noise of a series itself. With few
-/// steps the weight is lower.
+/// Estimates the noise that series of equal hosts have in common, as prior knowledge about each
+/// series. The estimate is based on the median of all steps between successive values. Changes of
+/// the level and hosts with more noise therefore hardly count. `freedom_max` limits the weight of
+/// this noise compared with the noise of a series itself. With few steps, the weight is lower.
 ///
-/// `None` if fewer than [`HOSTS_MIN`] series have two successive positive values, or most steps are
-/// zero.
+/// `None` if fewer than [`HOSTS_MIN`] series have two successive positive values, or if most steps
+/// are zero.
 pub fn common_noise(series: &[Vec<f64>], freedom_max: f64) -> Option<Noise> {
     let steps_of = |values: &Vec<f64>| {
         let steps = values.windows(2).map(|pair| (pair[1] / pair[0]).ln().abs());
@@ -102,19 +103,19 @@ pub fn common_noise(series: &[Vec<f64>], freedom_max: f64) -> Option<Noise> {
         return None;
     }
     let steps = of_hosts.concat();
-    // The variance of a step is the sum of the variances of two values.
+    // The variance of a step is the sum of the variances of its two values.
     let variance = (median(&steps)? * MEDIAN_DEVIATION_TO_SIGMA).powi(2) / 2.0;
     let freedom = (EFFICIENCY * steps.len() as f64).min(freedom_max);
     (variance > 0.0).then_some(Noise { variance, freedom })
 }
 
-/// The probability that chance explains all values of a host: the harmonic mean of the
-/// probabilities of its values (Wilson, The harmonic mean p-value for combining dependent tests,
-/// PNAS 116, 2019). Several values that are a little improbable add up, and dependence between the
-/// values hardly matters. The mean of many numbers 1 / p has the same tail as one of them, shifted
-/// by the logarithm of their number; this shift is subtracted.
+/// Returns the probability that chance explains all values of a host: the harmonic mean of the
+/// p-values of its values (Wilson, The harmonic mean p-value for combining dependent tests, PNAS
+/// 116, 2019). Several values that are each a little improbable add up, and dependence between the
+/// values hardly matters. The mean of many numbers 1 / p has the same tail as a single number 1 /
+/// p, but the tail is shifted by the logarithm of their number. This shift is subtracted.
 ///
-/// 1 if there are no values.
+/// Returns 1 if there are no values.
 pub fn any_of(p_values: &[f64]) -> f64 {
     if let [] | [_] = p_values {
         return p_values.first().copied().unwrap_or(1.0);
@@ -125,10 +126,10 @@ pub fn any_of(p_values: &[f64]) -> f64 {
     if beyond > 1.0 { 1.0 / beyond } else { 1.0 }
 }
 
-/// The probability that chance alone gives a property to at least `odd_with` of the `odd` odd
-/// hosts, if `with` of `all` hosts have it (one-sided exact test of Fisher).
+/// Returns the probability that at least `odd_with` of the `odd` odd hosts have a property by
+/// chance, if `with` of `all` hosts have the property (one-sided exact test of Fisher).
 ///
-/// 1 if the counts contradict each other.
+/// Returns 1 if the counts contradict each other.
 pub fn chance_of_association(odd_with: u64, odd: u64, with: u64, all: u64) -> f64 {
     if odd_with == 0 || odd > all || with > all || odd_with > odd.min(with) {
         return 1.0;
@@ -146,7 +147,7 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::SeedableRng;
 
-    /// Rates of hosts with a scatter of 3%.
+    /// Returns rates of hosts with a scatter of 3%.
     fn alike(hosts: usize, random: &mut Xoshiro256PlusPlus) -> Vec<f64> {
         (0..hosts).map(|_| 1e9 * (0.03 * normal(random)).exp()).collect()
     }
@@ -211,8 +212,9 @@ mod tests {
 
     #[test]
     fn hosts_with_heavy_tails_are_not_odd() {
-        // Student's distribution with 10 degrees of freedom: each fleet has values at which a
-        // normal distribution has none.
+        // Values follow Student's distribution with 10 degrees of freedom. Each fleet has values
+        // that are so far from the median that a normal distribution practically never produces
+        // them.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
         let heavy = |random: &mut Xoshiro256PlusPlus| {
             let squares: f64 = (0..10).map(|_| normal(random).powi(2)).sum();
@@ -240,7 +242,8 @@ mod tests {
     fn the_common_noise_is_that_of_most_hosts_and_without_their_changes() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(6);
         let mut series: Vec<Vec<f64>> = (0..100).map(|_| alike(8, &mut random)).collect();
-        // All hosts become slower, each at its time, and a tenth varies ten times as much.
+        // Each host becomes slower at a different time, and a tenth of the hosts varies ten times
+        // as much.
         for (host, values) in series.iter_mut().enumerate() {
             values[1 + host % 7..].iter_mut().for_each(|value| *value *= 0.5);
             if host % 10 == 0 {
@@ -287,9 +290,10 @@ mod tests {
 
     #[test]
     fn a_property_that_only_the_odd_hosts_have_is_no_chance() {
-        // One host of ten: the property is drawn with probability 1/10.
+        // One of ten hosts is odd, and only that host has the property. The probability is 1/10.
         assert!((chance_of_association(1, 1, 1, 10) - 0.1).abs() < 1e-9);
-        // Both odd hosts of ten, and no other: 1 of 45 pairs.
+        // Two of ten hosts are odd, and only these two have the property. They are one of 45
+        // possible pairs.
         assert!((chance_of_association(2, 2, 2, 10) - 1.0 / 45.0).abs() < 1e-9);
         assert!((chance_of_association(2, 2, 10, 10) - 1.0).abs() < 1e-9);
         assert_eq!(chance_of_association(0, 2, 5, 10), 1.0);

@@ -1,31 +1,32 @@
 //! The half-power point: the smallest request size that delivers more than half of the peak rate.
 //!
-//! [`measured`] finds it among measured points. [`fit`] derives it from a pipeline model with a
-//! start-up time: a request of S bytes takes T = f + s S, so the rate S / T tends to 1 / s and
-//! reaches half of that at S = f / s. Hockney calls these two values r-infinity and n-one-half
-//! (Hockney and Jesshope, Parallel Computers 2, 1988). [`plateau`] finds the peak if it is not
-//! given.
+//! [`measured`] finds the half-power point among measured points. [`fit`] derives it from a
+//! pipeline model with a start-up time: a request of S bytes takes T = f + s S, so the rate S / T
+//! approaches 1 / s for large requests and reaches half of this at S = f / s. Hockney calls 1 / s
+//! "r-infinity" and f / s "n-one-half" (Hockney and Jesshope, Parallel Computers 2, 1988).
+//! [`plateau`] finds the peak rate if the caller does not know it.
 //!
-//! The same functions work for queue depth instead of size; the time is then the depth divided by
+//! The same functions work with queue depth instead of size. The time is then the depth divided by
 //! requests per second.
 
 use crate::interval::Interval;
 use crate::lsq::{self, FitError, Point};
 use crate::quantile::median;
 
-/// Rates within this share of the highest belong to its plateau.
+/// Maximum difference between a rate on the plateau and the highest rate, as a share of the highest
+/// rate.
 const PLATEAU_TOLERANCE: f64 = 0.10;
 
-/// Nanoseconds per second.
 const NS_PER_S: f64 = 1e9;
 
-/// The highest plateau of measured rates, in any order: the median of all rates within 10% of the
-/// highest confirmed rate. A rate is confirmed if another rate is within 10% of it.
+/// Returns the highest plateau of measured rates, which may be in any order. The plateau is the
+/// median of all rates within 10% of the highest confirmed rate. A rate is confirmed if another
+/// rate is within 10% of it.
 ///
 /// A single high rate, for example from a cache, is ignored. On a curve S / (f + s S) measured at
-/// doubling sizes, the result is at least 80% of the asymptote. `None` if no two rates are that
-/// close, because the rate was still rising or there are too few points. Rates that are not finite
-/// and positive are ignored.
+/// doubling sizes, the result is at least 80% of the asymptote. `None` if no rate is confirmed,
+/// because the rate was still rising or there are too few points. Rates that are not finite and
+/// positive are ignored.
 pub fn plateau(rates: &[f64]) -> Option<f64> {
     let mut falling: Vec<f64> =
         rates.iter().copied().filter(|r| r.is_finite() && *r > 0.0).collect();
@@ -37,12 +38,12 @@ pub fn plateau(rates: &[f64]) -> Option<f64> {
     median(&on_it)
 }
 
-/// The smallest measured size (or depth) whose rate exceeds half of `pap`, unless the rate of the
-/// next larger size falls back to half or below.
+/// Returns the smallest measured size (or depth) whose rate exceeds half of the peak rate `pap`. A
+/// size does not qualify if the rate of the next larger size is half of `pap` or less.
 ///
 /// The points (size or depth, rate in the unit of `pap`) may be in any order. If a size occurs
-/// several times, each of its rates must exceed half. `None` if no size qualifies, or if `pap` is
-/// not finite and positive.
+/// several times, all of its rates must exceed half of `pap`. `None` if no size qualifies, or if
+/// `pap` is not finite and positive.
 pub fn measured(points: &[(u64, f64)], pap: f64) -> Option<u64> {
     if !pap.is_finite() || pap <= 0.0 {
         return None;
@@ -57,12 +58,13 @@ pub fn measured(points: &[(u64, f64)], pap: f64) -> Option<u64> {
     (0..sizes.len()).find(stands).map(|i| sizes[i].0)
 }
 
-/// The two sizes that enclose the half-power point, for rates with intervals. The first is the
-/// smallest size that may exceed half of `pap`. The second is the smallest size that surely exceeds
-/// it, together with its next larger size. They are equal if no interval contains half of `pap`.
+/// Returns the two sizes that enclose the half-power point, for rates with intervals. The first is
+/// the smallest size whose rate may exceed half of `pap`. The second is the smallest size whose
+/// rate surely exceeds half of `pap`. Both conditions must also hold for the next larger size. The
+/// two sizes are equal if no interval contains half of `pap`.
 ///
-/// Each size occurs once. `None` under the conditions of [`measured`], or if no size surely exceeds
-/// half.
+/// Each size must occur only once. `None` under the conditions of [`measured`], or if no rate
+/// surely exceeds half of `pap`.
 pub fn measured_between(points: &[(u64, Interval)], pap: f64) -> Option<(u64, u64)> {
     let ends = |of: fn(&Interval) -> f64| -> Vec<(u64, f64)> {
         points.iter().map(|(size, rate)| (*size, of(rate))).collect()
@@ -87,28 +89,28 @@ pub struct SizePoint {
 /// The fitted time of a request, T = f + s S, and the results derived from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HalfPowerFit {
-    /// f: fixed time per request (ns), with the 95% interval. It may be negative within its
-    /// interval if noise hides the fixed time.
+    /// f: fixed time per request (ns), with its 95% interval. The value may be slightly negative if
+    /// noise hides the fixed time.
     pub fixed_ns: Interval,
-    /// s: time per byte (ns), with the 95% interval.
+    /// s: time per byte (ns), with its 95% interval.
     pub ns_per_byte: Interval,
-    /// f / s: the size (bytes) that reaches half of the asymptote (n-one-half), with the 95%
-    /// interval by the delta method. It has the sign of `fixed_ns`; nothing is clamped.
+    /// f / s: the size (bytes) that reaches half of the asymptotic rate (n-one-half), with its 95%
+    /// interval by the delta method. The size is negative if `fixed_ns` is negative.
     pub half_power_bytes: Interval,
     /// 1 / s: the asymptotic rate of large requests (r-infinity), in bytes per second.
     pub asymptote_bytes_per_s: f64,
-    /// Share of the weighted variance of the time that the model explains, 0 to 1.
+    /// Coefficient of determination (R squared) of the weighted fit, 0 to 1.
     pub r2: f64,
     /// Measured minus fitted time (ns), in the order of the points.
     pub residuals: Vec<f64>,
 }
 
 impl HalfPowerFit {
-    /// The size (bytes) at which the fitted rate is half of a given PAP (bytes per second):
-    /// S / (f + s S) = PAP / 2 at S = f / (2 / PAP - s).
+    /// Returns the size (bytes) at which the fitted rate is half of a given peak rate, PAP (bytes
+    /// per second): S / (f + s S) = PAP / 2 at S = f / (2 / PAP - s).
     ///
-    /// `None` if the asymptote does not exceed PAP / 2, if the fixed time is zero or less so that
-    /// every size exceeds it, or if `pap_bytes_per_s` is not finite and positive.
+    /// `None` if the asymptotic rate does not exceed PAP / 2, if the fixed time is not positive
+    /// (every size then exceeds PAP / 2), or if `pap_bytes_per_s` is not finite and positive.
     pub fn fit_against(&self, pap_bytes_per_s: f64) -> Option<f64> {
         if !pap_bytes_per_s.is_finite() || pap_bytes_per_s <= 0.0 {
             return None;
@@ -119,12 +121,12 @@ impl HalfPowerFit {
     }
 }
 
-/// Fits T = f + s S by least squares. Each point is weighted by its error (at least
-/// [`lsq::RELATIVE_ERROR_MIN`]).
+/// Fits T = f + s S by least squares. Each point is weighted by its error, which counts as at least
+/// [`lsq::RELATIVE_ERROR_MIN`].
 ///
 /// # Errors
-/// [`FitError`] with fewer than three points, a single request size, a time that is not positive,
-/// or a time that does not rise with the size, because there is then no asymptotic rate.
+/// [`FitError`] if there are fewer than three points, all points have the same request size, a time
+/// is not positive, or the time does not rise with the size (there is then no asymptotic rate).
 pub fn fit(points: &[SizePoint]) -> Result<HalfPowerFit, FitError> {
     let weighted: Vec<Point> = points
         .iter()
@@ -151,8 +153,8 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-    /// Times of requests of 4 KiB to 4 MiB, each deviating from the model by up to the share
-    /// `noise`.
+    /// Returns the times of requests of 4 KiB to 4 MiB. Each time deviates from the model by at
+    /// most the share `noise`.
     fn times(fixed_ns: f64, ns_per_byte: f64, noise: f64, seed: u64) -> Vec<SizePoint> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..11)
@@ -198,8 +200,8 @@ mod tests {
     fn a_higher_peak_asks_for_a_larger_request_until_it_is_out_of_reach() {
         let f = fit(&times(50_000.0, 1.0, 0.0, 1)).unwrap();
         let at = |pap| f.fit_against(pap);
-        // 50 us / (2 / 1.6 - 1) ns = 200 kB; the asymptote of 1 GB/s does not exceed half of 2
-        // GB/s.
+        // The size is 50 us / (2 / 1.6 - 1) ns = 200 kB. The asymptotic rate of 1 GB/s does not
+        // exceed half of 2.1 GB/s.
         assert!((at(1.6e9).unwrap() / 200_000.0 - 1.0).abs() < 1e-6);
         assert!(at(0.5e9) < at(1.6e9));
         assert_eq!((at(2.1e9), at(0.0), at(f64::NAN)), (None, None, None));

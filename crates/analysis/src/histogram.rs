@@ -1,14 +1,15 @@
 //! Latency histogram with log-linear buckets, cheap enough to update on every request.
 //!
-//! Each power of two is divided into 128 equal buckets. The bucket follows from the count of
-//! leading zeros, without a search or a logarithm. Values below 256 ns have a bucket each. For
-//! larger values, a bucket is at most 1/128 of its lower bound wide, so its midpoint is within 0.4%
-//! of every value in it. The range ends at [`LIMIT_NS`] (almost five hours); larger values are
-//! counted separately. Count, sum, minimum and maximum are exact.
+//! Each power of two is divided into 128 equal buckets. The bucket of a value is computed from the
+//! number of leading zero bits, without a search or a logarithm. Each value below 256 ns has a
+//! separate bucket. For larger values, the width of a bucket is at most 1/128 of its lower bound,
+//! so the midpoint is within 0.4% of every value in the bucket. The range ends at [`LIMIT_NS`]
+//! (almost five hours). Larger values are counted separately. Count, sum, minimum and maximum are
+//! exact.
 //!
-//! Counters are not shared between threads: give each thread its own histogram and [`merge`] them.
-//! The histogram does not correct for coordinated omission; only the caller knows when a request
-//! was due.
+//! Counters are not shared between threads: each thread needs a separate histogram, and [`merge`]
+//! combines them. The histogram does not correct for coordinated omission, because only the caller
+//! knows when a request was due.
 //!
 //! [`merge`]: Histogram::merge
 
@@ -18,7 +19,7 @@ use thiserror::Error;
 /// Base-two logarithm of the number of buckets per power of two.
 const SUB_BUCKET_BITS: u32 = 7;
 
-/// Buckets per power of two.
+/// Number of buckets per power of two.
 const SUB_BUCKETS: usize = 1 << SUB_BUCKET_BITS;
 
 /// Base-two logarithm of [`LIMIT_NS`].
@@ -27,15 +28,15 @@ const LIMIT_BITS: u32 = 44;
 /// End of the bucket range (ns), exclusive: 2^44, 4 h 53 min.
 pub const LIMIT_NS: u64 = 1 << LIMIT_BITS;
 
-/// Number of buckets, 8 bytes each, 38 KiB together. A run touches only the buckets of its
-/// latencies.
+/// Number of buckets. Their counters need 8 bytes each, 38 KiB in total. A run touches only the
+/// counters of the latencies that occur.
 pub const BUCKETS: usize = (LIMIT_BITS - SUB_BUCKET_BITS + 1) as usize * SUB_BUCKETS;
 
-/// Index of the bucket for `ns`; [`BUCKETS`] or more if `ns` is [`LIMIT_NS`] or more.
+/// Returns the index of the bucket for `ns`. The index is [`BUCKETS`] or more if `ns` is
+/// [`LIMIT_NS`] or more.
 ///
-/// With `e` the exponent of the leading bit (at least 7), the index is
-/// `128 (e - 7) + ns / 2^(e - 7)`. The quotient runs from 128 to 255 within a power of two, so the
-/// indices have no gaps.
+/// If `e` is the exponent of the leading bit (at least 7), the index is `128 (e - 7) + ns / 2^(e -
+/// 7)`. The quotient runs from 128 to 255 within a power of two, so the indices have no gaps.
 #[inline]
 pub fn bucket_index(ns: u64) -> usize {
     let exponent = 63 - (ns | SUB_BUCKETS as u64).leading_zeros();
@@ -43,8 +44,8 @@ pub fn bucket_index(ns: u64) -> usize {
     ((shift as usize) << SUB_BUCKET_BITS) + (ns >> shift) as usize
 }
 
-/// Bounds of bucket `index` in nanoseconds, lower inclusive, upper exclusive; `None` if there is
-/// no such bucket.
+/// Returns the bounds of bucket `index` in nanoseconds. The lower bound is inclusive and the upper
+/// bound exclusive. `None` if there is no such bucket.
 pub fn bucket_bounds(index: usize) -> Option<(u64, u64)> {
     if index >= BUCKETS {
         return None;
@@ -54,21 +55,22 @@ pub fn bucket_bounds(index: usize) -> Option<(u64, u64)> {
     Some((quotient << shift, (quotient + 1) << shift))
 }
 
-/// A non-empty bucket.
+/// A bucket that contains at least one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     /// Lower bound in nanoseconds, inclusive.
     pub low_ns: u64,
     /// Upper bound in nanoseconds, exclusive.
     pub high_ns: u64,
-    /// Number of values.
+    /// Number of values in the bucket.
     pub count: u64,
 }
 
-/// The exact figures of a histogram. Together with the buckets they restore it.
+/// The exact totals of a histogram. Together with the buckets, they are enough to restore the
+/// histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exact {
-    /// Values of [`LIMIT_NS`] or more.
+    /// Number of values of [`LIMIT_NS`] or more.
     pub overflow: u64,
     /// Smallest value in nanoseconds.
     pub min_ns: u64,
@@ -78,8 +80,8 @@ pub struct Exact {
     pub sum_ns: u128,
 }
 
-/// A histogram in serialized form: the lower bound and count of each bucket that is not empty, and
-/// overflow, minimum, maximum and sum.
+/// The serialized form of a histogram: the lower bound and the count of each non-empty bucket, and
+/// the overflow count, minimum, maximum and sum.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Parts {
@@ -113,22 +115,22 @@ impl TryFrom<Parts> for Histogram {
     }
 }
 
-/// Why stored buckets are not a valid histogram.
+/// The reason why stored buckets are not a valid histogram.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum BucketError {
-    /// A lower bound that is not the start of a bucket in this layout.
+    /// A lower bound is not the start of a bucket in this layout.
     #[error(
-        "no histogram bucket begins at {low_ns} ns: another version stored these buckets, so \
-         export them with that version"
+        "no histogram bucket begins at {low_ns} ns: the buckets were stored by another version of \
+         halfpower, so use that version to export them"
     )]
     UnknownBucket {
-        /// The bound that starts no bucket (ns).
+        /// The lower bound (ns).
         low_ns: u64,
     },
-    /// Minimum, maximum, sum or overflow contradict the buckets.
+    /// The minimum, maximum, sum or overflow count contradicts the buckets.
     #[error(
-        "the stored minimum, maximum, sum or overflow count contradicts the buckets: \
-         the record is damaged, so measure again or restore it from a copy"
+        "the stored minimum, maximum, sum or overflow count contradicts the histogram \
+         buckets: the record is damaged, so measure again or restore it from a copy"
     )]
     Contradiction,
 }
@@ -140,7 +142,8 @@ pub enum BucketError {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(into = "Parts", try_from = "Parts"))]
 pub struct Histogram {
-    /// None until the first value is recorded, if the histogram was created without memory.
+    /// Counters of the buckets. None if the histogram was created without memory and has no value
+    /// yet.
     counts: Option<Box<[u64; BUCKETS]>>,
     count: u64,
     overflow: u64,
@@ -150,7 +153,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram with memory for all buckets, so that recording never allocates.
+    /// Creates an empty histogram with memory for all buckets, so that recording never allocates.
     pub fn new() -> Self {
         Self { counts: Some(all_zero()), ..Self::default() }
     }
@@ -191,7 +194,7 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// Removes all values and keeps the memory.
+    /// Removes all values, but keeps the memory.
     pub fn clear(&mut self) {
         self.counts.iter_mut().for_each(|counts| counts.fill(0));
         self.count = 0;
@@ -201,50 +204,50 @@ impl Histogram {
         self.sum_ns = 0;
     }
 
-    /// Number of values, including those beyond the range.
+    /// Returns the number of values, including values of [`LIMIT_NS`] or more.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Number of values of [`LIMIT_NS`] or more. [`Self::buckets`] omits these values; all other
-    /// methods include them.
+    /// Returns the number of values of [`LIMIT_NS`] or more. [`Self::buckets`] and
+    /// [`Self::cumulative`] omit these values. All other methods include them.
     pub fn overflow(&self) -> u64 {
         self.overflow
     }
 
-    /// The smallest value, exact; `None` if empty.
+    /// Returns the smallest value, which is exact. `None` if the histogram is empty.
     pub fn min(&self) -> Option<u64> {
         (self.count > 0).then_some(self.min_ns)
     }
 
-    /// The largest value, exact; `None` if empty.
+    /// Returns the largest value, which is exact. `None` if the histogram is empty.
     pub fn max(&self) -> Option<u64> {
         (self.count > 0).then_some(self.max_ns)
     }
 
-    /// The sum of all values in nanoseconds, exact.
+    /// Returns the exact sum of all values in nanoseconds.
     pub fn sum_ns(&self) -> u128 {
         self.sum_ns
     }
 
-    /// The mean in nanoseconds, from the exact sum; `None` if empty.
+    /// Returns the mean in nanoseconds, from the exact sum. `None` if the histogram is empty.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
     }
 
-    /// The quantile `q` in nanoseconds: the smallest value such that at least the share `q` of all
-    /// values is not larger.
+    /// Returns the quantile `q` in nanoseconds: the smallest value such that at least the share `q`
+    /// of all values is less than or equal to it.
     ///
     /// The minimum (`q` = 0) and the maximum (`q` = 1) are exact. Otherwise the result is the
-    /// midpoint of a bucket, within 0.4%, clamped to minimum and maximum, and monotonic in `q`. A
-    /// quantile beyond the range is reported as the maximum. `None` if empty or if `q` is not
-    /// between 0 and
-    /// 1.
+    /// midpoint of a bucket, within 0.4%, clamped to minimum and maximum, and monotonic in `q`. If
+    /// the quantile is [`LIMIT_NS`] or more, the maximum is returned. `None` if the histogram is
+    /// empty or if `q` is not between 0 and 1.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         if self.count == 0 || !(0.0..=1.0).contains(&q) {
             return None;
         }
-        // In binary, 0.07 x 100 is slightly above 7; without the step down its rank would be 8.
+        // In floating point, 0.07 x 100 is slightly above 7. Without `next_down`, the rank would be
+        // 8.
         let rank = (q * self.count as f64).next_down().ceil() as u64;
         if rank <= 1 {
             return Some(self.min_ns);
@@ -263,17 +266,19 @@ impl Histogram {
         Some(self.max_ns)
     }
 
-    /// The non-empty buckets in ascending order, without the values beyond the range.
+    /// Returns the non-empty buckets in ascending order. Values of [`LIMIT_NS`] or more are in no
+    /// bucket.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         let counts = self.counts.iter().flat_map(|counts| counts.iter().enumerate());
         counts.filter(|(_, count)| **count > 0).map(|(index, &count)| {
-            let (low_ns, high_ns) = bucket_bounds(index).expect("the index is one of the array");
+            let (low_ns, high_ns) = bucket_bounds(index).expect("the index is within the array");
             Bucket { low_ns, high_ns, count }
         })
     }
 
-    /// Latency in nanoseconds (upper bound of a bucket) and the share of all values at or below it,
-    /// both ascending. Values beyond the range are missing, so that the last share is then below 1.
+    /// Returns latencies in nanoseconds (upper bounds of buckets), each with the share of all
+    /// values below it. Both are ascending. Values of [`LIMIT_NS`] or more are not included, so the
+    /// last share is below 1 if there are such values.
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         let total = self.count().max(1) as f64;
         self.buckets().scan(0_u64, move |below, bucket| {
@@ -282,8 +287,8 @@ impl Histogram {
         })
     }
 
-    /// The exact figures; `None` if empty. Store them with [`Self::buckets`] to restore the
-    /// histogram with [`Self::from_buckets`].
+    /// Returns the exact totals. `None` if the histogram is empty. Store them with
+    /// [`Self::buckets`] to restore the histogram with [`Self::from_buckets`].
     pub fn exact(&self) -> Option<Exact> {
         (self.count > 0).then_some(Exact {
             overflow: self.overflow,
@@ -294,7 +299,7 @@ impl Histogram {
     }
 
     /// Restores a histogram from buckets (lower bound in nanoseconds, count) and the result of
-    /// [`Self::exact`]; `exact` is `None` for an empty histogram.
+    /// [`Self::exact`]. `exact` is `None` for an empty histogram.
     ///
     /// # Errors
     /// [`BucketError`] if a bound is not the start of a bucket, or if `exact` contradicts the
@@ -327,8 +332,8 @@ impl Histogram {
         if consistent { Ok(rebuilt) } else { Err(BucketError::Contradiction) }
     }
 
-    /// Whether `exact` can belong to the buckets: minimum and maximum lie in the outermost buckets
-    /// (or beyond the range), and the sum is possible for the counts.
+    /// Checks whether `exact` can belong to the buckets. The minimum and maximum must lie in the
+    /// outermost buckets (or beyond the range), and the sum must be possible for the counts.
     fn holds(&self, exact: Exact) -> bool {
         let first = self.buckets().next();
         let last = self.buckets().last();
@@ -345,15 +350,15 @@ impl Histogram {
     }
 }
 
-/// Counters of all buckets, all zero. They are made from a vector, because the system provides
-/// zeroed pages for it without touching them.
+/// Returns the counters of all buckets, set to zero. The counters are created as a vector, because
+/// the system then provides zeroed pages without touching them.
 #[cold]
 fn all_zero() -> Box<[u64; BUCKETS]> {
     vec![0; BUCKETS].into_boxed_slice().try_into().expect("the vector was made with this length")
 }
 
 impl Default for Histogram {
-    /// An empty histogram, which allocates its memory with the first value.
+    /// Creates an empty histogram, which allocates its memory with the first value.
     fn default() -> Self {
         Self { counts: None, count: 0, overflow: 0, min_ns: u64::MAX, max_ns: 0, sum_ns: 0 }
     }
@@ -406,7 +411,7 @@ mod tests {
         h.buckets().map(|b| (b.low_ns, b.count)).collect()
     }
 
-    /// Values of every magnitude, including some beyond the range.
+    /// Generates values of every magnitude, including some beyond the range.
     fn values(most: usize) -> impl Strategy<Value = Vec<u64>> {
         let value = (0u32..64, any::<u64>()).prop_map(|(bits, v)| v >> bits);
         proptest::collection::vec(value, 0..most)

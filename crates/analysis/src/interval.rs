@@ -1,15 +1,17 @@
 //! A value with its confidence interval.
 //!
 //! Every estimate of this crate is an [`Interval`], so that no number is shown without its
-//! uncertainty. The function that returns an interval documents its method and confidence.
+//! uncertainty. Each function that returns an interval documents the method and the confidence
+//! level.
 
-/// Confidence of all fits in this crate: 95%, as in the repeatability rule (the interval of the
-/// median within 3%).
+/// Confidence level of all fits in this crate: 95%. The repeatability rule (the interval of the
+/// median must be within 3%) uses the same level.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// An estimate and the bounds of its interval, in the unit of the estimate.
 ///
-/// `low <= high` always holds. `value` lies between them for every interval made by this crate.
+/// `low <= high` always holds. In every interval that this crate computes, `value` lies between the
+/// two bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// The estimate.
@@ -21,26 +23,27 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// An interval of zero width: for a value known exactly, or measured only once so that its
-    /// spread is unknown.
+    /// Creates an interval of zero width, for a value that is known exactly, or for a single
+    /// measurement whose spread is unknown.
     pub fn exact(value: f64) -> Self {
         Self { value, low: value, high: value }
     }
 
-    /// The interval `value - half_width` to `value + half_width`.
+    /// Creates the interval from `value - half_width` to `value + half_width`.
     pub fn symmetric(value: f64, half_width: f64) -> Self {
         Self { value, low: value - half_width, high: value + half_width }
     }
 
-    /// Half the width as a share of the absolute value: 0.03 is "within 3%".
+    /// Returns half of the width as a share of the absolute value: 0.03 means "within 3%".
     ///
-    /// Zero for an interval of zero width; infinite for any other interval around zero.
+    /// The result is zero for an interval of zero width, and infinite for any other interval whose
+    /// value is zero.
     pub fn half_width_relative(&self) -> f64 {
         let half_width = (self.high - self.low) / 2.0;
         if half_width == 0.0 { 0.0 } else { half_width / self.value.abs() }
     }
 
-    /// Whether `x` lies in the interval, bounds included.
+    /// Checks whether `x` lies in the interval, bounds included.
     pub fn contains(&self, x: f64) -> bool {
         (self.low..=self.high).contains(&x)
     }

@@ -1,16 +1,16 @@
 //! Finds the component that limits a pipeline, from the rate of each component and the delivered
 //! rate.
 //!
-//! A chain is as fast as its slowest part, so the bottleneck is a component whose own rate is near
-//! the delivered rate. If the delivered rate is well below the rate of every component, no
-//! component is the bottleneck: the requests are too small or too few to fill the pipeline, as
-//! Little's law and the half-power point show.
+//! A pipeline is as fast as its slowest component, so the bottleneck is a component whose rate,
+//! measured alone, is about the delivered rate. If the rate of every component is much higher than
+//! the delivered rate, no component is the bottleneck. The requests are then too small or too few
+//! to fill the pipeline, as Little's law and the half-power point show.
 
 use std::fmt;
 
-/// Maximum difference between the delivered rate and the bottleneck's own rate, as a share of the
-/// latter. The limit exceeds the variation between separate measurements, and is smaller than the
-/// usual difference between two components.
+/// Maximum difference between the delivered rate and the rate of the bottleneck, as a share of the
+/// bottleneck's rate. The tolerance is larger than the variation between separate measurements, and
+/// smaller than the usual difference between two components.
 pub const TOLERANCE: f64 = 0.15;
 
 /// One component of the pipeline. The order is memory, CPU, interconnect, controller, device, file
@@ -19,15 +19,15 @@ pub const TOLERANCE: f64 = 0.15;
 pub struct Rung {
     /// Name of the component.
     pub component: String,
-    /// Advertised rate in bytes per second, if known.
+    /// Advertised rate (bytes per second). None if unknown.
     pub pap_bytes_per_s: Option<f64>,
-    /// Rate of the component alone in bytes per second, if measured. It must come from a different
-    /// workload than the delivered rate; otherwise the two rates would always be close.
+    /// Rate measured for the component alone (bytes per second). None if it was not measured. It
+    /// must be measured with a different workload than the delivered rate. Otherwise the two rates
+    /// would always be close.
     pub rap_bytes_per_s: Option<f64>,
 }
 
-/// Why a component is the bottleneck. Displays as the end of a sentence that starts with the
-/// component's name.
+/// Why a component is the bottleneck. `Display` formats the reason as a clause.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
     /// The delivered rate is close to the measured rate of the component alone.
@@ -35,7 +35,8 @@ pub enum Reason {
         /// Delivered rate divided by the measured rate, 0.85 to 1.15.
         share: f64,
     },
-    /// The component was not measured alone; the delivered rate is close to its advertised rate.
+    /// The component was not measured alone, and the delivered rate is close to its advertised
+    /// rate.
     NearAdvertised {
         /// Delivered rate divided by the advertised rate, 0.85 to 1.15.
         share: f64,
@@ -45,10 +46,10 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (share, what) = match self {
-            Self::NearMeasured { share } => (share, "rate measured on it alone"),
-            Self::NearAdvertised { share } => (share, "advertised rate"),
+            Self::NearMeasured { share } => (share, "rate measured for this component alone"),
+            Self::NearAdvertised { share } => (share, "advertised rate of this component"),
         };
-        write!(f, "delivers {:.0}% of the {what}", share * 100.0)
+        write!(f, "the delivered rate is {:.0}% of the {what}", share * 100.0)
     }
 }
 
@@ -57,17 +58,18 @@ impl fmt::Display for Reason {
 pub struct Binding {
     /// Index of the component in the input.
     pub index: usize,
-    /// How the bottleneck was recognised.
+    /// Why this component is the bottleneck.
     pub reason: Reason,
 }
 
-/// The bottleneck for a delivered rate in bytes per second: the slowest component whose own rate is
-/// within 15% of the delivered rate. Of equally slow components, it is the first in pipeline order.
+/// Returns the bottleneck for a delivered rate (bytes per second): the slowest component whose rate
+/// is within 15% of the delivered rate. If several components are equally slow, the first in
+/// pipeline order is the bottleneck.
 ///
-/// A component's own rate is the measured rate, or else the advertised rate. Components without a
-/// rate are ignored, and so are components that the delivered rate exceeds by more than 15%,
-/// because they cannot be the limit. `None` if no component is close; then request size or depth
-/// limits the rate.
+/// The rate of a component is the measured rate, or the advertised rate if it was not measured.
+/// Components without a rate are ignored. Components whose rate the delivered rate exceeds by more
+/// than 15% are also ignored, because they cannot be the limit. `None` if no component is close to
+/// the delivered rate. The request size or the depth is then the limit.
 pub fn binding(rungs: &[Rung], delivered_bytes_per_s: f64) -> Option<Binding> {
     rungs
         .iter()
@@ -107,7 +109,10 @@ mod tests {
     fn the_slowest_component_near_the_delivered_rate_binds() {
         let b = binding(&pipeline(), 0.52e9).unwrap();
         assert_eq!(b, Binding { index: 3, reason: Reason::NearMeasured { share: 1.0 } });
-        assert_eq!(b.reason.to_string(), "delivers 100% of the rate measured on it alone");
+        assert_eq!(
+            b.reason.to_string(),
+            "the delivered rate is 100% of the rate measured for this component alone"
+        );
     }
 
     #[test]
@@ -116,7 +121,10 @@ mod tests {
         rungs[3].rap_bytes_per_s = Some(3e9);
         let b = binding(&rungs, 0.57e9).unwrap();
         assert_eq!(b.index, 1);
-        assert_eq!(b.reason.to_string(), "delivers 95% of the advertised rate");
+        assert_eq!(
+            b.reason.to_string(),
+            "the delivered rate is 95% of the advertised rate of this component"
+        );
     }
 
     #[test]

@@ -2,22 +2,22 @@
 //!
 //! The values are sorted and cut in two where the sum of squared deviations within both parts is
 //! smallest (the two-means method in one dimension). The parts are levels if they are far apart
-//! compared with the scatter within them. Values with a single level are not: cut in the middle,
-//! the halves of a normal distribution are 2.6 standard deviations apart, those of a uniform one
-//! 3.5.
+//! compared with the scatter within them. Values with a single level do not pass this test: the
+//! means of the halves of a normal distribution are 2.6 standard deviations (of a half) apart, and
+//! the means of the halves of a uniform distribution 3.5.
 
 use crate::quantile::median;
 
-/// Minimum number of values.
+/// Minimum number of values to which the test is applied.
 const VALUES_MIN: usize = 12;
-/// Minimum number of values of each level.
+/// Minimum number of values in each level.
 const SIDE_MIN: usize = 3;
-/// Minimum share of the values of each level; fewer values are outliers.
+/// Minimum share of the values in each level. A smaller group is considered outliers.
 const SHARE_MIN: f64 = 0.1;
 /// Minimum distance between the levels, in standard deviations within a level.
 const DISTANCE_MIN: f64 = 5.0;
 
-/// Two levels.
+/// Two levels of one quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Levels {
     /// Median of the lower level.
@@ -28,10 +28,10 @@ pub struct Levels {
     pub share_low: f64,
 }
 
-/// The two levels of positive values.
+/// Finds two levels in positive values.
 ///
-/// `None` if there are fewer than twelve values, one is not positive and finite, or there is only
-/// one level.
+/// `None` if there are fewer than twelve values, a value is not positive and finite, or there is
+/// only one level.
 pub fn two_levels(values: &[f64]) -> Option<Levels> {
     if values.len() < VALUES_MIN || !values.iter().all(|v| *v > 0.0 && v.is_finite()) {
         return None;
@@ -59,7 +59,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Sum of the squared distances from the mean.
+/// Returns the sum of the squared distances from the mean.
 fn squares(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean).powi(2)).sum()

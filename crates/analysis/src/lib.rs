@@ -1,18 +1,18 @@
-//! Statistics and models: plain numbers in, values with confidence intervals out.
+//! Statistics and models. The functions take plain numbers and return values with confidence
+//! intervals.
 //!
 //! [`histogram`], [`quantile`] and [`bootstrap`] summarise a trial. [`outlier`], [`drift`],
-//! [`changepoint`], [`steady`] and [`littles_law`] check whether it can be trusted. [`comparison`]
-//! compares two sets of trials, [`fleet`] the hosts of a fleet; [`levels`] finds two levels among
-//! trials. [`lsq`],
-//! [`halfpower`], [`costmodel`] and [`nonlinear`] fit models; [`popularity`] finds the law that
-//! accesses follow. [`cachesteps`] finds the caches of a
-//! machine, and [`ladder`] finds the bottleneck. [`units`] reads and writes sizes,
-//! durations and rates as people do. Nothing here does I/O, reads a clock or keeps
-//! state. Equal input gives equal output; randomness comes from a seed of the caller. Modules
-//! import only modules declared above them.
+//! [`changepoint`], [`steady`] and [`littles_law`] check whether a trial can be trusted.
+//! [`comparison`] compares two sets of trials, and [`fleet`] compares the hosts of a fleet.
+//! [`levels`] finds two levels among trials. [`lsq`], [`halfpower`], [`costmodel`] and
+//! [`nonlinear`] fit models. [`popularity`] finds the law that the popularity of blocks follows.
+//! [`cachesteps`] finds the caches of a machine, and [`ladder`] finds the bottleneck of a pipeline.
+//! [`units`] parses and formats sizes, durations and rates. This crate does no I/O, reads no clock
+//! and keeps no state. Equal input gives equal output. Modules import only modules declared above
+//! them.
 //!
-//! An input with a value that is not finite has no result (`None`, an error or an empty list, as
-//! documented). A NaN is an arithmetic error of the caller and must not pass as a measurement.
+//! If an input value is not finite, there is no result (`None`, an error or an empty list, as
+//! documented). A NaN is an arithmetic error of the caller and must not look like a measurement.
 
 #![forbid(unsafe_code)]
 

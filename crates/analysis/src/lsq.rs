@@ -1,39 +1,40 @@
 //! Weighted linear regression.
 //!
-//! Weighted least squares in centred form (Draper and Smith, Applied Regression Analysis, 1998),
-//! with Student t intervals. Their scale comes from the scatter of the points about the line, so
-//! only the ratios of the weights matter. The fit does not test for outliers or curvature; both
-//! show in the residuals that it returns.
+//! Lines are fitted by weighted least squares in centred form (Draper and Smith, Applied Regression
+//! Analysis, 1998), with Student t intervals. The scale of the intervals comes from the scatter of
+//! the points about the line, so only the ratios of the weights matter. The fit does not test for
+//! outliers or curvature. Both are visible in the residuals that the fit returns.
 
 use crate::interval::{CONFIDENCE, Interval};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
 
-/// Minimum number of data points of a fit. A line through two points is exact, so its error is
+/// Minimum number of points in a fit. A line through two points is exact, so its error would be
 /// unknown.
 pub const POINTS_MIN: usize = 3;
 
-/// Minimum relative error. A few trials may agree by chance; without a minimum, their point would
-/// get an excessive weight and determine the line.
+/// Minimum relative error of a point. A few trials may agree by chance. Without a minimum, their
+/// point would get an excessive weight and determine the line.
 pub const RELATIVE_ERROR_MIN: f64 = 0.01;
 
 /// Why no line could be fitted.
 #[derive(Clone, Copy, Debug, Error, PartialEq)]
 pub enum FitError {
-    /// Fewer than [`POINTS_MIN`] points.
-    #[error("the fit has {points} points but needs {POINTS_MIN}: measure more request sizes")]
+    /// There are fewer than [`POINTS_MIN`] points.
+    #[error(
+        "the fit has {points} points but needs at least {POINTS_MIN}: measure more request sizes"
+    )]
     TooFewPoints {
-        /// Number of points given.
+        /// Number of points in the input.
         points: usize,
     },
-    /// A coordinate that is not finite, a time that is not positive, or an error that is negative
-    /// or not finite.
+    /// A coordinate is not finite, a time is not positive, or an error is negative or not finite.
     #[error(
         "point {index} of the fit is not a finite, positive measurement: drop the point or \
          measure it for longer"
     )]
     UnusablePoint {
-        /// Index in the input.
+        /// Index of the point in the input.
         index: usize,
     },
     /// All points have the same x.
@@ -45,7 +46,7 @@ pub enum FitError {
          rate has no half-power point: measure larger requests, or more trials"
     )]
     NotRising {
-        /// The fitted slope, zero or negative.
+        /// The fitted slope (ns per byte), which is zero or negative.
         ns_per_byte: f64,
     },
 }
@@ -53,18 +54,18 @@ pub enum FitError {
 /// One data point of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// The independent variable.
+    /// The independent variable, for example the request size.
     pub x: f64,
     /// The measured quantity.
     pub y: f64,
-    /// Weight; positive, proportional to 1 / (error of `y`)^2.
+    /// Weight of the point: positive and proportional to 1 / (error of `y`)^2.
     pub weight: f64,
 }
 
 impl Point {
-    /// A point whose `y` has the error `relative_error` (0.03 for 3%; at least
-    /// [`RELATIVE_ERROR_MIN`] is used). It cannot be used in a fit if `y` is not positive, or if
-    /// the error is negative or not finite.
+    /// Creates a point whose `y` has the error `relative_error` (0.03 for 3%), or
+    /// [`RELATIVE_ERROR_MIN`] if that is larger. The point cannot be used in a fit if `y` is not
+    /// positive, or if the error is negative or not finite.
     pub fn with_relative_error(x: f64, y: f64, relative_error: f64) -> Self {
         let usable = y > 0.0 && relative_error >= 0.0;
         let error = if usable { y * relative_error.max(RELATIVE_ERROR_MIN) } else { f64::NAN };
@@ -75,11 +76,12 @@ impl Point {
 /// A fitted line, y = intercept + slope x.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Value at x = 0, with its 95% interval.
+    /// Value of y at x = 0, with its 95% interval.
     pub intercept: Interval,
     /// Change of y per unit of x, with its 95% interval.
     pub slope: Interval,
-    /// Share of the weighted variance of y that the line explains, 0 to 1; 1 if all y are equal.
+    /// Coefficient of determination (R squared) of the weighted fit, 0 to 1. The value is 1 if all
+    /// y are equal.
     pub r2: f64,
     /// Measured minus fitted y, in the order of the points.
     pub residuals: Vec<f64>,
@@ -87,19 +89,19 @@ pub struct Line {
     intercept_variance: f64,
     /// Covariance of intercept and slope.
     covariance: f64,
-    /// Half-width of the 95% interval in standard errors.
+    /// Half-width of the 95% intervals, in standard errors.
     standard_errors: f64,
 }
 
 impl Line {
-    /// The value at `x`.
+    /// Returns the value of the line at `x`.
     pub fn at(&self, x: f64) -> f64 {
         self.intercept.value + self.slope.value * x
     }
 
-    /// Intercept divided by slope, with its 95% interval by the delta method, which linearises the
-    /// ratio. It is accurate while the slope is many times its standard error, and not finite for a
-    /// slope of zero.
+    /// Returns the intercept divided by the slope, with its 95% interval by the delta method, which
+    /// linearises the ratio. The interval is accurate if the slope is many times its standard
+    /// error. The result is not finite if the slope is zero.
     pub fn intercept_over_slope(&self) -> Interval {
         let slope = self.slope.value;
         let ratio = self.intercept.value / slope;
@@ -114,8 +116,8 @@ impl Line {
 /// Fits the line that minimises the weighted sum of squared residuals.
 ///
 /// # Errors
-/// [`FitError::TooFewPoints`], [`FitError::UnusablePoint`] for a coordinate that is not finite or a
-/// weight that is not positive and finite, [`FitError::SameSize`].
+/// [`FitError::TooFewPoints`], [`FitError::SameSize`], or [`FitError::UnusablePoint`] if a
+/// coordinate is not finite or a weight is not positive and finite.
 pub fn line(points: &[Point]) -> Result<Line, FitError> {
     check(points)?;
     let total: f64 = points.iter().map(|p| p.weight).sum();
@@ -161,7 +163,8 @@ fn check(points: &[Point]) -> Result<(), FitError> {
     Ok(())
 }
 
-/// Half-width, in standard errors, that contains [`CONFIDENCE`] of a Student t distribution.
+/// Returns the half-width, in standard errors, of the interval that contains [`CONFIDENCE`] of a
+/// Student t distribution.
 fn student_t(freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom)
         .expect("scale and degrees of freedom are positive: there are at least three points")
@@ -197,7 +200,8 @@ mod tests {
 
     #[test]
     fn agrees_with_a_fit_worked_by_hand() {
-        // y = 2.2 + 0.6 x, residual sum of squares 2.4, scale 0.8, Sxx 10, r2 0.6.
+        // The fitted line is y = 2.2 + 0.6 x. The sum of squared residuals is 2.4, the scale is
+        // 0.8, Sxx is 10 and r2 is 0.6.
         let points = equal_weights(&[(1.0, 2.0), (2.0, 4.0), (3.0, 5.0), (4.0, 4.0), (5.0, 5.0)]);
         let l = line(&points).unwrap();
         assert!(near(l.intercept.value, 2.2) && near(l.slope.value, 0.6) && near(l.r2, 0.6));

@@ -1,42 +1,43 @@
-//! Nonlinear least squares for models that have no formula and must be evaluated point by point,
+//! Nonlinear least squares, for models that have no formula and must be evaluated point by point,
 //! such as a simulation.
 //!
 //! The best parameters are found by a Levenberg-Marquardt search (damped Gauss-Newton steps with
-//! numerical derivatives) over their logarithms; the intervals are profile-likelihood intervals. A
-//! weak log-normal prior around the start keeps undetermined parameters from drifting away; such
-//! parameters have wide intervals. Residuals are weighted by Huber's function, so that a few
-//! outliers do not dominate. Nothing here is random: the caller passes the starts.
+//! numerical derivatives) over the logarithms of the parameters. The intervals are
+//! profile-likelihood intervals. A weak log-normal prior around the start prevents the drift of
+//! parameters that the data do not determine. The intervals of such parameters are wide. Residuals
+//! are weighted by Huber's function, so that a few outliers do not dominate. The search uses no
+//! random numbers: the caller passes the starting points.
 
-/// Standard deviation of the priors of the parameters' logarithms: a factor of ten.
+/// Standard deviation of the prior of each parameter's logarithm: a factor of ten.
 const PRIOR_LN: f64 = 2.3;
-/// Residuals beyond this many standard errors count linearly and not squared (Huber).
+/// Limit above which a residual counts linearly instead of squared (Huber), in standard errors.
 const HUBER: f64 = 3.0;
 /// Maximum number of steps of one descent in [`Problem::search`].
 const STEPS: usize = 12;
-/// Minimum improvement of the objective in a step (share); a smaller improvement ends the descent.
+/// Minimum relative improvement of the objective in a step. A smaller improvement ends the descent.
 const MIN_GAIN: f64 = 0.002;
-/// Damping factors tried in each step.
+/// Damping factors that are tried in each step.
 const DAMPINGS: [f64; 4] = [1e-3, 0.1, 1.0, 10.0];
-/// Maximum change (ln) of a parameter in one step.
+/// Maximum change of a parameter's logarithm in one step.
 const STEP_MAX_LN: f64 = 1.5;
-/// Maximum factor by which a parameter is varied up and down to find its interval.
+/// Maximum factor by which a parameter is increased or decreased to find its interval.
 const PROFILE_FACTOR: f64 = 20.0;
 /// The 95% quantile of chi-squared with one degree of freedom.
 const CHI2: f64 = 3.841;
 
-/// The differences that approximate the derivatives.
+/// How the derivatives are approximated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differences {
-    /// One-sided differences: one evaluation per parameter, accurate enough for a descent
+    /// With one-sided differences: one evaluation per parameter, accurate enough for a descent
     /// direction.
     Forward,
-    /// Central differences: two evaluations per parameter, one above and one below.
+    /// With central differences: two evaluations per parameter, one above and one below.
     Central,
 }
 
 /// Runs independent evaluations, possibly at the same time.
 pub trait Parallel: Sync {
-    /// Applies `work` to each input; the results are in the order of the inputs.
+    /// Applies `work` to each input. The results are in the order of the inputs.
     fn map<I: Sync, O: Send>(&self, inputs: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O>;
 }
 
@@ -49,7 +50,8 @@ impl Parallel for Sequential {
     }
 }
 
-/// A residual weighted by Huber's function: its square grows linearly beyond three standard errors.
+/// Returns the residual weighted by Huber's function. Beyond three standard errors, the square of
+/// the result grows only linearly.
 pub fn huber(residual: f64) -> f64 {
     let size = residual.abs();
     if size > HUBER {
@@ -59,18 +61,19 @@ pub fn huber(residual: f64) -> f64 {
     }
 }
 
-/// Computes the residuals at the logarithms of parameters; the second argument is a limit.
+/// A function that maps the logarithms of the parameters and a limit to the residuals (see
+/// [`Problem::residuals`]).
 type Residuals<'a> = dyn Fn(&[f64], f64) -> Option<Vec<f64>> + Sync + 'a;
 
 /// A least-squares problem.
 pub struct Problem<'a, P: Parallel> {
-    /// Residuals in standard errors at the logarithms of parameters; `None` where the model cannot
-    /// be evaluated. It may also return `None` once the sum of the squares (after [`huber`])
-    /// exceeds the second argument.
+    /// Computes the residuals, in standard errors, from the logarithms of the parameters. Returns
+    /// `None` where the model cannot be evaluated. May also return `None` as soon as the sum of the
+    /// squares (after [`huber`]) exceeds the second argument.
     pub residuals: &'a Residuals<'a>,
     /// Centres of the priors (ln), one per parameter.
     pub centre: Vec<f64>,
-    /// Smallest change of each parameter that has an effect (ln); 0 for continuous parameters.
+    /// Smallest change of each parameter that has an effect (ln), or 0 for a continuous parameter.
     pub grain: Vec<f64>,
     /// Runs the evaluations, possibly at the same time.
     pub parallel: &'a P,
@@ -86,7 +89,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Sum of the squared residuals.
+    /// Returns the sum of the squared residuals.
     pub fn objective(&self) -> f64 {
         self.residuals.iter().map(|r| r * r).sum()
     }
@@ -99,12 +102,12 @@ pub struct Profile {
     pub low: f64,
     /// Upper end of the interval (ln).
     pub high: f64,
-    /// Whether the objective had not risen enough at the end of the search range, above or below,
-    /// so that the interval may be wider.
+    /// Whether the interval may be wider, because the objective had not risen enough at one end of
+    /// the search range.
     pub open: bool,
 }
 
-/// The lower or upper end of a profile.
+/// The lower or upper end of the interval of a parameter.
 struct Edge {
     /// Distance from the best value (ln).
     distance: f64,
@@ -116,7 +119,7 @@ impl<P: Parallel> Problem<'_, P> {
         self.evaluate_below(at, f64::INFINITY)
     }
 
-    /// The candidate with the parameters `at`; may be `None` if its objective exceeds `limit`.
+    /// Evaluates the parameters `at`. May return `None` if the objective exceeds `limit`.
     fn evaluate_below(&self, at: Vec<f64>, limit: f64) -> Option<Candidate> {
         let data = (self.residuals)(&at, limit)?;
         let mut residuals: Vec<f64> = data.into_iter().map(huber).collect();
@@ -124,8 +127,8 @@ impl<P: Parallel> Problem<'_, P> {
         residuals.iter().all(|r| r.is_finite()).then_some(Candidate { at, residuals })
     }
 
-    /// Evaluates several starts and returns them best first, without starts that cannot be
-    /// evaluated.
+    /// Evaluates several starts and returns them in the order of their objectives, best first.
+    /// Starts that cannot be evaluated are left out.
     pub fn rank(&self, starts: &[Vec<f64>]) -> Vec<Candidate> {
         self.rank_below(starts, f64::INFINITY)
     }
@@ -139,7 +142,7 @@ impl<P: Parallel> Problem<'_, P> {
         ranked
     }
 
-    /// Derivatives of the residuals, as a matrix with one row per parameter.
+    /// Returns the derivatives of the residuals, as a matrix with one row per parameter.
     fn jacobian(&self, here: &Candidate, differences: Differences) -> Vec<Vec<f64>> {
         let parameters: Vec<usize> = (0..here.at.len()).collect();
         self.parallel.map(&parameters, |j| {
@@ -159,7 +162,7 @@ impl<P: Parallel> Problem<'_, P> {
         })
     }
 
-    /// Descends from a candidate for at most `steps` steps.
+    /// Improves a candidate with at most `steps` steps of the Levenberg-Marquardt method.
     pub fn descend(&self, from: Candidate, steps: usize, differences: Differences) -> Candidate {
         let mut here = from;
         for _ in 0..steps {
@@ -193,8 +196,9 @@ impl<P: Parallel> Problem<'_, P> {
         here
     }
 
-    /// Coordinate search: moves one parameter at a time while that helps. It finds the best values
-    /// of integer parameters, for which derivatives say little.
+    /// Improves a candidate by coordinate search: moves one parameter at a time while the objective
+    /// decreases. This finds the best values of integer parameters, for which derivatives are of
+    /// little use.
     fn polish(&self, from: Candidate) -> Candidate {
         let mut here = from;
         for _ in 0..3 {
@@ -219,8 +223,8 @@ impl<P: Parallel> Problem<'_, P> {
         here
     }
 
-    /// Descends until convergence from `start` and from the best of the `alternatives`, and returns
-    /// the better result; `None` if no start can be evaluated.
+    /// Descends from `start` and from the best of the `alternatives`, and returns the better
+    /// result. `None` if no start can be evaluated.
     pub fn search(&self, start: Vec<f64>, alternatives: &[Vec<f64>]) -> Option<Candidate> {
         let ranked = [self.rank(&[start]), self.rank(alternatives)];
         let firsts = ranked.into_iter().filter_map(|ranked| ranked.into_iter().next());
@@ -229,9 +233,9 @@ impl<P: Parallel> Problem<'_, P> {
         ends.min_by(|a, b| a.objective().total_cmp(&b.objective()))
     }
 
-    /// The 95% interval of every parameter: how far it can move, while the others are adjusted,
-    /// until the objective has risen by the quantile of chi-squared, scaled by the residuals'
-    /// variance.
+    /// Returns the 95% interval of every parameter. A parameter reaches the end of its interval
+    /// when the objective has risen by the quantile of chi-squared, scaled by the variance of the
+    /// residuals. While one parameter changes, the other parameters are adjusted.
     pub fn profiles(&self, best: &Candidate) -> Vec<Profile> {
         let jacobian = self.jacobian(best, Differences::Central);
         let (normal, _) = normal_equations(&jacobian, &best.residuals);
@@ -252,8 +256,8 @@ impl<P: Parallel> Problem<'_, P> {
         })
     }
 
-    /// How far parameter `j` must change in the direction of `sign` until the objective exceeds
-    /// `limit`.
+    /// Returns how far parameter `j` must change in the direction of `sign` until the objective
+    /// exceeds `limit`.
     fn edge(&self, best: &Candidate, j: usize, direction: &[f64], sign: f64, limit: f64) -> Edge {
         let most = PROFILE_FACTOR.ln();
         let is_above = |by: f64| {
@@ -265,8 +269,8 @@ impl<P: Parallel> Problem<'_, P> {
                 at[j] = best.at[j] + sign * by;
                 self.evaluate(at).map(|candidate| candidate.objective())
             };
-            // The derivatives hold only near the best values, so three variants are tried: the
-            // other parameters follow fully, follow by half, or stay.
+            // The derivatives are valid only near the best values. Three variants are therefore
+            // tried, in which the other parameters follow fully, follow by half, or stay unchanged.
             let least = [1.0, 0.5, 0.0].into_iter().filter_map(objective).fold(f64::MAX, f64::min);
             least > limit
         };
@@ -294,14 +298,15 @@ fn slope(up: &Candidate, down: &Candidate, step: f64) -> Vec<f64> {
     up.residuals.iter().zip(&down.residuals).map(|(up, down)| (up - down) / step).collect()
 }
 
-/// The normal matrix J J^T and the gradient J r, for a Jacobian with one row per parameter.
+/// Returns the normal matrix J J^T and the gradient J r, for a Jacobian with one row per parameter.
 fn normal_equations(jacobian: &[Vec<f64>], residuals: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let normal = jacobian.iter().map(|a| jacobian.iter().map(|b| dot(a, b)).collect()).collect();
     (normal, jacobian.iter().map(|row| dot(row, residuals)).collect())
 }
 
-/// First-order change of the best values of the other parameters when parameter `j` changes by one.
+/// Returns how much the best value of each other parameter changes, to first order, if parameter
+/// `j` changes by one. Element `j` is 1.
 fn direction(normal: &[Vec<f64>], j: usize) -> Vec<f64> {
     let others: Vec<usize> = (0..normal.len()).filter(|i| *i != j).collect();
     let matrix = others.iter().map(|a| others.iter().map(|b| normal[*a][*b]).collect()).collect();
@@ -316,7 +321,8 @@ fn direction(normal: &[Vec<f64>], j: usize) -> Vec<f64> {
     direction
 }
 
-/// Solves linear equations by Gaussian elimination with partial pivoting; `None` if singular.
+/// Solves linear equations by Gaussian elimination with partial pivoting. `None` if the matrix is
+/// singular.
 fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
     let n = right.len();
     for column in 0..n {
@@ -347,8 +353,8 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
 mod tests {
     use super::*;
 
-    /// T = f + s S (microseconds, KiB) with f = 100 and s = 2, in standard errors of 2%. The third
-    /// parameter has no effect.
+    /// Returns the residuals of the model T = f + s S (microseconds, KiB) in standard errors of 2%.
+    /// The true values are f = 100 and s = 2. The third parameter has no effect.
     fn line(at: &[f64], _limit: f64) -> Option<Vec<f64>> {
         let truth = |size: f64| 100.0 + 2.0 * size;
         let time = |size: f64| at[0].exp() + at[1].exp() * size;
@@ -384,7 +390,8 @@ mod tests {
         assert!(contains(0, 100.0) && contains(1, 2.0), "{profiles:?}");
         assert!(profiles[0].high - profiles[0].low < 0.2, "{profiles:?}");
         assert!(!profiles[0].open && !profiles[1].open, "{profiles:?}");
-        // Only the prior limits the third parameter: more than a factor of 100 from end to end.
+        // Only the prior limits the third parameter, so the interval spans more than a factor of
+        // 100.
         assert!(profiles[2].high - profiles[2].low > 100_f64.ln(), "{profiles:?}");
     }
 

@@ -1,26 +1,27 @@
-//! Outliers among samples.
+//! Finds outliers among samples.
 //!
-//! Samples are marked by their distance from the median in robust units, which outliers hardly
-//! influence. Nothing is removed: other code decides whether a trial was disturbed or the device is
-//! bimodal.
+//! A sample is an outlier if it is far from the median, measured in a unit that outliers hardly
+//! influence. No sample is removed: other code decides whether a trial was disturbed or the device
+//! is bimodal.
 
 use crate::quantile::{median, median_absolute_deviation};
 
-/// Modified z-score above which a sample is marked (Iglewicz and Hoaglin, How to Detect and Handle
-/// Outliers, ASQC, 1993).
+/// Modified z-score above which a sample is an outlier (Iglewicz and Hoaglin, How to Detect and
+/// Handle Outliers, ASQC, 1993).
 const LIMIT: f64 = 3.5;
-/// Converts the median absolute deviation to the standard deviation of a normal sample.
+/// Factor that converts the median absolute deviation to the standard deviation of a normal sample.
 pub(crate) const MEDIAN_DEVIATION_TO_SIGMA: f64 = 1.482_602;
 
-/// Converts the mean absolute deviation to the standard deviation: the square root of pi / 2.
+/// Factor that converts the mean absolute deviation to the standard deviation of a normal sample:
+/// the square root of pi / 2.
 const MEAN_DEVIATION_TO_SIGMA: f64 = 1.253_314;
 
-/// Indices, in ascending order, of the samples whose modified z-score, |x - median| / (1.4826 MAD),
-/// exceeds 3.5.
+/// Returns the indices, in ascending order, of the samples whose modified z-score, |x - median| /
+/// (1.4826 MAD), exceeds 3.5.
 ///
 /// If more than half of the samples are equal, the median absolute deviation is zero, and the mean
-/// absolute deviation is used instead. Empty if there are fewer than three samples, if all are
-/// equal, or if one is not finite.
+/// absolute deviation is used instead. The result is empty if there are fewer than three samples,
+/// if all samples are equal, or if a sample is not finite.
 pub fn outliers(samples: &[f64]) -> Vec<usize> {
     let (Some(centre), Some(deviation)) = (median(samples), median_absolute_deviation(samples))
     else {

@@ -1,45 +1,47 @@
-//! Finds the law that the popularity of blocks follows: even, Zipf's, the self-similar one (80/20,
-//! called pareto by fio), or zones of the region with different densities.
+//! Finds the law that the popularity of blocks follows: even popularity, Zipf's law, the
+//! self-similar law (80/20, called pareto by fio), or zones of the region with different access
+//! densities.
 //!
-//! The input is the number of blocks that were accessed once, twice, and so on. Ranks of blocks are
-//! not used: with few accesses per block, sorting blocks by their counts makes even accesses look
-//! skewed. A law gives the expected number of accesses of each block. With independent draws, the
-//! accesses of a block are Poisson distributed, which gives the expected number of blocks in each
-//! range of access counts. The parameter of a law is chosen so that these numbers are nearest to
-//! the input by the Freeman-Tukey distance, `4 (sqrt(seen) - sqrt(expected))^2` summed over the
-//! ranges. For the true law this distance has a chi-squared distribution. A skewed law is chosen
-//! only if it is clearly nearer than the even one.
+//! The input is the number of blocks that were accessed once, twice, and so on. Blocks are not
+//! sorted by their counts, because sorting makes even accesses look skewed if there are few
+//! accesses per block. A law gives the expected number of accesses of each block. With independent
+//! draws, the number of accesses of a block is Poisson distributed, which gives the expected number
+//! of blocks in each range of access counts. The parameter of a law is chosen so that these
+//! expected numbers are nearest to the input by the Freeman-Tukey distance, `4 (sqrt(seen) -
+//! sqrt(expected))^2` summed over the ranges. For the true law, this distance has a chi-squared
+//! distribution. A skewed law is chosen only if it is clearly nearer than even popularity.
 //!
-//! Zipf's law: the block of rank k is accessed in proportion to `k^-theta`. The self-similar law is
-//! that of Gray et al. (SIGMOD 1994): a fraction h of the blocks gets the fraction 1 - h of the
-//! accesses, and so on within that fraction.
+//! In Zipf's law, the block of rank k is accessed in proportion to `k^-theta`. The self-similar law
+//! is that of Gray et al. (SIGMOD 1994): a fraction h of the blocks gets the fraction 1 - h of the
+//! accesses, and the same applies recursively within that fraction.
 
 use std::collections::BTreeMap;
 
 use statrs::function::erf::erfc;
 
-/// Number of equal parts of the region for which accesses are counted by position.
+/// Number of equal parts of the region whose accesses are counted separately.
 pub const PARTS: usize = 100;
 /// Maximum number of zones of the zoned law.
 const ZONES_MAX: usize = 4;
-/// Number of ranks that are computed one by one; the ranks after them are computed in groups.
+/// Number of most popular ranks that are computed one by one. The ranks after them are computed in
+/// groups.
 const RANKS_ALONE: u64 = 64;
-/// Groups of ranks for each doubling of the rank.
+/// Number of groups of ranks for each doubling of the rank.
 const GROUPS_PER_DOUBLING: f64 = 6.0;
-/// From this mean on, the Poisson distribution is approximated.
+/// Minimum mean for which the Poisson distribution is approximated.
 const MEAN_APPROXIMATE: f64 = 60.0;
-/// A more complex law must lower the distance by this factor and this amount (three times the
-/// standard deviation of chi-squared with 12 degrees of freedom).
+/// Factor and amount by which a more complex law must lower the distance. The amount is three times
+/// the standard deviation of chi-squared with 12 degrees of freedom.
 const BETTER: (f64, f64) = (1.2, 15.0);
-/// Steps of the coarse and of the fine search of a parameter.
+/// Numbers of steps in the coarse and in the fine search for a parameter.
 const STEPS: (u32, u32) = (40, 30);
 
-/// A zone of the region.
+/// A zone of the region, with an even density of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// Share of the accesses (percent).
+    /// Share of the accesses that fall into the zone (percent).
     pub access_percent: u8,
-    /// Share of the region (percent).
+    /// Share of the region that the zone covers (percent).
     pub region_percent: u8,
 }
 
@@ -58,40 +60,40 @@ pub enum Law {
         /// The fraction of blocks that gets the fraction 1 - h of the accesses.
         h: f64,
     },
-    /// Parts of the region in the order of their position, each with even accesses.
+    /// Zones of the region in the order of their position. Accesses are even within each zone.
     Zoned(Vec<Zone>),
 }
 
-/// What was counted.
+/// The counted accesses to a region.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// Number of blocks by their number of accesses, from 1, for the blocks whose accesses were
-    /// counted.
+    /// Number of blocks by number of accesses (1 or more). Only blocks whose accesses were counted
+    /// are included.
     pub blocks_by_accesses: BTreeMap<u64, u64>,
-    /// Blocks of the region.
+    /// Number of blocks in the region.
     pub blocks: u64,
     /// Share of the blocks of the region whose accesses were counted, from 0 (none) to 1 (all).
     pub counted_share: f64,
-    /// Accesses of all blocks.
+    /// Number of accesses to all blocks.
     pub accesses: u64,
-    /// Accesses by part of the region, for all blocks.
+    /// Number of accesses to each part of the region, for all blocks.
     pub by_part: [u64; PARTS],
 }
 
-/// The nearest law.
+/// The law that is nearest to the counted accesses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nearest {
-    /// The law.
+    /// The nearest law.
     pub law: Law,
-    /// Distance of the law from the counts; near the number of ranges (about 10 to 40) if the law
-    /// holds.
+    /// Distance of the law from the counts. If the law holds, the distance is near the number of
+    /// ranges (about 10 to 40).
     pub distance: f64,
-    /// The distance of the even law.
+    /// Distance of even popularity from the counts.
     pub even_distance: f64,
 }
 
-/// The law that is nearest to the counts; None if there are no accesses, no blocks or no counted
-/// blocks.
+/// Returns the law that is nearest to the counts. None if there are no accesses, no blocks or no
+/// counted blocks.
 pub fn nearest(observed: &Observed) -> Option<Nearest> {
     let share = observed.counted_share;
     if observed.accesses == 0 || observed.blocks == 0 || !(share > 0.0 && share <= 1.0) {
@@ -113,8 +115,8 @@ pub fn nearest(observed: &Observed) -> Option<Nearest> {
     }
     if let Some(zones) = zones(&observed.by_part) {
         let distance = ranges.distance(&zone_groups(blocks, &zones));
-        // Zones with even accesses inside must explain the counts about as well as the other laws
-        // do. Otherwise one popular block alone could make its part of the region a zone.
+        // Zones must explain the counts about as well as the law that was chosen before. Otherwise
+        // a single popular block could turn its part of the region into a zone.
         if distance <= found.1 * BETTER.0 + BETTER.1 {
             found = (Law::Zoned(zones), distance);
         }
@@ -122,10 +124,11 @@ pub fn nearest(observed: &Observed) -> Option<Nearest> {
     Some(Nearest { law: found.0, distance: found.1, even_distance: even })
 }
 
-/// A group of ranks or blocks of equal popularity: their number, and their share of all accesses.
+/// A group of ranks or blocks of equal popularity: the number of blocks, and their share of all
+/// accesses.
 type Group = (f64, f64);
 
-/// The bounds of the groups of ranks that cover 0 to `blocks`.
+/// Returns the bounds of the groups of ranks. Together the groups cover 0 to `blocks`.
 fn bounds(blocks: u64) -> Vec<(f64, f64)> {
     let mut bounds = Vec::new();
     let mut from = 0.0;
@@ -174,9 +177,9 @@ fn shares(groups: impl Iterator<Item = Group>) -> Vec<Group> {
     groups.into_iter().map(|(width, mass)| (width, mass / sum.max(f64::MIN_POSITIVE))).collect()
 }
 
-/// Ranges of access counts with the number of blocks that were seen in each.
+/// Ranges of access counts, and the number of blocks whose count lies in each range.
 struct Ranges {
-    /// The lowest count of each range, from 0; a range ends where the next one begins.
+    /// Lowest count of each range, starting at 0. A range ends where the next one begins.
     from: Vec<u64>,
     seen: Vec<f64>,
     blocks: f64,
@@ -210,8 +213,8 @@ impl Ranges {
         apart.map(|(seen, expected)| 4.0 * (seen.sqrt() - expected.sqrt()).powi(2)).sum()
     }
 
-    /// The distance of an even law without chance: passes over the region access every block once
-    /// each.
+    /// Returns the distance of even popularity if accesses are not random: each pass over the
+    /// region accesses every block once.
     fn passes(&self) -> f64 {
         let mean = self.accesses / self.blocks;
         let mut expected = vec![0.0; self.from.len()];
@@ -223,7 +226,7 @@ impl Ranges {
         self.apart(&expected)
     }
 
-    /// The distance of a law.
+    /// Returns the distance of a law from the counts.
     fn distance(&self, groups: &[Group]) -> f64 {
         let mut expected = vec![0.0; self.from.len()];
         for (width, share) in groups.iter().filter(|(width, _)| *width > 0.0) {
@@ -237,15 +240,16 @@ impl Ranges {
         self.apart(&expected)
     }
 
-    /// The parameter with the smallest distance, to a relative precision of about 1e-4, and that
-    /// distance.
+    /// Returns the parameter with the smallest distance, to a relative precision of about 1e-4, and
+    /// this distance.
     fn search(&self, (low, high): (f64, f64), groups: &dyn Fn(f64) -> Vec<Group>) -> (f64, f64) {
         let distance = |parameter: f64| self.distance(&groups(parameter));
         let step = (high / low).powf(1.0 / f64::from(STEPS.0));
         let at = |n: u32| low * step.powi(n as i32);
         let coarse = (0..=STEPS.0).map(|n| (at(n), distance(at(n))));
         let best = coarse.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((low, f64::INFINITY));
-        // Golden section search between the neighbours.
+        // The fine search is a golden-section search between the two coarse steps next to the best
+        // step.
         let golden = (5_f64.sqrt() - 1.0) / 2.0;
         let (mut from, mut to) = ((best.0 / step).max(low), (best.0 * step).min(high));
         let (mut left, mut right) = (to - golden * (to - from), from + golden * (to - from));
@@ -266,12 +270,13 @@ impl Ranges {
     }
 }
 
-/// For each of the counts, which ascend: the probability that a Poisson variable is below it.
+/// Returns the probability that a Poisson variable is below each of `counts`, which must ascend.
 fn poisson_below(mean: f64, counts: &[u64]) -> Vec<f64> {
     if mean < MEAN_APPROXIMATE {
         let (mut at, mut term, mut sum) = (0_u64, (-mean).exp(), 0.0_f64);
         let below = |count: &u64| {
-            // From 400 on, the probabilities add up to 1 already.
+            // The mean is below 60 here, so the probabilities of all counts below 400 already add
+            // up to 1.
             while at < (*count).min(400) {
                 sum += term;
                 at += 1;
@@ -281,7 +286,7 @@ fn poisson_below(mean: f64, counts: &[u64]) -> Vec<f64> {
         };
         return counts.iter().map(below).collect();
     }
-    // Wilson and Hilferty: the cube root of a gamma variable is nearly normal.
+    // By Wilson and Hilferty, the cube root of a gamma variable is nearly normal.
     let below = |count: &u64| {
         if *count == 0 {
             return 0.0;
@@ -293,7 +298,8 @@ fn poisson_below(mean: f64, counts: &[u64]) -> Vec<f64> {
     counts.iter().map(below).collect()
 }
 
-/// Divides the region into zones of even density; None if one zone describes it.
+/// Divides the region into zones with an even density of accesses each. None if a single zone
+/// describes the region.
 fn zones(by_part: &[u64; PARTS]) -> Option<Vec<Zone>> {
     let mut sums = vec![0.0];
     by_part.iter().for_each(|count| sums.push(sums[sums.len() - 1] + *count as f64));
@@ -302,8 +308,8 @@ fn zones(by_part: &[u64; PARTS]) -> Option<Vec<Zone>> {
         let within: f64 = sums[to] - sums[from];
         if within > 0.0 { within * (within / (to - from) as f64).ln() } else { 0.0 }
     };
-    // best[k][to]: the likelihood of the best division of the parts before `to` into k + 1 zones,
-    // and where the last of these zones begins.
+    // best[k][to] is the likelihood of the best division of the parts before `to` into k + 1 zones,
+    // and the start of the last of these zones.
     let mut best = vec![vec![(f64::NEG_INFINITY, 0); PARTS + 1]; ZONES_MAX];
     for (to, found) in best[0].iter_mut().enumerate().skip(1) {
         *found = (likelihood(0, to), 0);
@@ -315,8 +321,8 @@ fn zones(by_part: &[u64; PARTS]) -> Option<Vec<Zone>> {
             best[k][to] = found.unwrap_or((f64::NEG_INFINITY, 0));
         }
     }
-    // A further zone must improve the likelihood by more than chance and more than small
-    // differences in density would.
+    // Each further zone must improve the likelihood by more than chance or small differences in
+    // density can.
     let worth = (0.005 * all).max(12.0);
     let mut count = 0;
     for k in 1..ZONES_MAX {
@@ -340,8 +346,9 @@ fn zones(by_part: &[u64; PARTS]) -> Option<Vec<Zone>> {
     Some(percents.into_iter().zip(regions).map(zone).collect())
 }
 
-/// Whole percents that add up to 100, as near to the shares of these weights as possible (largest
-/// remainder). All are 0 if there is no weight.
+/// Returns whole percentages that add up to 100 and are as near as possible to the shares of the
+/// weights (largest remainder). All percentages are 0 if the sum of the weights is not positive and
+/// finite.
 pub fn percents(weights: &[f64]) -> Vec<u8> {
     let sum: f64 = weights.iter().sum();
     if !(sum > 0.0 && sum.is_finite()) {
@@ -361,7 +368,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Random numbers that are the same in each run (xorshift64*).
+    /// Pseudo-random numbers that are the same in each run (xorshift64*).
     struct Dice(u64);
 
     impl Dice {
@@ -373,7 +380,7 @@ mod tests {
         }
     }
 
-    /// Accesses drawn from the popularity of each block.
+    /// Draws accesses at random, according to the popularity of each block.
     fn drawn(popularity: &[f64], accesses: u64, seed: u64) -> Observed {
         let mut sums = vec![0.0];
         popularity.iter().for_each(|mass| sums.push(sums[sums.len() - 1] + mass));
@@ -400,7 +407,7 @@ mod tests {
         Observed { blocks_by_accesses, blocks, counted_share: 1.0, accesses, by_part }
     }
 
-    /// Puts popular blocks at places that have nothing to do with their rank.
+    /// Reorders the blocks so that the position of a block does not depend on its rank.
     fn scattered(popularity: Vec<f64>) -> Vec<f64> {
         let count = popularity.len();
         let mut places = vec![0.0; count];
@@ -467,7 +474,7 @@ mod tests {
             let found = nearest(&drawn(&even, accesses, seed)).unwrap();
             assert_eq!(found.law, Law::Even, "{accesses}: {found:?}");
         }
-        // Each block once, and some of them twice.
+        // Each block is accessed once, and every third block twice.
         let passes: Vec<u64> = (0..BLOCKS).map(|block| 1 + u64::from(block % 3 == 0)).collect();
         let found = nearest(&observed(&passes)).unwrap();
         assert_eq!(found.law, Law::Even, "{found:?}");

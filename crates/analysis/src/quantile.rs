@@ -1,14 +1,14 @@
-//! Quantiles of samples in memory: quantile, median, median absolute deviation.
+//! Computes quantiles, medians and median absolute deviations of samples in memory.
 //!
-//! For the tens to thousands of values of trials and intervals. Quantiles of millions of latencies
-//! come from [`crate::histogram`].
+//! These functions suit tens to thousands of values, such as the rates of trials or intervals. For
+//! millions of latencies, use [`crate::histogram`].
 
-/// The quantile `q` of values sorted in ascending order, by linear interpolation between the two
-/// nearest (type 7 of Hyndman and Fan, Sample Quantiles in Statistical Packages, 1996: the default
-/// of R and NumPy).
+/// Returns the quantile `q` of values sorted in ascending order, by linear interpolation between
+/// the two nearest values (type 7 of Hyndman and Fan, Sample Quantiles in Statistical Packages,
+/// 1996: the default of R and NumPy).
 ///
 /// `None` if there are no values, if one of the two nearest values is not finite, or if `q` is not
-/// between 0 and 1. The caller must sort the values; otherwise the result is meaningless.
+/// between 0 and 1. The caller must sort the values. Otherwise the result is meaningless.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     if sorted.is_empty() || !(0.0..=1.0).contains(&q) {
         return None;
@@ -17,28 +17,29 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let below = sorted[position.floor() as usize];
     let above = sorted[position.ceil() as usize];
     let share = position.fract();
-    // A weighted sum cannot overflow. Rounding could move it out of the range from below to above.
+    // A weighted sum cannot overflow. Rounding could move the sum out of the range from `below` to
+    // `above`, so the sum is clamped.
     let between = (below * (1.0 - share) + above * share).max(below).min(above);
     (below.is_finite() && above.is_finite()).then_some(between)
 }
 
-/// The median of values in any order; `None` without values or if one is not finite.
+/// Returns the median of values in any order. `None` if there are no values or a value is not
+/// finite.
 pub fn median(samples: &[f64]) -> Option<f64> {
     median_in_place(&mut samples.to_vec())
 }
 
-/// The median absolute deviation from the median, in the unit of the samples.
+/// Returns the median absolute deviation from the median, in the unit of the samples.
 ///
-/// Not scaled: multiply by 1.4826 to estimate the standard deviation of a normal sample. `None`
-/// if there are no values or one is not finite.
+/// The result is not scaled: multiply it by 1.4826 to estimate the standard deviation of a normal
+/// sample. `None` if there are no values or a value is not finite.
 pub fn median_absolute_deviation(samples: &[f64]) -> Option<f64> {
     let centre = median(samples)?;
     let mut deviations: Vec<f64> = samples.iter().map(|x| (x - centre).abs()).collect();
     median_in_place(&mut deviations)
 }
 
-/// The median by selection, which reorders the values. Linear time and no allocation, for the loop
-/// of the bootstrap.
+/// Returns the median by selection, in linear time and without allocation. Reorders the values.
 pub(crate) fn median_in_place(samples: &mut [f64]) -> Option<f64> {
     if samples.is_empty() || samples.iter().any(|x| !x.is_finite()) {
         return None;
@@ -61,7 +62,8 @@ mod tests {
 
     #[test]
     fn interpolates_as_type_seven() {
-        // R: quantile(c(1, 2, 4, 8), c(0, 0.1, 0.25, 0.5, 0.9, 1))
+        // The expected values are those of R: quantile(c(1, 2, 4, 8), c(0, 0.1, 0.25, 0.5, 0.9,
+        // 1)).
         let sorted = [1.0, 2.0, 4.0, 8.0];
         for (q, expected) in [(0.0, 1.0), (0.1, 1.3), (0.25, 1.75), (0.5, 3.0), (0.9, 6.8)] {
             assert!((quantile(&sorted, q).unwrap() - expected).abs() < 1e-12, "at {q}");
@@ -103,7 +105,7 @@ mod tests {
         ) {
             v.sort_by(f64::total_cmp);
             let (low, high) = (quantile(&v, a.min(b)).unwrap(), quantile(&v, a.max(b)).unwrap());
-            // Interpolation rounds, so neighbouring quantiles may differ in the last digits.
+            // Interpolation rounds its result, so equal quantiles may differ in the last digits.
             prop_assert!(low <= high + 1e-9 * high.abs());
             prop_assert!(v[0] <= low && high <= v[v.len() - 1]);
         }

@@ -1,17 +1,17 @@
-//! Finds whether a series has reached steady state, and at which index.
+//! Checks whether a series has reached steady state, and finds the index where this state begins.
 //!
 //! The criterion is from the SNIA Solid State Storage Performance Test Specification (PTS 2.0.2,
-//! definition of steady state). Within a window of rounds, the values stay close to their mean and
-//! their regression line is nearly flat. The specification uses five rounds, an excursion of 20%
-//! and a slope of 10%; here the caller sets them.
+//! definition of steady state). Within a window of rounds, the values must stay close to their mean
+//! and their regression line must be nearly flat. The specification uses a window of five rounds,
+//! an excursion of 20% and a slope of 10%. Here the caller chooses these limits.
 
-/// The index where the steady state begins: every window of `window` values from there to the end
-/// meets the criterion. `None` if the last window does not meet it.
+/// Returns the index where the steady state begins: every window of `window` values from this index
+/// to the end meets the criterion. `None` if the last window does not meet the criterion.
 ///
 /// A window is steady if its largest minus its smallest value is at most `excursion` (0.2) times
 /// its mean, and its least-squares line changes by at most `slope` (0.1) times the mean from end to
-/// end. `None` also if `window` is below 2 or above the length, or if the last window has a value
-/// that is not finite or a mean that is not positive.
+/// end. The result is also `None` if `window` is below 2 or above the length of the series, or if
+/// the last window has a value that is not finite or a mean that is not positive.
 pub fn settled(series: &[f64], window: usize, excursion: f64, slope: f64) -> Option<usize> {
     if window < 2 || window > series.len() {
         return None;
@@ -24,7 +24,8 @@ pub fn settled(series: &[f64], window: usize, excursion: f64, slope: f64) -> Opt
     (steady > 0).then(|| series.len() - window + 1 - steady)
 }
 
-/// Whether one window meets both limits. A value that is not finite fails every comparison.
+/// Checks whether one window meets both limits. A window that contains a value that is not finite
+/// never meets the limits, because all comparisons with such a value are false.
 fn is_steady(values: &[f64], excursion: f64, slope: f64) -> bool {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A fresh drive: fast at first, then at its steady-state rate.
+    /// Rates of a fresh drive, which is fast at first and then reaches its steady-state rate.
     const FRESH: [f64; 10] = [900.0, 700.0, 500.0, 400.0, 310.0, 300.0, 302.0, 299.0, 301.0, 300.0];
 
     #[test]

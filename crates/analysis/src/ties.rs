@@ -1,21 +1,22 @@
-//! Selects the rates that count as equal to the highest, so that a repeated measurement selects the
-//! same ones.
+//! Selects the rates that count as equal to the highest rate. A repeated measurement should select
+//! the same rates again.
 //!
-//! With a fixed threshold, such as 95% of the highest rate, chance decides whenever a rate lies
-//! near it. The threshold is therefore placed in the middle of the widest gap between neighbouring
-//! rates within a window of shares.
+//! With a fixed threshold, such as 95% of the highest rate, chance decides on which side of the
+//! threshold a nearby rate lies. The threshold is therefore placed in the middle of the widest gap
+//! between neighbouring rates. Only gaps within a given window (shares of the highest rate) are
+//! considered.
 
-/// The threshold, as a share of the highest rate. Rates at or above the threshold count as equal to
-/// the highest.
+/// Returns the threshold, as a share of the highest rate. Rates at or above the threshold count as
+/// equal to the highest rate.
 ///
-/// `shares` are rates as shares of the highest, in any order. The threshold lies within `window`
-/// (low, high). Of equally wide gaps, the lower gap is used.
+/// `shares` are the rates as shares of the highest rate, in any order. The threshold lies within
+/// `window` (low, high). If several gaps are equally wide, the lowest gap is used.
 ///
 /// # Panics
 /// If the window is empty.
 pub fn bar(shares: &[f64], window: (f64, f64)) -> f64 {
     let (low, high) = window;
-    assert!(low < high, "an empty window");
+    assert!(low < high, "the window must not be empty");
     let mut stops: Vec<f64> =
         shares.iter().copied().filter(|share| (low..=high).contains(share)).collect();
     stops.extend([low, high]);
@@ -45,7 +46,8 @@ mod tests {
             steps in prop::collection::vec(0..12_u32, 1..8),
             noise in prop::collection::vec(-1.0..1.0_f64, 8),
         ) {
-            // Rates on a coarse grid, so that gaps are wide compared with the noise of 0.2%.
+            // The rates lie on a coarse grid, so that gaps are wide compared with the noise of
+            // 0.2%.
             let share = |step: &u32| 0.80 + f64::from(*step) * 0.0175;
             let shares: Vec<f64> = steps.iter().map(share).collect();
             let again: Vec<f64> =

@@ -1,17 +1,17 @@
-//! Sizes, durations and rates as people write and read them.
+//! Parses and formats sizes, durations and rates.
 //!
 //! On input, k, m, g, t, KiB, MiB ... are powers of 1024, and KB, MB ... are powers of 1000. A time
 //! without a unit is in seconds. Rates that may be compared with advertised rates are shown in
-//! MiB/s and MB/s. Functions here are for the terminal; [`page`] is for charts and tables of the
-//! page, which separate thousands.
+//! MiB/s and MB/s. The functions here format values for the terminal. The functions of [`page`]
+//! format values for charts and tables of the HTML page, and separate thousands.
 
 pub mod page;
 
-/// Limit of sizes (bytes) and times (ns). Larger values are refused, because they fit neither a
-/// file nor the database.
+/// Exclusive upper limit of sizes (bytes) and times (ns). Larger values are refused, because a file
+/// cannot have such a size and the database cannot store such a value.
 const LIMIT: u128 = 9_000_000_000_000_000_000;
 
-/// Parses a size such as `4k`, `64KiB`, `1.5g`, `512`, `10MB` (bytes).
+/// Parses a size such as `4k`, `64KiB`, `1.5g`, `512` or `10MB`, and returns bytes.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -32,8 +32,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     if rest > 0 { Err(format!("'{text}' is not a whole number of bytes")) } else { Ok(bytes) }
 }
 
-/// Parses a time such as `10`, `500ms`, `2m`, `1h` (ns), rounded to whole nanoseconds; a number
-/// without a unit is in seconds.
+/// Parses a time such as `10`, `500ms`, `2m` or `1h`, and returns whole nanoseconds (rounded). A
+/// number without a unit is in seconds.
 pub fn parse_duration(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -46,16 +46,17 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
         "d" => 86_400_000_000_000,
         _ => return Err(format!("'{text}' is not a time; write 10 (seconds), 500ms, 2m or 1h")),
     };
-    let (ns, rest) = number.times(factor).ok_or_else(|| format!("'{text}' is too long a time"))?;
+    let (ns, rest) =
+        number.times(factor).ok_or_else(|| format!("the time '{text}' is too long"))?;
     Ok(ns + u64::from(rest >= number.parts - rest))
 }
 
-/// Parses a rate such as `600M`, `3.5GB/s`, `250MiB/s` (bytes per second).
+/// Parses a rate such as `600M`, `3.5GB/s` or `250MiB/s`, and returns bytes per second.
 pub fn parse_rate(text: &str) -> Result<f64, String> {
     if let Some(number) = text.chars().all(|c| c.is_ascii_digit() || c == '.').then_some(text)
         && number != "0"
     {
-        return Err(format!("'{number}' has no unit; give one, such as {number}MB/s"));
+        return Err(format!("'{number}' has no unit; add one, for example {number}MB/s"));
     }
     let size = text.strip_suffix("/s").or_else(|| text.strip_suffix("ps")).unwrap_or(text);
     match parse_size(size)? {
@@ -81,8 +82,8 @@ impl Decimal {
         Some(Decimal { count: count.parse().ok()?, parts })
     }
 
-    /// The product with `factor`: its integer part, if below [`LIMIT`], and the remainder in units
-    /// of `1 / parts`.
+    /// Multiplies by `factor`. Returns the integer part of the product, and the remainder in units
+    /// of `1 / parts`. None if the integer part is not below [`LIMIT`].
     fn times(&self, factor: u64) -> Option<(u64, u128)> {
         let product = self.count.checked_mul(u128::from(factor))?;
         let whole = Some(product / self.parts).filter(|whole| *whole < LIMIT)?;
@@ -102,7 +103,7 @@ fn split(text: &str) -> Result<(Decimal, &str), String> {
     Ok((number, text[end..].trim()))
 }
 
-/// Parses a list of values: `4k,64k,1m`, and `1..32` for 1, 2, 4 ... 32.
+/// Parses a list of values such as `4k,64k,1m`. The range `1..32` means 1, 2, 4 ... 32.
 pub fn parse_list(
     text: &str,
     parse: impl Fn(&str) -> Result<u64, String>,
@@ -115,7 +116,7 @@ pub fn parse_list(
         };
         let (mut value, last) = (parse(first)?, parse(last)?);
         if value == 0 || value > last {
-            return Err(format!("'{part}' is not an ascending range; write 1..32 or a list"));
+            return Err(format!("'{part}' is not an ascending range; write 1..32 or 1,2,8"));
         }
         while let Some(next) = doubled(value, last) {
             values.push(value);
@@ -126,17 +127,17 @@ pub fn parse_list(
     Ok(values)
 }
 
-/// Twice `value`, if that is not above `last`.
+/// Returns twice `value`, or None if the result is above `last`.
 fn doubled(value: u64, last: u64) -> Option<u64> {
     value.checked_mul(2).filter(|next| *next <= last)
 }
 
-/// A number of things: `1 point`, `2 points`.
+/// Formats a number with a noun: `1 point`, `2 points`.
 pub fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A size for people: `4 KiB`, `1 MiB`, `1.5 GiB`.
+/// Formats a size in binary units: `4 KiB`, `1 MiB`, `1.5 GiB`.
 pub fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
@@ -148,7 +149,7 @@ pub fn size(bytes: u64) -> String {
     format!("{} {}", three_digits(value), units[unit])
 }
 
-/// A size in decimal units, as drive makers state it: `600 TB`, `1.5 PB`.
+/// Formats a size in decimal units, as in data sheets: `600 TB`, `1.5 PB`.
 pub fn decimal_size(bytes: u64) -> String {
     let units = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB")];
     let value = bytes as f64;
@@ -158,35 +159,35 @@ pub fn decimal_size(bytes: u64) -> String {
     }
 }
 
-/// The share of a drive's rated endurance that was written: `, 0.002% of the rated 600 TB`; empty
-/// if the endurance is unknown.
+/// Formats the share of a drive's rated endurance that was written: `, 0.002% of the rated 600 TB`.
+/// The result is empty if the endurance is unknown.
 pub fn share_of_endurance(bytes: u64, rated: Option<u64>) -> String {
     let Some(rated) = rated.filter(|rated| *rated > 0) else { return String::new() };
     let percent = 100.0 * bytes as f64 / rated as f64;
-    // Below 0.1%, one significant digit is shown; below 1e-10%, zero.
+    // Shares below 0.1% are shown with one significant digit, and shares below 1e-10% as zero.
     let tiny = (1e-10..0.1).contains(&percent);
     let decimals = if tiny { -percent.log10().floor() } else { 1.0 };
     let decimals = decimals as usize;
     format!(", {percent:.decimals$}% of the rated {}", decimal_size(rated))
 }
 
-/// A rate in binary and decimal units: `1234 MiB/s (1294 MB/s)`.
+/// Formats a rate in binary and decimal units: `1234 MiB/s (1294 MB/s)`.
 pub fn rate(bytes_per_s: f64) -> String {
     let mib = bytes_per_s / 1048576.0;
     format!("{} MiB/s ({} MB/s)", three_digits(mib), three_digits(bytes_per_s / 1e6))
 }
 
-/// A rate in binary units, for tables: `1234 MiB/s`.
+/// Formats a rate in binary units, for tables: `1234 MiB/s`.
 pub fn rate_mib(bytes_per_s: f64) -> String {
     format!("{} MiB/s", three_digits(bytes_per_s / 1048576.0))
 }
 
-/// A rate in decimal units, as makers of devices state it: `500 MB/s`.
+/// Formats a rate in decimal units, as in data sheets: `500 MB/s`.
 pub fn rate_mb(bytes_per_s: f64) -> String {
     format!("{} MB/s", three_digits(bytes_per_s / 1e6))
 }
 
-/// A time: `85 ns`, `12.3 us`, `4.56 ms`, `1.2 s`.
+/// Formats a time: `85 ns`, `12.3 us`, `4.56 ms`, `1.2 s`.
 pub fn time(ns: f64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
     match units.iter().find(|(factor, _)| ns.abs() >= *factor * 0.9995) {
@@ -195,8 +196,8 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// A factor with as many digits as its relative error `half_width` allows: `2.6 times`, `13 times`,
-/// `about 3 times`.
+/// Formats a factor with as many digits as its relative error `half_width` allows: `2.6 times`, `13
+/// times`, `about 3 times`.
 pub fn times(factor: f64, half_width: f64) -> String {
     // Factors below 2 keep two digits, because "about 1 times" would look like no change.
     let digits = if half_width > 0.25 && factor.abs() >= 2.0 { 1 } else { 2 };
@@ -211,7 +212,7 @@ pub fn times(factor: f64, half_width: f64) -> String {
     }
 }
 
-/// A count: `950`, `12.3k`, `4.56M`.
+/// Formats a count: `950`, `12.3k`, `4.56M`.
 pub fn count(value: f64) -> String {
     let units = [(1e9, "G"), (1e6, "M"), (1e4, "k")];
     match units.iter().find(|(least, _)| value.abs() >= *least) {
@@ -221,8 +222,8 @@ pub fn count(value: f64) -> String {
     }
 }
 
-/// A number with three significant digits, without trailing zeros after the decimal point; whole
-/// numbers stay whole.
+/// Formats a number with three significant digits, without trailing zeros after the decimal point.
+/// Whole numbers stay whole.
 fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
     let decimals = if magnitude >= 99.95 || magnitude == 0.0 {

@@ -1,13 +1,13 @@
-//! Writes programs for the kernel's BPF machine: instructions with labels, as 64-bit words. The
+//! Assembles programs for the kernel's BPF machine from instructions (64-bit words) and labels. The
 //! instruction set is described in the kernel's document `bpf/standardization/instruction-set.rst`.
 
 use std::collections::HashMap;
 
-/// A register. 0 holds results of calls, 1 to 5 their arguments, 6 to 9 survive calls, 10 is the
-/// frame pointer.
+/// A register. Register 0 holds the result of a call, 1 to 5 hold its arguments, 6 to 9 survive
+/// calls, and 10 is the frame pointer.
 pub type Register = u8;
 
-/// The frame pointer.
+/// The register with the frame pointer.
 pub const FRAME: Register = 10;
 
 /// The width of a load or store.
@@ -21,80 +21,77 @@ pub enum Width {
     Double = 0x18,
 }
 
-/// A condition of a jump, on unsigned 64-bit numbers unless it says otherwise.
+/// A condition of a jump. Numbers are compared as unsigned 64-bit numbers, except by
+/// [`If::SignedBelow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum If {
-    /// Equal.
     Equal = 0x10,
-    /// Not equal.
     NotEqual = 0x50,
-    /// Greater or equal.
+    /// Greater than or equal.
     AtLeast = 0x30,
-    /// Greater.
+    /// Greater than.
     Above = 0x20,
-    /// Less, of signed numbers.
+    /// Less than, for signed numbers.
     SignedBelow = 0xC0,
 }
 
 /// Arithmetic with an immediate number or a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Do {
-    /// Adds.
     Add = 0x00,
-    /// Subtracts.
     Subtract = 0x10,
-    /// Multiplies.
     Multiply = 0x20,
     /// Bitwise or.
     Or = 0x40,
     /// Bitwise and.
     And = 0x50,
-    /// Shifts to the left.
     ShiftLeft = 0x60,
     /// Shifts to the right, filling with zeros.
     ShiftRight = 0x70,
-    /// Assigns.
+    /// Assigns the second operand.
     Set = 0xB0,
 }
 
 /// Helper functions of the kernel (`include/uapi/linux/bpf.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helper {
-    /// Finds a value of a map.
+    /// Looks up the value of a key in a map.
     MapLookup = 1,
-    /// Sets a value of a map.
+    /// Sets the value of a key in a map.
     MapUpdate = 2,
-    /// Removes a value of a map.
+    /// Removes a key from a map.
     MapDelete = 3,
-    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    /// Returns the time of `CLOCK_MONOTONIC` (ns).
     Now = 5,
-    /// Process id in the upper half, thread id in the lower one.
+    /// Returns the process id in the upper 32 bits, and the thread id in the lower 32 bits.
     ProcessAndThread = 14,
-    /// Address of the current task.
+    /// Returns the address of the current task.
     CurrentTask = 35,
-    /// Copies memory of the current process.
+    /// Copies from the memory of the current process.
     ReadUser = 112,
-    /// Copies memory of the kernel.
+    /// Copies from kernel memory.
     ReadKernel = 113,
-    /// Copies a string of the current process.
+    /// Copies a string from the memory of the current process.
     ReadUserString = 114,
-    /// Reserves a record of a ring buffer.
+    /// Reserves space for a record in a ring buffer.
     RingReserve = 131,
     /// Publishes a reserved record.
     RingSubmit = 132,
 }
 
-/// A position in the program.
+/// A position in the program, as the target of jumps and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Label(usize);
 
-/// A program in progress.
+/// A program that is being assembled.
 #[derive(Debug, Default)]
 pub struct Assembler {
     words: Vec<u64>,
     labels: usize,
     places: HashMap<Label, usize>,
-    /// Instructions whose target is a label: in the offset of a jump, or the immediate of a call.
+    /// Instructions that refer to a label: index of the instruction, label, and whether it is a
+    /// call. A jump needs the distance to the label in its offset field, and a call needs it in the
+    /// immediate field.
     targets: Vec<(usize, Label, bool)>,
 }
 
@@ -108,7 +105,7 @@ impl Assembler {
         self.words.push(word);
     }
 
-    /// A label to be placed later.
+    /// Creates a label, which must be placed later.
     pub fn label(&mut self) -> Label {
         self.labels += 1;
         Label(self.labels)
@@ -119,59 +116,59 @@ impl Assembler {
         self.places.insert(label, self.words.len());
     }
 
-    /// `to = to OP number`, on 64 bits.
+    /// Appends `to = to OP number` (64-bit arithmetic).
     pub fn number(&mut self, what: Do, to: Register, number: i32) {
         self.push(0x07 | what as u8, to, 0, 0, number);
     }
 
-    /// `to = to OP from`, on 64 bits.
+    /// Appends `to = to OP from` (64-bit arithmetic).
     pub fn register(&mut self, what: Do, to: Register, from: Register) {
         self.push(0x0F | what as u8, to, from, 0, 0);
     }
 
-    /// `to = number`.
+    /// Appends `to = number`.
     pub fn set(&mut self, to: Register, number: i32) {
         self.number(Do::Set, to, number);
     }
 
-    /// `to = from`.
+    /// Appends `to = from`.
     pub fn copy(&mut self, to: Register, from: Register) {
         self.register(Do::Set, to, from);
     }
 
-    /// `to = frame + offset`: the address of a place on the stack.
+    /// Appends `to = frame + offset`, the address of a location on the stack.
     pub fn stack(&mut self, to: Register, offset: i16) {
         self.copy(to, FRAME);
         self.number(Do::Add, to, offset.into());
     }
 
-    /// `to = *(from + offset)`.
+    /// Appends `to = *(from + offset)`.
     pub fn load(&mut self, width: Width, to: Register, from: Register, offset: i16) {
         self.push(0x61 | width as u8, to, from, offset, 0);
     }
 
-    /// `*(to + offset) = from`.
+    /// Appends `*(to + offset) = from`.
     pub fn store(&mut self, width: Width, to: Register, offset: i16, from: Register) {
         self.push(0x63 | width as u8, to, from, offset, 0);
     }
 
-    /// `*(to + offset) = number`.
+    /// Appends `*(to + offset) = number`.
     pub fn store_number(&mut self, width: Width, to: Register, offset: i16, number: i32) {
         self.push(0x62 | width as u8, to, 0, offset, number);
     }
 
-    /// `*(to + offset) += from` on 64 bits, atomically.
+    /// Appends an atomic 64-bit addition, `*(to + offset) += from`.
     pub fn add_atomically(&mut self, to: Register, offset: i16, from: Register) {
         self.push(0xDB, to, from, offset, 0);
     }
 
-    /// Jumps if `register CONDITION number`.
+    /// Appends a jump to `label` if `register CONDITION number`.
     pub fn jump_if(&mut self, condition: If, register: Register, number: i32, label: Label) {
         self.targets.push((self.words.len(), label, false));
         self.push(0x05 | condition as u8, register, 0, 0, number);
     }
 
-    /// Jumps if `register CONDITION other`.
+    /// Appends a jump to `label` if `register CONDITION other`.
     pub fn jump_if_register(
         &mut self,
         condition: If,
@@ -183,40 +180,40 @@ impl Assembler {
         self.push(0x0D | condition as u8, register, other, 0, 0);
     }
 
-    /// Jumps.
+    /// Appends a jump to the label.
     pub fn jump(&mut self, label: Label) {
         self.targets.push((self.words.len(), label, false));
         self.push(0x05, 0, 0, 0, 0);
     }
 
-    /// `to` = the map with this descriptor.
+    /// Appends an instruction that sets `to` to the map with this file descriptor.
     pub fn map(&mut self, to: Register, descriptor: i32) {
-        // BPF_PSEUDO_MAP_FD in the place of the second register.
+        // The second register field of this instruction holds BPF_PSEUDO_MAP_FD.
         self.push(0x18, to, 1, 0, descriptor);
         self.push(0, 0, 0, 0, 0);
     }
 
-    /// Calls a helper of the kernel.
+    /// Appends a call of a helper function of the kernel.
     pub fn call(&mut self, helper: Helper) {
         self.push(0x85, 0, 0, 0, helper as i32);
     }
 
-    /// Calls a function of this program.
+    /// Appends a call of a function of this program.
     pub fn call_label(&mut self, label: Label) {
         self.targets.push((self.words.len(), label, true));
-        // BPF_PSEUDO_CALL in the place of the second register.
+        // The second register field of this instruction holds BPF_PSEUDO_CALL.
         self.push(0x85, 0, 1, 0, 0);
     }
 
-    /// Returns from a function or ends the program.
+    /// Appends an instruction that returns from a function or ends the program.
     pub fn exit(&mut self) {
         self.push(0x95, 0, 0, 0, 0);
     }
 
-    /// The program's instructions.
+    /// Resolves all labels and returns the instructions of the program.
     ///
     /// # Panics
-    /// If a label was used and not placed, or a jump is too far: mistakes of the program's author.
+    /// If a label was used but never placed, or if a jump is too far. Both are programming errors.
     pub fn finish(mut self) -> Vec<u64> {
         for (at, label, is_call) in self.targets {
             let place = *self.places.get(&label).expect("every label is placed");

@@ -1,12 +1,12 @@
-//! Reads the kernel's type information (BTF, `/sys/kernel/btf/vmlinux`): where members of its
-//! structures are, and what the arguments of its tracepoints are. The format is described in the
+//! Reads the kernel's type information (BTF, `/sys/kernel/btf/vmlinux`): the offsets of members of
+//! kernel structures, and the types of tracepoint arguments. The format is described in the
 //! kernel's document `bpf/btf.rst`.
 
 use std::collections::HashMap;
 
 const MAGIC: u16 = 0xEB9F;
 const HEADER_BYTES: usize = 24;
-/// Nested structures and type chains deeper than this are not followed.
+/// Maximum depth to which nested structures and chains of types are followed.
 const DEPTH_MAX: u32 = 32;
 
 const KIND_PTR: u32 = 2;
@@ -16,18 +16,19 @@ const KIND_TYPEDEF: u32 = 8;
 const KIND_MODIFIERS: [u32; 5] = [KIND_TYPEDEF, 9, 10, 11, 18];
 const KIND_FUNC_PROTO: u32 = 13;
 
-/// A type: its kind, and where its description is.
+/// A type of the kernel, and the location of its description.
 #[derive(Clone, Copy, Debug)]
 struct Type {
     name: u32,
     kind: u32,
     /// Number of members, parameters or values that follow.
     count: u32,
-    /// Whether offsets of members hold the size of a bit field as well.
+    /// Whether the offsets of members also contain the size of a bit field.
     has_bit_fields: bool,
-    /// The size, or the type that this one refers to.
+    /// The size of the type, or the id of the type that this type refers to.
     size_or_type: u32,
-    /// Where the data after the common part begin, in the section of types.
+    /// Offset of the data that follow the common part of the description (bytes from the start of
+    /// the type section).
     rest: usize,
 }
 
@@ -35,7 +36,7 @@ struct Type {
 #[derive(Debug)]
 pub struct Btf {
     types: Vec<Type>,
-    /// The section of types.
+    /// The content of the type section.
     bytes: Vec<u8>,
     strings: Vec<u8>,
     structs: HashMap<String, u32>,
@@ -43,7 +44,7 @@ pub struct Btf {
 }
 
 impl Btf {
-    /// Parses type information; None if it is not of this format.
+    /// Parses type information. None if the data have another format.
     pub fn parse(data: &[u8]) -> Option<Btf> {
         if half(data, 0)? != MAGIC {
             return None;
@@ -73,8 +74,9 @@ impl Btf {
         Some(btf)
     }
 
-    /// Offset of a member of a structure (bytes); None if there is none, or it is a bit field.
-    /// `path` names members of nested structures as in C: `bi_iter.bi_size`.
+    /// Returns the offset of a member of a structure (bytes). None if there is no such member, or
+    /// if the member does not start at a byte boundary, as is the case for some bit fields. `path`
+    /// is written as in C: `bi_iter.bi_size` for a member of a nested structure.
     pub fn offset(&self, structure: &str, path: &str) -> Option<u32> {
         let mut id = *self.structs.get(structure)?;
         let mut bits = 0_u32;
@@ -86,8 +88,9 @@ impl Btf {
         bits.is_multiple_of(8).then_some(bits / 8)
     }
 
-    /// The arguments of a tracepoint, in order: the name of the structure that each one points to;
-    /// empty for arguments of other types.
+    /// Returns the types of the arguments of a tracepoint, in order. For a pointer to a structure,
+    /// this is the name of the structure. For any other type, the name is empty. None if the
+    /// tracepoint is unknown.
     pub fn arguments(&self, tracepoint: &str) -> Option<Vec<&str>> {
         let id = *self.typedefs.get(&format!("btf_trace_{tracepoint}"))?;
         let pointer = self.resolved(id)?;
@@ -101,11 +104,12 @@ impl Btf {
             let target = target.filter(|target| target.kind == KIND_STRUCT);
             Some(target.map_or("", |target| self.string(target.name)))
         };
-        // The first argument is the data of the probe, which programs do not get.
+        // The first argument is the data of the probe, which programs do not receive.
         (1..function.count).map(argument).collect()
     }
 
-    /// Offset (bits) and type of a member, which may be in an anonymous structure or union.
+    /// Returns the offset (bits) and the type of a member, which may be inside an anonymous
+    /// structure or union.
     fn member(&self, id: u32, wanted: &str, depth: u32) -> Option<(u32, u32)> {
         let kind = self.resolved(id)?;
         if depth == 0 || !matches!(kind.kind, KIND_STRUCT | KIND_UNION) {
@@ -128,7 +132,7 @@ impl Btf {
         None
     }
 
-    /// The type behind typedefs and modifiers.
+    /// Follows typedefs and modifiers, and returns the type to which they refer.
     fn resolved(&self, mut id: u32) -> Option<Type> {
         for _ in 0..DEPTH_MAX {
             let kind = *self.types.get(id as usize)?;
@@ -147,7 +151,7 @@ impl Btf {
     }
 }
 
-/// All types; the first one stands for `void`.
+/// Parses all types. The first type in the result is `void`, which has no description.
 fn types(bytes: &[u8]) -> Option<Vec<Type>> {
     let (name, kind, count, has_bit_fields, size_or_type, rest) = (0, 0, 0, false, 0, 0);
     let mut types = vec![Type { name, kind, count, has_bit_fields, size_or_type, rest }];
@@ -189,8 +193,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// `struct inner { u32 pad; u32 deep; }`, `struct outer { u64 a; union { struct inner b; }; }`,
-    /// and a tracepoint with two arguments.
+    /// Returns type information for `struct inner { u32 pad; u32 deep; }`, `struct outer { u64 a;
+    /// union { struct inner b; }; }`, and a tracepoint with two arguments.
     fn example() -> Vec<u8> {
         let mut strings = vec![0_u8];
         let mut string = |name: &str| {

@@ -1,66 +1,71 @@
-//! The system calls that are traced: their numbers, which argument is the descriptor, and how their
+//! The traced system calls: their numbers, which argument is the file descriptor, and how the
 //! arguments become a request.
 
 use trace::Operation;
 
-/// System calls with this number or a higher one are ignored; all traced ones have lower numbers.
+/// Size of the table of system calls. All traced calls have lower numbers, and calls with this
+/// number or a higher one are ignored.
 pub const NUMBERS: u32 = 512;
 
-/// The number of `io_pgetevents`, which libc does not have.
+/// The number of the system call `io_pgetevents`, for which libc has no constant.
 const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else { 292 };
 
 /// How a call is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The file is that of a descriptor.
+    /// The call acts on the file of a descriptor that it receives.
     Descriptor,
-    /// The file is that of the descriptor that the call returns.
+    /// The call opens a file and returns its descriptor.
     Open,
-    /// The requests are those of Linux native asynchronous I/O, one for each `struct iocb` in
-    /// memory.
+    /// The call submits requests of Linux native asynchronous I/O. Each request is a `struct iocb`
+    /// in memory.
     AioSubmit,
-    /// The completions of Linux native asynchronous I/O are in memory.
+    /// The call takes completions of Linux native asynchronous I/O and writes them to memory.
     AioReap,
-    /// The file is the current folder after the call.
+    /// The call changes the working directory. The file is the working directory after the call.
     Folder,
-    /// No file.
+    /// The call has no file.
     Plain,
 }
 
-/// Where the offset of a request is.
+/// How the offset of a request is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// In an argument.
+    /// The offset is the argument with this index.
     Argument(usize),
-    /// It is the position of the descriptor after the call, less the bytes that were moved.
+    /// The offset is the position of the descriptor after the call, minus the bytes that were
+    /// moved.
     Position,
-    /// As [`At::Position`], but unknown if an argument points to an offset. The numbers are those
-    /// of this argument for the descriptor and for the second one; None: there is no such argument.
+    /// As [`At::Position`], but the offset is unknown if the call receives a pointer to an offset.
+    /// For the first and for the second descriptor, the array contains the index of the argument
+    /// that may be such a pointer. None if the call has no such argument.
     PositionUnless([Option<usize>; 2]),
-    /// Nowhere.
+    /// The request has no offset.
     Nowhere,
 }
 
-/// A system call.
+/// A traced system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traced {
-    /// Its number on this machine.
+    /// Number of the call on this architecture.
     pub number: u32,
-    /// Its name, as in [`trace::Call`].
+    /// Name of the call, as in [`trace::Call`].
     pub name: &'static str,
-    /// What it does.
+    /// Operation that the call performs.
     pub operation: Operation,
-    /// How it is traced.
+    /// How the call is traced.
     pub kind: Kind,
-    /// The argument with the descriptor; with the folder, for calls that open a file.
+    /// Index of the argument with the descriptor. For calls that open a file, this is the
+    /// descriptor of the directory. None if there is no such argument.
     pub descriptor: Option<usize>,
-    /// The argument with a second descriptor, which is written.
+    /// Index of the argument with a second descriptor, to which the call writes. None if there is
+    /// no such argument.
     pub second: Option<usize>,
-    /// The argument with the path.
+    /// Index of the argument with the path. None if there is no such argument.
     pub path: Option<usize>,
-    /// Where the offset is.
+    /// How the offset is found.
     pub offset: At,
-    /// The argument with the length; None: the result is the length.
+    /// Index of the argument with the length. None if the result of the call is the length.
     pub length: Option<usize>,
 }
 
@@ -94,7 +99,9 @@ impl Traced {
         self
     }
 
-    /// A call that opens a path in a folder, or (None) in the current folder.
+    /// Makes this a call that opens a path. `folder` is the argument with the descriptor of the
+    /// directory, or None if the path is relative to the working directory. `path` is the argument
+    /// with the path.
     const fn opens(mut self, folder: Option<usize>, path: usize) -> Traced {
         self.kind = Kind::Open;
         self.descriptor = folder;
@@ -103,7 +110,7 @@ impl Traced {
     }
 }
 
-/// All traced calls.
+/// Returns all traced calls.
 pub fn all() -> Vec<Traced> {
     use Operation::{Advise, Allocate, Flush, Open, Read, Truncate, Write};
     let all = vec![
@@ -155,21 +162,21 @@ pub fn all() -> Vec<Traced> {
     [all, old].concat()
 }
 
-/// Offsets of the six arguments in the piece of the registers that programs save (bytes).
+/// Offsets of the six arguments within the saved part of the registers (bytes).
 #[cfg(target_arch = "x86_64")]
 pub const ARGUMENTS: [u8; 6] = [56, 48, 40, 0, 16, 8];
-/// Where that piece, [`REGISTER_BYTES`] long, begins in `struct pt_regs` (bytes): at r10.
+/// Offset in `struct pt_regs` at which the saved part begins (bytes): the register r10.
 #[cfg(target_arch = "x86_64")]
 pub const REGISTERS_AT: i32 = 56;
 
-/// Offsets of the six arguments in the piece of the registers that programs save (bytes).
+/// Offsets of the six arguments within the saved part of the registers (bytes).
 #[cfg(not(target_arch = "x86_64"))]
 pub const ARGUMENTS: [u8; 6] = [0, 8, 16, 24, 32, 40];
-/// Where that piece, [`REGISTER_BYTES`] long, begins in `struct pt_regs` (bytes): at x0.
+/// Offset in `struct pt_regs` at which the saved part begins (bytes): the register x0.
 #[cfg(not(target_arch = "x86_64"))]
 pub const REGISTERS_AT: i32 = 0;
 
-/// Length of the piece of the registers with the arguments (bytes).
+/// Length of the saved part of the registers, which contains the arguments (bytes).
 pub const REGISTER_BYTES: i32 = 64;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The error of this crate: why a program cannot be watched, and what to do.
+//! The error type of this crate: why a program cannot be watched, and the remedy.
 
 use std::fmt;
 use std::io;
 
-/// Recording could not start or go on: cause and remedy in one line.
+/// The reason why recording could not start or continue, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declined {
     what: String,
@@ -12,17 +12,17 @@ pub struct Declined {
 }
 
 impl Declined {
-    /// A cause with its remedy.
+    /// Creates an error from a cause and its remedy.
     pub(crate) fn new(what: impl Into<String>, remedy: &'static str) -> Declined {
         Declined { what: what.into(), remedy, is_about_rights: false }
     }
 
-    /// A missing right with its remedy.
+    /// Creates an error for a missing permission, with its remedy.
     pub(crate) fn of_rights(what: impl Into<String>, remedy: &'static str) -> Declined {
         Declined { is_about_rights: true, ..Declined::new(what, remedy) }
     }
 
-    /// A failed call of bpf(2).
+    /// Creates an error for a failed call of bpf(2). `doing` is the activity that failed.
     pub(crate) fn bpf(doing: &str, error: &io::Error) -> Declined {
         let what = format!("{doing}: {error}");
         if error.kind() == io::ErrorKind::PermissionDenied {
@@ -33,25 +33,25 @@ impl Declined {
         }
         match error.raw_os_error() {
             Some(libc::ENOSYS) => {
-                Declined::new(what, "this kernel has no bpf(2) (CONFIG_BPF_SYSCALL)")
+                Declined::new(what, "use a kernel with bpf(2) (CONFIG_BPF_SYSCALL)")
             }
             Some(libc::ENOMEM) => Declined::new(what, "free some memory"),
             _ => Declined::new(what, "recording needs Linux 5.8 or later"),
         }
     }
 
-    /// Whether recording lacks rights, which it may have as another user or outside of the
-    /// container.
+    /// Returns whether a permission is missing. Another user, or a process outside of the
+    /// container, may have this permission.
     pub fn is_about_rights(&self) -> bool {
         self.is_about_rights
     }
 
-    /// The cause.
+    /// Returns the cause.
     pub fn cause(&self) -> &str {
         &self.what
     }
 
-    /// What to do about the cause.
+    /// Returns what to do about the cause.
     pub fn remedy(&self) -> &str {
         self.remedy
     }

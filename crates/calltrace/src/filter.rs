@@ -1,28 +1,29 @@
-//! Which files and devices are recorded, if not all. The kernel makes records of all files, and
-//! those of others are dropped here. So the programs in the kernel stay simple, and the names of
-//! all files are learned.
+//! Selects which files and devices are recorded. The BPF programs in the kernel write records of
+//! all files, and this module drops the records of files that are not selected. The BPF programs
+//! therefore stay simple, and the recorder learns the names of all files.
 
 use crate::record::Inode;
 
-/// Files and devices by their device numbers, in the kernel's internal format
-/// ([`device_number`]).
+/// The files and devices that are recorded, identified by device numbers in the kernel's internal
+/// format ([`device_number`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// File systems whose files are recorded.
+    /// Device numbers of the file systems whose files are recorded.
     pub file_systems: Vec<u32>,
-    /// Block devices that are recorded: calls to their files, and requests of the block layer.
+    /// Device numbers of the block devices that are recorded. Both calls on the device files and
+    /// requests of the block layer are recorded.
     pub devices: Vec<u32>,
 }
 
 impl Filter {
-    /// Whether a file or device is recorded; a device has no inode number.
+    /// Checks whether a file or device is recorded. The inode number of a device is 0.
     pub fn has(&self, inode: Inode) -> bool {
         let numbers = if inode.number == 0 { &self.devices } else { &self.file_systems };
         numbers.contains(&inode.device)
     }
 }
 
-/// A device number in the kernel's internal format (`MKDEV` in `include/linux/kdev_t.h`).
+/// Returns a device number in the kernel's internal format (`MKDEV` in `include/linux/kdev_t.h`).
 pub fn device_number((major, minor): (u32, u32)) -> u32 {
     major << 20 | minor
 }

@@ -1,9 +1,11 @@
-//! Where the kernel keeps the data that the programs read: offsets of members of its structures
-//! (bytes), and positions of arguments of its tracepoints, all from its type information.
+//! Finds the kernel data that the programs read: the offsets of members of kernel structures
+//! (bytes), and the positions of tracepoint arguments. All of them come from the kernel's type
+//! information.
 
 use crate::btf::Btf;
 
-/// Offsets for the file behind a descriptor of the current process.
+/// Offsets that are needed to find the file of a descriptor of the current process, and the working
+/// directory of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileLayout {
     pub task_files: i32,
@@ -23,20 +25,20 @@ pub struct FileLayout {
     pub dentry_inode: i32,
 }
 
-/// Offsets for the creation and end of processes.
+/// Offsets that are needed to follow the creation and the end of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLayout {
     pub process: i32,
     pub thread: i32,
     pub name: i32,
-    /// Voluntary context switches.
+    /// Offset of the number of voluntary context switches.
     pub sleeps: i32,
     pub signal: i32,
     pub signal_live: i32,
 }
 
-/// Offsets for requests of the block layer, and the positions of `struct request` among the
-/// arguments of its tracepoints.
+/// Offsets in requests of the block layer, and the positions of the `struct request` argument in
+/// the tracepoints of the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
     pub issue_argument: usize,
@@ -50,7 +52,7 @@ pub struct BlockLayout {
     pub disk_minor: i32,
 }
 
-/// Offsets for bios.
+/// Offsets in `struct bio`, and the position of the bio among the arguments of the tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BioLayout {
     pub argument: usize,
@@ -58,14 +60,15 @@ pub struct BioLayout {
     pub flags: i32,
 }
 
-/// Offsets for requests of io_uring.
+/// Offsets in requests of io_uring, and the positions of the arguments of the io_uring tracepoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UringLayout {
     pub submit_argument: usize,
     pub complete_argument: usize,
-    /// The argument that is the result, or that points to the completion with the result.
+    /// Position of the argument that is the result, or that points to the completion with the
+    /// result.
     pub result_argument: usize,
-    /// Offset of the result in the completion; None: the argument is the result.
+    /// Offset of the result in the completion. None if the argument itself is the result.
     pub result: Option<i32>,
     pub file: i32,
     pub opcode: i32,
@@ -73,7 +76,7 @@ pub struct UringLayout {
     pub length: i32,
 }
 
-/// Offsets for page faults.
+/// Offsets and argument positions for the tracepoint of page faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultLayout {
     pub mapping_argument: usize,
@@ -81,7 +84,7 @@ pub struct FaultLayout {
     pub mapping_host: i32,
 }
 
-/// All offsets that this kernel has. What is None cannot be traced on it.
+/// All offsets for the running kernel. A part is None if this kernel cannot trace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub file: FileLayout,
@@ -93,8 +96,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The offsets of the kernel that this type information describes; None if files cannot be
-    /// identified.
+    /// Returns the offsets for the kernel that this type information describes. None if files
+    /// cannot be identified.
     pub fn of(btf: &Btf) -> Option<Layout> {
         let task = TaskLayout {
             process: offset(btf, "task_struct", "tgid")?,
@@ -119,7 +122,7 @@ fn offset(btf: &Btf, structure: &str, path: &str) -> Option<i32> {
     i32::try_from(btf.offset(structure, path)?).ok()
 }
 
-/// The position of the argument of a tracepoint that points to this structure.
+/// Returns the position of the tracepoint argument that is a pointer to this structure.
 fn argument(btf: &Btf, tracepoint: &str, structure: &str) -> Option<usize> {
     btf.arguments(tracepoint)?.iter().position(|name| *name == structure)
 }
@@ -166,7 +169,8 @@ fn bio(btf: &Btf) -> Option<BioLayout> {
     })
 }
 
-/// None before Linux 5.19, whose tracepoint of completions does not name the request.
+/// Returns None before Linux 5.19, because the completion tracepoint of older kernels does not
+/// contain the request.
 fn uring(btf: &Btf) -> Option<UringLayout> {
     let completion = btf.arguments("io_uring_complete")?;
     let (result_argument, result) = match completion.iter().position(|s| *s == "io_uring_cqe") {

@@ -1,5 +1,5 @@
-//! Names of files by their identity: learned from calls that open them, and from the links in
-//! `/proc/PID` for files that were open before.
+//! Finds the path of a file from its identity. Paths are learned from calls that open files. For
+//! files that were opened earlier, they are learned from the links in `/proc/PID`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,7 +13,7 @@ pub fn kernel_device(device: u64) -> u32 {
     (libc::major(device) << 20) | (libc::minor(device) & 0xF_FFFF)
 }
 
-/// The identity of a file, as records have it.
+/// Returns the identity of a file in the form that records use.
 fn inode_of(metadata: &fs::Metadata) -> Inode {
     const DEVICE: u32 = 0o060_000;
     if metadata.mode() & 0o170_000 == DEVICE {
@@ -23,23 +23,24 @@ fn inode_of(metadata: &fs::Metadata) -> Inode {
     }
 }
 
-/// Paths of files and folders, by identity.
+/// Paths of files and directories, by identity.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     paths: HashMap<Inode, String>,
 }
 
 impl Names {
-    /// The path of a file.
+    /// Returns the path of a file. None if the path is unknown.
     pub fn get(&self, inode: Inode) -> Option<&str> {
         self.paths.get(&inode).map(String::as_str)
     }
 
-    /// Learns the path of a file that was opened in a folder; returns whether the file had no path
-    /// or another one before.
+    /// Learns the path of a file. A relative path starts at the directory `folder`. Returns true if
+    /// the path of the file was unknown or different before.
     pub fn learn(&mut self, inode: Inode, folder: Inode, path: &[u8]) -> bool {
         let path = String::from_utf8_lossy(path);
-        // A path in /proc is a link, and the file has another path.
+        // A path in /proc or /dev/fd is a link to the file. If another path of the file is known,
+        // that path is kept.
         let is_link = path.starts_with("/proc/") || path.starts_with("/dev/fd/");
         if path.is_empty() || is_link && self.paths.contains_key(&inode) {
             return false;
@@ -65,13 +66,14 @@ impl Names {
         }
     }
 
-    /// Learns the path of the current folder of a process, and returns its identity.
+    /// Learns the path of the working directory of a process, and returns the identity of this
+    /// directory.
     pub fn learn_folder(&mut self, process: u32) -> Option<Inode> {
         self.learn_link(&Path::new("/proc").join(process.to_string()).join("cwd"))
     }
 
-    /// Learns the paths of mapped files: lines such as
-    /// `7f0a8000-7f0a9000 r--p 00000000 fe:00 1234  /lib/libc.so`.
+    /// Learns the paths of mapped files from lines such as `7f0a8000-7f0a9000 r--p 00000000 fe:00
+    /// 1234  /lib/libc.so`.
     fn learn_maps(&mut self, maps: &str) {
         for line in maps.lines() {
             let mut words = line.split_whitespace().skip(3);
@@ -90,9 +92,10 @@ impl Names {
         }
     }
 
-    /// Learns the path behind a link, and returns the identity of the file.
+    /// Learns the path that a link points to, and returns the identity of the file.
     fn learn_link(&mut self, link: &Path) -> Option<Inode> {
-        // Between these calls, the descriptor may be closed and opened for another file.
+        // Between these calls, the descriptor may be closed and opened for another file. The
+        // identities before and after must therefore be equal.
         let (before, path, after) = (fs::metadata(link), fs::read_link(link), fs::metadata(link));
         let (before, path, inode) = (before.ok()?, path.ok()?, inode_of(&after.ok()?));
         let path = path.to_string_lossy();
@@ -105,7 +108,7 @@ impl Names {
     }
 }
 
-/// A relative path in a folder, without `.` and `..` in it.
+/// Joins a directory and a relative path, and resolves `.` and `..` in the path.
 fn joined(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {

@@ -1,6 +1,6 @@
-//! The programs that run in the kernel at its tracepoints and write records (`record.rs`) into the
-//! ring buffer. Each is a few dozen instructions; the verifier of the kernel checks that they end
-//! and touch only what they may.
+//! The programs that run at tracepoints in the kernel and write records (`record.rs`) into the ring
+//! buffer. Each program has a few dozen instructions. The verifier of the kernel checks that it
+//! terminates and accesses only permitted memory.
 
 mod block;
 mod calls;
@@ -14,47 +14,48 @@ use crate::calls::{ARGUMENTS, Kind, NUMBERS, Traced};
 use crate::layout::Layout;
 use crate::sys::{Map, MapKind};
 
-/// Maximum number of calls in progress, a power of two.
+/// Maximum number of system calls in progress, which must be a power of two.
 const CALLS_MAX: u32 = 1 << 16;
-/// Maximum number of requests in progress, for io_uring and for the block layer each.
+/// Maximum number of requests in progress, separately for io_uring and for the block layer.
 const REQUESTS_MAX: u32 = 1 << 16;
 /// Maximum number of processes that are watched at the same time.
 const PROCESSES_MAX: u32 = 1 << 16;
 
-/// Value in the map of watched processes: the process is watched.
+/// Value in the map of watched processes for a process that is watched.
 pub const WATCHED: u64 = 1;
-/// The process is not watched, but its children will be.
+/// Value in the map of watched processes for a process that is not watched itself. Children that
+/// the process creates later are watched.
 pub const CHILDREN_WATCHED: u64 = 2;
-/// The process is no longer watched.
+/// Value in the map of watched processes for a process that is no longer watched.
 pub const NOT_WATCHED: u64 = 0;
 
-/// The number in an action for an argument that the call does not have.
+/// Value in an action for an argument that the call does not have.
 const NO_ARGUMENT: u64 = 0xFF;
 
-/// What is lost, as an index of [`Maps::lost`].
+/// A cause of lost events. The variant is an index of [`Maps::lost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Records that found the ring buffer full.
+    /// Records are lost because the ring buffer is full.
     Records,
-    /// Calls and requests that found the table of those in progress full.
+    /// Calls or requests are lost because the table of calls or requests in progress is full.
     InProgress,
-    /// Requests beyond the maximum batch of one call.
+    /// Requests are lost because one call submits or reaps more requests than can be recorded.
     Batch,
-    /// Processes that are not watched, because too many are.
+    /// Processes are not watched because the maximum number of processes is reached.
     Processes,
 }
 
 impl Lost {
-    /// All losses.
+    /// All causes of lost events.
     pub const ALL: [Lost; 4] = [Lost::Records, Lost::InProgress, Lost::Batch, Lost::Processes];
 
-    /// The cause in plain words.
+    /// Returns the cause as text, to be shown after a number.
     pub fn cause(self) -> &'static str {
         match self {
-            Lost::Records => "events that found the buffer full",
-            Lost::InProgress => "requests beyond the maximum number in progress",
-            Lost::Processes => "processes beyond the 65,536 that are watched at once",
-            Lost::Batch => "requests of libaio beyond the first 128 of a call",
+            Lost::Records => "events that arrived while the buffer was full",
+            Lost::InProgress => "requests that started while too many requests were in progress",
+            Lost::Processes => "processes beyond the limit of 65,536 watched processes",
+            Lost::Batch => "requests of libaio beyond the first 128 requests of a call",
         }
     }
 }
@@ -64,20 +65,20 @@ impl Lost {
 pub struct Maps {
     /// Watched processes, by process id.
     pub watched: Map,
-    /// What to do for a system call, by its number.
+    /// How each system call is traced, by its number.
     pub actions: Map,
-    /// Calls in progress, by the low bits of the thread id.
+    /// System calls in progress, by the low bits of the thread id.
     pub calls: Map,
     /// Requests of io_uring in progress, by their addresses.
     pub uring: Map,
     /// Requests of the block layer in progress, by their addresses.
     pub block: Map,
-    /// Numbers of lost events.
+    /// Numbers of lost events, by cause.
     pub lost: Map,
 }
 
 impl Maps {
-    /// Creates the maps; `traced` are the calls that are traced.
+    /// Creates the maps. `traced` are the system calls that are traced.
     pub fn new(traced: &[Traced]) -> io::Result<Maps> {
         let maps = Maps {
             watched: Map::new(MapKind::Hash, 4, 8, PROCESSES_MAX)?,
@@ -94,8 +95,8 @@ impl Maps {
     }
 }
 
-/// The number that tells the programs how to trace a call: the kind, then the places of the
-/// descriptor, the path and the second descriptor in the saved registers, 8 bits each.
+/// Returns the number that tells the programs how to trace a call. Its bytes are the kind, and the
+/// offsets of the descriptor, the path and the second descriptor in the saved registers.
 fn action(call: &Traced) -> u64 {
     let place = |argument: Option<usize>| {
         argument.map_or(NO_ARGUMENT, |argument| u64::from(ARGUMENTS[argument]))
@@ -111,27 +112,28 @@ fn action(call: &Traced) -> u64 {
     kind as u64 | place(call.descriptor) << 8 | place(call.path) << 16 | place(call.second) << 24
 }
 
-/// What all programs are written for: the kernel's layout, and descriptors of the maps.
+/// The data that all programs need: the kernel's layout, the maps and the ring buffer.
 #[derive(Debug)]
 pub struct Context<'a> {
     /// Offsets in the kernel's structures.
     pub layout: &'a Layout,
-    /// The maps.
+    /// The maps that the programs share.
     pub maps: &'a Maps,
-    /// Descriptor of the ring buffer.
+    /// File descriptor of the ring buffer.
     pub ring: i32,
 }
 
-/// A program with the tracepoint that it runs at.
+/// A program, and the tracepoint at which it runs.
 #[derive(Debug)]
 pub struct Program {
-    /// The tracepoint.
+    /// Name of the tracepoint.
     pub tracepoint: &'static str,
-    /// The instructions.
+    /// Instructions of the program.
     pub instructions: Vec<u64>,
 }
 
-/// The programs for system calls, processes and page faults.
+/// Returns the programs that record watched processes: system calls, io_uring requests, page
+/// faults, and the processes themselves.
 pub fn of_processes(context: &Context<'_>) -> Vec<Program> {
     let mut programs = vec![
         process::fork(context),
@@ -147,7 +149,8 @@ pub fn of_processes(context: &Context<'_>) -> Vec<Program> {
     programs
 }
 
-/// The programs for requests of the block layer, of all processes.
+/// Returns the programs that record requests of the block layer, for all processes. The result is
+/// empty if such requests cannot be recorded on this kernel.
 pub fn of_devices(context: &Context<'_>) -> Vec<Program> {
     let layout = context.layout.block;
     let programs =

@@ -1,22 +1,22 @@
-//! The records that the programs write: offsets of their fields for the programs, and a reader for
-//! us. All fields are in the byte order of the machine.
+//! The records that the BPF programs write: the offsets of their fields, and a reader. All fields
+//! are in the byte order of the machine.
 
-/// Kinds of records.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A system call on a descriptor, or on none.
+    /// A system call that acts on a descriptor or has no descriptor.
     Call = 1,
     /// A system call that opened a file.
     Open,
-    /// A request given to Linux native asynchronous I/O.
+    /// A request was submitted to Linux native asynchronous I/O.
     AioSubmit,
-    /// A completion taken from Linux native asynchronous I/O.
+    /// A completion was taken from Linux native asynchronous I/O.
     AioReap,
     /// A request of io_uring, from submission to completion.
     Uring,
     /// A request of the block layer, from issue to completion.
     Block,
-    /// A watched process created another one.
+    /// A watched process created another process.
     Fork,
     /// A watched process executed a program.
     Exec,
@@ -26,11 +26,11 @@ pub enum Kind {
     Exit,
 }
 
-// All records: kind (8 bytes), thread and process (8 bytes), start, end.
+// Offsets of the fields of all records: kind (8 bytes), thread and process (8 bytes), start, end.
 pub(crate) const START: i16 = 16;
 pub(crate) const END: i16 = 24;
 
-// Calls.
+// Offsets of the fields of system calls.
 pub(crate) const NUMBER: i16 = 32;
 pub(crate) const RESULT: i16 = 40;
 pub(crate) const REGISTERS: i16 = 48;
@@ -39,14 +39,14 @@ pub(crate) const DEVICE_BYTES: i16 = 144;
 pub(crate) const SLEEPS: i16 = 152;
 pub(crate) const CALL_BYTES: usize = 160;
 
-// Opened files, after the fields of a call.
+// Offsets of the fields of opened files, which follow the fields of the call.
 pub(crate) const FOLDER: i16 = 160;
 pub(crate) const PATH: i16 = 176;
-/// Longest path that is kept, with its final zero (bytes).
+/// Maximum length of a recorded path, including its final zero (bytes).
 pub(crate) const PATH_BYTES: usize = 512;
 pub(crate) const OPEN_BYTES: usize = PATH as usize + PATH_BYTES;
 
-// Linux native asynchronous I/O.
+// Offsets of the fields of requests and completions of Linux native asynchronous I/O.
 pub(crate) const AIO_REQUEST: i16 = 32;
 pub(crate) const AIO_RESULT: i16 = 40;
 pub(crate) const AIO_REAP_BYTES: usize = 48;
@@ -55,94 +55,94 @@ pub(crate) const AIO_LENGTH: i16 = 48;
 pub(crate) const AIO_FILE: i16 = 64;
 pub(crate) const AIO_SUBMIT_BYTES: usize = 96;
 
-// io_uring.
+// Offsets of the fields of requests of io_uring.
 pub(crate) const URING_OPCODE: i16 = 32;
 pub(crate) const URING_RESULT: i16 = 56;
 pub(crate) const URING_FILE: i16 = 64;
 pub(crate) const URING_BYTES: usize = 96;
 
-// The block layer: device and flags, sector, bytes, error.
+// Offsets of the fields of requests of the block layer: device and flags, sector, bytes, error.
 pub(crate) const BLOCK_DEVICE: i16 = 32;
 pub(crate) const BLOCK_ERROR: i16 = 56;
 pub(crate) const BLOCK_BYTES: usize = 64;
 
-// Processes.
+// Offsets of the fields of process records.
 pub(crate) const CHILD: i16 = 32;
 pub(crate) const NAME: i16 = 32;
 pub(crate) const PROCESS_BYTES: usize = 48;
 
-// Page faults.
+// Offsets of the fields of page faults.
 pub(crate) const FAULT_PAGE: i16 = 32;
 pub(crate) const FAULT_FILE: i16 = 40;
 pub(crate) const FAULT_BYTES: usize = 72;
 
-/// The identity of a file: its file system and its number there. A device has number 0 and its own
-/// device number.
+/// The identity of a file: its file system and its inode number. A block device is identified by
+/// the device number of the device itself, with the inode number 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode {
     /// Device number, in the kernel's internal format.
     pub device: u32,
-    /// Number of the inode.
+    /// Inode number, or 0 for a device.
     pub number: u64,
 }
 
-/// What is known about the file of a request.
+/// The state of the file of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileState {
-    /// Which file.
+    /// Identity of the file.
     pub inode: Inode,
-    /// Type and permissions (`inode(7)`).
+    /// Type and permissions of the file (`inode(7)`).
     pub mode: u16,
-    /// Flags with which it was opened.
+    /// Flags with which the file was opened.
     pub flags: u32,
-    /// Its position.
+    /// Position of the file (bytes).
     pub position: u64,
 }
 
 impl FileState {
-    /// Whether it is a regular file.
+    /// Checks whether this is a regular file.
     pub fn is_regular(&self) -> bool {
         self.mode & 0o170_000 == 0o100_000
     }
 
-    /// Whether it is a block device.
+    /// Checks whether this is a block device.
     pub fn is_device(&self) -> bool {
         self.mode & 0o170_000 == 0o060_000
     }
 
-    /// Whether it is a folder.
+    /// Checks whether this is a directory.
     pub fn is_folder(&self) -> bool {
         self.mode & 0o170_000 == 0o040_000
     }
 }
 
-/// A record.
+/// A record of the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Process id.
     pub process: u32,
     /// Thread id.
     pub thread: u32,
-    /// Start (ns of `CLOCK_MONOTONIC`).
+    /// Start of the event (ns of `CLOCK_MONOTONIC`).
     pub start_ns: u64,
-    /// End (ns of `CLOCK_MONOTONIC`).
+    /// End of the event (ns of `CLOCK_MONOTONIC`).
     pub end_ns: u64,
-    /// The rest.
+    /// The event that happened.
     pub what: What<'a>,
 }
 
-/// What a record says.
+/// The event that a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What<'a> {
     /// A system call.
     Call(Call),
     /// A file was opened.
     Open {
-        /// The call, whose file is the opened one.
+        /// The call. Its `file` is the opened file.
         call: Call,
-        /// The folder that the path starts in, if it is relative.
+        /// The directory to which the path is relative, if the path is relative.
         folder: Inode,
-        /// The path as the program gave it; empty if it could not be read.
+        /// Path that the program passed to the call. Empty if the path could not be read.
         path: &'a [u8],
     },
     /// A request was submitted to Linux native asynchronous I/O.
@@ -155,14 +155,14 @@ pub enum What<'a> {
         bytes: u64,
         /// Offset (bytes).
         offset: u64,
-        /// The file.
+        /// State of the file.
         file: FileState,
     },
     /// A completion of Linux native asynchronous I/O was taken.
     AioReap {
         /// Address of the request.
         request: u64,
-        /// Its result.
+        /// Result of the request.
         result: i64,
     },
     /// A request of io_uring.
@@ -171,40 +171,40 @@ pub enum What<'a> {
         opcode: u8,
         /// Length (bytes, or number of buffers).
         length: u32,
-        /// Offset (bytes); all ones: the position of the file.
+        /// Offset (bytes). All bits are one if the request uses the position of the file.
         offset: u64,
-        /// Its result.
+        /// Result of the request.
         result: i32,
-        /// The file.
+        /// State of the file.
         file: FileState,
     },
     /// A request of the block layer.
     Block {
         /// Device number, in the kernel's internal format.
         device: u32,
-        /// Flags; the lowest 8 bits are the operation.
+        /// Flags of the request. The lowest 8 bits are the operation.
         flags: u32,
-        /// First sector (512 bytes).
+        /// Number of the first sector (512 bytes each).
         sector: u64,
         /// Length (bytes).
         bytes: u32,
-        /// Whether it failed.
+        /// Whether the request failed.
         failed: bool,
     },
     /// A process was created.
     Fork {
-        /// Its id.
+        /// Process id of the new process.
         child: u32,
     },
-    /// A program was executed; its name.
+    /// A program was executed. The field is its name.
     Exec(&'a [u8]),
     /// The process ended.
     Exit,
     /// A page fault in a mapped file.
     Fault {
-        /// The page.
+        /// Index of the page in the file.
         page: u64,
-        /// The file.
+        /// State of the file.
         file: FileState,
     },
 }
@@ -212,24 +212,24 @@ pub enum What<'a> {
 /// A system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Its number.
+    /// Number of the system call.
     pub number: u32,
-    /// Whether this record is for the second descriptor.
+    /// Whether this record is for the second descriptor of the call.
     pub is_second: bool,
-    /// What it returned.
+    /// Value that the call returned.
     pub result: i64,
-    /// Its arguments.
+    /// Arguments of the call.
     pub arguments: [u64; 6],
-    /// Its file after the call; all zero if it has none.
+    /// State of the file after the call. All fields are zero if the call has no file.
     pub file: FileState,
-    /// Bytes of bios that the thread submitted during the call.
+    /// Total length of the bios that the thread submitted during the call (bytes).
     pub device_bytes: u64,
-    /// How often the thread slept during the call (its voluntary context switches).
+    /// Number of times that the thread slept during the call (its voluntary context switches).
     pub sleeps: u64,
 }
 
 impl Record<'_> {
-    /// Reads a record; None if it is too short or of an unknown kind.
+    /// Reads a record. None if the record is too short or of an unknown kind.
     pub fn read(data: &[u8]) -> Option<Record<'_>> {
         let ids = long(data, 8)?;
         let what = match long(data, 0)? {
@@ -301,7 +301,7 @@ fn file(data: &[u8], at: i16) -> Option<FileState> {
     })
 }
 
-/// The bytes up to the first zero.
+/// Returns the bytes from offset `at` up to the first zero byte.
 fn text(data: &[u8], at: i16) -> Option<&[u8]> {
     let rest = data.get(at as usize..)?;
     let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());

@@ -1,5 +1,5 @@
-//! Runs the programs in the kernel and hands out their records. Everything ends when the recorder
-//! is dropped, also if the process is killed: the kernel removes programs without a descriptor.
+//! Runs the programs in the kernel and reads their records. Recording ends when the recorder is
+//! dropped. It also ends if the process is killed, because the kernel then removes the programs.
 
 use std::fs;
 use std::path::Path;
@@ -12,20 +12,22 @@ use crate::programs::{self, Context, Lost, Maps};
 use crate::record::Record;
 use crate::sys::{self, Attached, Ring};
 
-/// The kernel's description of its own types.
+/// File with the type information of the kernel.
 const TYPES_PATH: &str = "/sys/kernel/btf/vmlinux";
 
-/// The namespace of process ids that the kernel itself uses (`PROC_PID_INIT_INO`).
+/// Link target of `/proc/self/ns/pid` in the initial PID namespace (`PROC_PID_INIT_INO`), which the
+/// kernel itself uses.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecorderSpec {
-    /// Size of the buffer between the kernel and us (bytes): a power of two, at least a page.
+    /// Size of the buffer between the kernel and this process (bytes). It must be a power of two
+    /// and at least a page.
     pub buffer_bytes: u32,
     /// Whether calls of watched processes are recorded.
     pub calls: bool,
-    /// Whether requests of the block layer are recorded, of all processes.
+    /// Whether requests of the block layer are recorded, for all processes.
     pub devices: bool,
 }
 
@@ -35,11 +37,11 @@ impl Default for RecorderSpec {
     }
 }
 
-/// A position among the records.
+/// A position in the stream of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedEnd(u64);
 
-/// Records in progress. Dropping it ends the recording.
+/// A recording in progress. Dropping this value ends the recording.
 #[derive(Debug)]
 pub struct Recorder {
     ring: Ring,
@@ -47,22 +49,24 @@ pub struct Recorder {
     _attached: Vec<Attached>,
     missing: Vec<&'static str>,
     unread: u64,
-    /// Losses before [`Recorder::start_over`] by kind, which are no longer reported.
+    /// Number of lost events of each kind before [`Recorder::start_over`]. These events are no
+    /// longer reported.
     forgotten: [u64; Lost::ALL.len()],
 }
 
 impl Recorder {
-    /// Starts to record. No process is watched yet.
+    /// Starts recording. No process is watched yet.
     ///
     /// # Errors
-    /// Rights are missing, or the kernel lacks what is needed. The error has the remedy.
+    /// If permissions are missing, or the kernel lacks a required feature. The error contains the
+    /// remedy.
     pub fn start(spec: &RecorderSpec) -> Result<Recorder, Declined> {
         check_namespace(spec)?;
         sys::allow_locked_memory();
         let layout = layout(Path::new(TYPES_PATH))?;
-        let maps = Maps::new(&calls::all()).map_err(|e| Declined::bpf("making tables", &e))?;
-        let ring =
-            Ring::new(spec.buffer_bytes).map_err(|e| Declined::bpf("making a buffer", &e))?;
+        let maps = Maps::new(&calls::all()).map_err(|e| Declined::bpf("creating BPF maps", &e))?;
+        let ring = Ring::new(spec.buffer_bytes)
+            .map_err(|e| Declined::bpf("creating the ring buffer", &e))?;
         let context = Context { layout: &layout, maps: &maps, ring: ring.descriptor() };
         let mut wanted = Vec::new();
         if spec.calls {
@@ -75,7 +79,7 @@ impl Recorder {
             .iter()
             .map(|program| sys::attach(&program.instructions, program.tracepoint))
             .collect::<Result<_, _>>()
-            .map_err(|e| Declined::bpf("recording", &e))?;
+            .map_err(|e| Declined::bpf("starting to record", &e))?;
         let missing = missing(&layout, spec);
         Ok(Recorder {
             ring,
@@ -87,21 +91,23 @@ impl Recorder {
         })
     }
 
-    /// Watches a process, all its threads, and the processes that it will create.
+    /// Watches a process, all its threads, and the processes that it creates from now on.
     ///
     /// # Errors
-    /// If there are too many.
+    /// If too many processes are watched.
     pub fn watch(&self, process: u32) -> Result<(), Declined> {
         self.set(process, programs::WATCHED)
     }
 
-    /// Watches all processes but this one, and those that they will create. Returns their ids.
+    /// Watches all processes except this one, and the processes that they create from now on.
+    /// Returns the ids of the watched processes.
     ///
     /// # Errors
-    /// If there are too many, or they cannot be listed.
+    /// If too many processes are watched, or if processes cannot be listed.
     pub fn watch_all(&self) -> Result<Vec<u32>, Declined> {
         let mut all = Vec::new();
-        // A process may be created by one that is not watched yet: a second look finds it.
+        // A process that is not watched yet may create another process after the list was read. A
+        // second pass finds such processes.
         for _ in 0..2 {
             let folder = fs::read_dir("/proc").map_err(|e| {
                 let remedy = "mount a proc file system at /proc";
@@ -119,19 +125,19 @@ impl Recorder {
         Ok(all)
     }
 
-    /// Watches the processes that a process will create, and not the process itself: so a command
-    /// is watched from its first instruction.
+    /// Watches the processes that a process creates from now on, but not the process itself. A
+    /// command that this process starts is thus watched from its first instruction.
     ///
     /// # Errors
-    /// If there are too many.
+    /// If too many processes are watched.
     pub fn watch_children(&self, process: u32) -> Result<(), Declined> {
         self.set(process, programs::CHILDREN_WATCHED)
     }
 
-    /// No longer watches a process; its children stay watched.
+    /// Stops watching a process. Its children stay watched.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// If the kernel refuses the change.
     pub fn ignore(&self, process: u32) -> Result<(), Declined> {
         self.set(process, programs::NOT_WATCHED)
     }
@@ -140,7 +146,7 @@ impl Recorder {
         self.maps.watched.set(process, value).map_err(|e| Declined::bpf("watching a process", &e))
     }
 
-    /// Calls `visit` with the records that are there, at most `most` of them. Returns their number.
+    /// Calls `visit` with the available records, at most `most` of them. Returns their number.
     pub fn read(&mut self, most: usize, mut visit: impl FnMut(&Record<'_>)) -> usize {
         let unread = &mut self.unread;
         self.ring.read(most, |data| match Record::read(data) {
@@ -149,25 +155,25 @@ impl Recorder {
         })
     }
 
-    /// The end of what was recorded so far.
+    /// Returns the current end of the stream of records.
     pub fn end_so_far(&self) -> RecordedEnd {
         RecordedEnd(self.ring.written())
     }
 
-    /// Whether all records up to `end` were read. Waiting for an empty buffer might never end,
-    /// because other programs add records on a busy machine.
+    /// Checks whether all records up to `end` were read. A caller should not wait for an empty
+    /// buffer instead: on a busy machine, other programs add records all the time.
     pub fn has_read(&self, end: RecordedEnd) -> bool {
         self.ring.position() >= end.0
     }
 
-    /// Drops the records that are there and forgets what was lost so far.
+    /// Drops the available records and resets the numbers of lost events.
     pub fn start_over(&mut self) {
         self.ring.read(usize::MAX, |_| {});
         self.forgotten = Lost::ALL.map(|lost| self.maps.lost.get(lost as u32).unwrap_or(0));
         self.unread = 0;
     }
 
-    /// Lost events by cause.
+    /// Returns the number of lost events for each cause.
     pub fn lost(&self) -> Vec<(&'static str, u64)> {
         let of = |lost: Lost| {
             let count = self.maps.lost.get(lost as u32).unwrap_or(0);
@@ -179,7 +185,7 @@ impl Recorder {
         all
     }
 
-    /// What this kernel cannot record.
+    /// Returns what this kernel cannot record.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }
@@ -195,15 +201,15 @@ fn missing(layout: &Layout, spec: &RecorderSpec) -> Vec<&'static str> {
     parts.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, what)| what).collect()
 }
 
-/// Refuses to run in a namespace of process ids of its own (a container), where the ids are not
-/// those that the programs in the kernel see.
+/// Refuses to record calls in a separate PID namespace (a container). The process ids there differ
+/// from the ids that the programs in the kernel see.
 fn check_namespace(spec: &RecorderSpec) -> Result<(), Declined> {
     let namespace = fs::read_link("/proc/self/ns/pid");
     match namespace {
         Ok(namespace) if spec.calls && namespace != Path::new(FIRST_NAMESPACE) => {
             Err(Declined::of_rights(
-                "this is a container with process ids of its own",
-                "run it on the host, where the processes of the container can be watched",
+                "halfpower runs in a container with separate process ids",
+                "run halfpower on the host, where the processes of the container can be watched",
             ))
         }
         _ => Ok(()),

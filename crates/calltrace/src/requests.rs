@@ -1,5 +1,5 @@
-//! Turns records into requests of a trace: names files, finds offsets, and brings together the
-//! beginning and the end of asynchronous requests.
+//! Turns records into requests of a trace: finds the names of files and the offsets of requests,
+//! and combines the submission and the completion of asynchronous requests.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -11,47 +11,49 @@ use crate::filter::Filter;
 use crate::names::Names;
 use crate::record::{self, FileState, Inode, Record, What};
 
-/// `O_DIRECT` of this machine.
 const DIRECT: u32 = libc::O_DIRECT as u32;
-/// `O_APPEND`.
 const APPEND: u32 = libc::O_APPEND as u32;
-/// The flag that makes each write durable; O_SYNC includes it.
+/// The flag that makes each write durable. O_SYNC includes this flag.
 const DURABLE: u32 = libc::O_DSYNC as u32;
-/// Most bytes that one call moves (`MAX_RW_COUNT`, read(2)); programs may ask for more.
+/// Maximum number of bytes that one call moves (`MAX_RW_COUNT`, read(2)). Programs may request
+/// more.
 const CALL_BYTES_MAX: u64 = 0x7FFF_F000;
-/// Maximum number of completions of libaio that wait for their submissions.
+/// Maximum number of libaio completions that wait for the records of their submissions.
 const EARLY_MAX: usize = 1 << 16;
-/// A position of io_uring that means the position of the file.
+/// Value of an offset in io_uring that means the position of the file.
 const OWN_POSITION: u64 = u64::MAX;
 /// Length of a sector of the block layer (bytes).
 const SECTOR_BYTES: u64 = 512;
-/// Stands for a file that is not recorded.
+/// Number that marks a file that is not recorded.
 const NOT_RECORDED: FileId = FileId(u32::MAX);
 
-/// Makes requests out of records. Their times are those of the records, on `CLOCK_MONOTONIC`.
+/// Turns records into requests. The times of a request are those of its records, on
+/// `CLOCK_MONOTONIC`.
 #[derive(Debug)]
 pub struct Requests {
     page_bytes: u64,
-    /// The files and devices that are recorded; None for all.
+    /// The files and devices that are recorded. None if all are recorded.
     filter: Option<Filter>,
     calls: HashMap<u32, Traced>,
     names: Names,
-    /// The number of each file by its identity; a file that gets another path gets another number.
+    /// The current number of each file, by its identity. A file that gets another path gets another
+    /// number.
     files: HashMap<Inode, FileId>,
-    /// The number of each file by its identity and path, for all paths that it had.
+    /// The number of each file by its identity and path, for all paths that the file had.
     named: HashMap<(Inode, String), FileId>,
     file_names: Vec<String>,
-    /// Requests given to libaio that were not reaped, by process and address.
+    /// Requests that were submitted to libaio but not reaped yet, by process and address.
     pending: HashMap<(u32, u64), Request>,
-    /// Completions of libaio whose submission was not seen yet, with their end and result. Another
-    /// thread may take a completion before `io_submit` returns.
+    /// Completions of libaio whose submission was not recorded yet, by process and address. The
+    /// values are the end (ns) and the result of the request. Such completions occur because
+    /// another thread may take a completion before `io_submit` returns.
     early: HashMap<(u32, u64), (u64, i64)>,
     processes: HashMap<u32, String>,
-    /// The current folders of processes.
+    /// Working directory of each process, by process id.
     folders: HashMap<u32, Inode>,
-    /// Processes whose open files were looked up.
+    /// Processes whose open files were already looked up.
     known: HashSet<u32>,
-    /// Completions of Linux native asynchronous I/O whose submission is unknown.
+    /// Number of completions of Linux native asynchronous I/O whose submission is unknown.
     unmatched: u64,
 }
 
@@ -62,12 +64,13 @@ impl Default for Requests {
 }
 
 impl Requests {
-    /// Knows no file and no process yet.
+    /// Creates a converter that knows no file and no process yet.
     pub fn new() -> Requests {
         Requests::of(None)
     }
 
-    /// As [`Requests::new`], with requests to these files and devices only.
+    /// Creates a converter like [`Requests::new`] that returns only requests to these files and
+    /// devices.
     pub fn only(filter: Filter) -> Requests {
         Requests::of(Some(filter))
     }
@@ -91,7 +94,7 @@ impl Requests {
         }
     }
 
-    /// Learns the name and the open files of a process that runs already.
+    /// Learns the name and the open files of a process that is already running.
     pub fn learn_process(&mut self, process: u32) {
         if self.known.insert(process) {
             self.names.learn_open_files(process);
@@ -104,7 +107,7 @@ impl Requests {
         }
     }
 
-    /// Takes a record, and passes the requests that it completes to `done`.
+    /// Processes a record. Calls `done` with each request that the record completes.
     pub fn take(&mut self, record: &Record<'_>, mut done: impl FnMut(Request)) {
         let mut done = |request: Request| {
             if request.file != NOT_RECORDED {
@@ -166,20 +169,20 @@ impl Requests {
         }
     }
 
-    /// Ends the trace: gives out requests that had not ended, and returns the number of completions
-    /// whose beginning is unknown.
+    /// Ends the trace. Calls `done` with each request that is still in progress, and returns the
+    /// number of completions whose submission is unknown.
     pub fn finish(&mut self, done: impl FnMut(Request)) -> u64 {
         let pending = self.pending.drain().map(|(_, request)| request);
         pending.filter(|request| request.file != NOT_RECORDED).for_each(done);
         self.unmatched + self.early.len() as u64
     }
 
-    /// Names of the files, by number.
+    /// Returns the names of the files, by number.
     pub fn file_names(&self) -> &[String] {
         &self.file_names
     }
 
-    /// Names of the processes.
+    /// Returns the ids and names of the processes.
     pub fn processes(&self) -> impl Iterator<Item = trace::Process> {
         let of = |(id, name): (&u32, &String)| trace::Process { id: *id, name: name.clone() };
         self.processes.iter().map(of)
@@ -189,7 +192,7 @@ impl Requests {
         self.calls.get(&call.number).is_some_and(|known| known.kind == Kind::Folder)
     }
 
-    /// A request with the facts that are in every record.
+    /// Creates a request with the values that are in every record.
     fn blank(
         &mut self,
         record: &Record<'_>,
@@ -247,8 +250,8 @@ impl Requests {
         if made.offset == Some(OWN_POSITION) {
             made.offset = before;
         } else if operation == Operation::Write && call.file.flags & APPEND != 0 {
-            // An append goes to the end of the file, which is known only from a call that leaves
-            // the position there.
+            // An append writes at the end of the file. The offset is known only if the call moves
+            // the position of the file.
             made.offset = made.offset.filter(|_| is_at_position).and(before);
         }
         made.bytes = match known.and_then(|known| known.length) {
@@ -259,9 +262,10 @@ impl Requests {
             None if operation.moves_data() => moved,
             None => 0,
         };
-        // Hints such as POSIX_FADV_WILLNEED read ahead.
+        // Advice such as POSIX_FADV_WILLNEED also reads from the device.
         let asks_device = operation.moves_data() || operation == Operation::Advise;
-        // Of a copy within the kernel, only the part that reads has the bytes of the device.
+        // A copy within the kernel becomes two requests. Only the read request gets the device
+        // bytes of the call.
         let is_second_file = call.is_second && name.is_copy();
         made.device_bytes = (asks_device && !is_second_file).then_some(call.device_bytes);
         made.sleeps = Some(call.sleeps);
@@ -283,9 +287,9 @@ impl Requests {
         Some(made)
     }
 
-    /// Takes a request that was given to libaio at an address. Returns a request for the trace:
-    /// this one, if another thread has reaped it already, or an earlier one at this address that
-    /// was never reaped.
+    /// Takes a request that was submitted to libaio at an address. Returns a request for the trace:
+    /// this request, if another thread has already reaped it, or an earlier request at the same
+    /// address that was never reaped.
     fn submit(&mut self, address: u64, made: Request) -> Option<Request> {
         let key = (made.process, address);
         match self.early.remove(&key) {
@@ -294,7 +298,7 @@ impl Requests {
         }
     }
 
-    /// A completion of libaio was taken.
+    /// Takes a completion of libaio. Returns the completed request if its submission is known.
     fn reap(&mut self, record: &Record<'_>, address: u64, result: i64) -> Option<Request> {
         let key = (record.process, address);
         if let Some(request) = self.pending.remove(&key) {
@@ -334,7 +338,8 @@ impl Requests {
         bytes: u32,
         failed: bool,
     ) -> Option<Request> {
-        // `enum req_op` of the kernel; commands to the driver and to zones are left out.
+        // The numbers are those of `enum req_op` in the kernel. Commands to the driver and to zones
+        // are ignored.
         let operation = match flags & 0xFF {
             0 => Operation::Read,
             1 => Operation::Write,
@@ -346,7 +351,8 @@ impl Requests {
         if !self.is_recorded(inode) {
             return None;
         }
-        // The process that issued it may not be watched, so its open files are not looked up.
+        // The process that issued the request may not be watched, so its open files are not looked
+        // up.
         self.files.entry(inode).or_insert_with(|| {
             self.file_names.push(unnamed(inode));
             FileId(self.file_names.len() as u32 - 1)
@@ -364,7 +370,7 @@ impl Requests {
         self.filter.as_ref().is_none_or(|filter| filter.has(inode))
     }
 
-    /// The number of a file.
+    /// Returns the number of a file.
     fn file(&mut self, process: u32, inode: Inode) -> FileId {
         if !self.is_recorded(inode) {
             return NOT_RECORDED;
@@ -392,7 +398,7 @@ impl Requests {
     }
 }
 
-/// A request that ended.
+/// Returns a request with its latency and result.
 fn ended(mut request: Request, end_ns: u64, result: i64) -> Request {
     request.latency_ns = Some(end_ns.saturating_sub(request.start_ns));
     request.result = Some(result);
@@ -402,11 +408,12 @@ fn ended(mut request: Request, end_ns: u64, result: i64) -> Request {
     request
 }
 
-/// The name of a file without a path: a device by its name, another file by its numbers.
+/// Returns a name for a file whose path is unknown: the device name of a device, or the inode and
+/// device numbers of any other file.
 fn unnamed(inode: Inode) -> String {
     let (major, minor) = (inode.device >> 20, inode.device & 0xF_FFFF);
     if inode.number != 0 {
-        return format!("inode {} of {major}:{minor}", inode.number);
+        return format!("inode {} on device {major}:{minor}", inode.number);
     }
     let link = fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok();
     let name = link.as_ref().and_then(|link| link.file_name());
@@ -416,7 +423,7 @@ fn unnamed(inode: Inode) -> String {
     )
 }
 
-/// The operations of `linux/aio_abi.h`.
+/// Returns the operation for an opcode of `linux/aio_abi.h`. None for an unknown opcode.
 fn aio_operation(opcode: u16) -> Option<Operation> {
     match opcode {
         0 | 7 => Some(Operation::Read),
@@ -430,8 +437,8 @@ fn aio_is_vectored(opcode: u16) -> bool {
     matches!(opcode, 7 | 8)
 }
 
-/// The operations of `enum io_uring_op` that are requests to storage, and whether the length is a
-/// number of buffers.
+/// Returns the operation for an opcode of `enum io_uring_op`, and whether the length is a number of
+/// buffers. None if the opcode is not a storage request.
 fn uring_operation(opcode: u8) -> Option<(Operation, bool)> {
     match opcode {
         1 => Some((Operation::Read, true)),

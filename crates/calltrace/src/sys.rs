@@ -1,5 +1,5 @@
-//! The system call bpf(2): maps, programs, tracepoints and the ring buffer. All `unsafe` code of
-//! this crate is here. Layouts are those of `union bpf_attr` in `include/uapi/linux/bpf.h`.
+//! Calls bpf(2) for maps, programs, tracepoints and the ring buffer. All `unsafe` code of this
+//! crate is here. The layouts are those of `union bpf_attr` in `include/uapi/linux/bpf.h`.
 
 use std::ffi::CString;
 use std::io;
@@ -15,9 +15,10 @@ const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 
 const PROG_RAW_TRACEPOINT: u32 = 17;
 
-/// The license that the kernel is told: the programs may call helpers for GPL code.
+/// License that is declared to the kernel. With this license, the programs may call helper
+/// functions that are reserved for GPL programs.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
-/// Size of the log in which the kernel says why it refuses a program (bytes).
+/// Size of the log in which the kernel explains why it refuses a program (bytes).
 const LOG_BYTES: usize = 1 << 20;
 
 /// Arguments of bpf(2).
@@ -50,7 +51,8 @@ impl Arguments {
 
     fn open(&self, command: libc::c_int) -> io::Result<OwnedFd> {
         let descriptor = self.call(command)? as RawFd;
-        // SAFETY: the kernel has just returned this descriptor to us alone.
+        // SAFETY: the kernel has just created this descriptor for this call, and nothing else owns
+        // it.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 }
@@ -62,11 +64,11 @@ pub enum MapKind {
     Hash = 1,
     /// An array, indexed by 32 bits.
     Array = 2,
-    /// A ring buffer; its number of entries is its size in bytes.
+    /// A ring buffer. The number of entries is its size in bytes.
     Ring = 27,
 }
 
-/// A map, shared between programs and us.
+/// A map that the programs and this process share.
 #[derive(Debug)]
 pub struct Map {
     descriptor: OwnedFd,
@@ -86,14 +88,14 @@ impl Map {
         Ok(Map { descriptor, key_bytes: key_bytes as usize, value_bytes: value_bytes as usize })
     }
 
-    /// The descriptor, for programs.
+    /// Returns the file descriptor with which BPF programs refer to this map.
     pub fn descriptor(&self) -> i32 {
         self.descriptor.as_raw_fd()
     }
 
-    /// Sets a value.
+    /// Sets the value of a key.
     pub fn set(&self, key: u32, value: u64) -> io::Result<()> {
-        assert!(self.key_bytes == 4 && self.value_bytes == 8, "a map of numbers");
+        assert!(self.key_bytes == 4 && self.value_bytes == 8, "keys have 4 bytes and values 8");
         let arguments = Arguments::new()
             .word(0, self.descriptor.as_raw_fd() as u32)
             .address(8, ptr::from_ref(&key))
@@ -101,9 +103,9 @@ impl Map {
         arguments.call(MAP_UPDATE).map(drop)
     }
 
-    /// A value; None if there is none.
+    /// Returns the value of a key. None if there is no value.
     pub fn get(&self, key: u32) -> Option<u64> {
-        assert!(self.key_bytes == 4 && self.value_bytes == 8, "a map of numbers");
+        assert!(self.key_bytes == 4 && self.value_bytes == 8, "keys have 4 bytes and values 8");
         let mut value = 0_u64;
         let arguments = Arguments::new()
             .word(0, self.descriptor.as_raw_fd() as u32)
@@ -113,17 +115,18 @@ impl Map {
     }
 }
 
-/// A program that runs at a tracepoint until it is dropped.
+/// A program that runs at a tracepoint until this value is dropped.
 #[derive(Debug)]
 pub struct Attached {
     _program: OwnedFd,
     _link: OwnedFd,
 }
 
-/// Loads a program and runs it at a tracepoint from now on. Fails with the kernel's reason.
+/// Loads a program and attaches it to a tracepoint. An error contains the kernel's reason.
 pub fn attach(instructions: &[u64], tracepoint: &str) -> io::Result<Attached> {
-    let program = load(instructions)
-        .map_err(|error| io::Error::new(error.kind(), format!("loading {tracepoint}: {error}")))?;
+    let program = load(instructions).map_err(|error| {
+        io::Error::new(error.kind(), format!("loading the program for {tracepoint}: {error}"))
+    })?;
     let name = CString::new(tracepoint)?;
     let arguments = Arguments::new().address(0, name.as_ptr()).word(8, program.as_raw_fd() as u32);
     let link = arguments.open(RAW_TRACEPOINT_OPEN)?;
@@ -160,29 +163,30 @@ fn load(instructions: &[u64]) -> io::Result<OwnedFd> {
     Err(io::Error::new(error.kind(), format!("{error}: {tail}")))
 }
 
-/// Whether the effective user is root.
+/// Returns whether the effective user is root.
 fn is_privileged() -> bool {
     // SAFETY: takes no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Lifts the limit on locked memory, which maps count against before Linux 5.11. Without the right
-/// to do so, the limit stays, and making a map says what is missing.
+/// Removes the limit on locked memory, because kernels before 5.11 count maps towards it. Without
+/// the permission to remove the limit, the limit stays. If a map then cannot be created, that error
+/// reports the cause.
 pub fn allow_locked_memory() {
     let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: reads one rlimit, which lives until the call returns.
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) };
 }
 
-/// Length of a page of memory (bytes).
+/// Returns the size of a memory page (bytes).
 pub fn page_bytes() -> usize {
     // SAFETY: takes a constant and returns a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Flag in a record's length: the program is still writing it.
+/// Flag in the length of a record. If set, the program is still writing the record.
 const BUSY: u32 = 1 << 31;
-/// Flag in a record's length: the program took it back.
+/// Flag in the length of a record. If set, the program discarded the record.
 const DISCARDED: u32 = 1 << 30;
 /// Length of the header of a record (bytes).
 const HEADER_BYTES: usize = 8;
@@ -191,9 +195,10 @@ const HEADER_BYTES: usize = 8;
 #[derive(Debug)]
 pub struct Ring {
     map: Map,
-    /// The page with our position, which is written by us.
+    /// Memory page with the position of this reader, which this process writes.
     consumer: *mut libc::c_void,
-    /// The page with the kernel's position, then the data twice in a row.
+    /// Memory page with the position of the kernel, followed by the data, which are mapped twice in
+    /// a row.
     producer: *mut libc::c_void,
     page_bytes: usize,
     data_bytes: usize,
@@ -204,7 +209,8 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Makes a ring buffer of `bytes`, a power of two and a multiple of the page size.
+    /// Creates a ring buffer of `bytes` bytes, which must be a power of two and a multiple of the
+    /// page size.
     pub fn new(bytes: u32) -> io::Result<Ring> {
         let map = Map::new(MapKind::Ring, 0, 0, bytes)?;
         let page_bytes = page_bytes();
@@ -215,7 +221,7 @@ impl Ring {
         let producer = match mapping(&map, producer_bytes, libc::PROT_READ, page_bytes) {
             Ok(producer) => producer,
             Err(error) => {
-                // SAFETY: mapped above with this length, and used nowhere.
+                // SAFETY: this memory was mapped above with this length, and nothing uses it.
                 unsafe { libc::munmap(consumer, page_bytes) };
                 return Err(error);
             }
@@ -223,24 +229,24 @@ impl Ring {
         Ok(Ring { map, consumer, producer, page_bytes, data_bytes, position: 0 })
     }
 
-    /// The descriptor, for programs.
+    /// Returns the file descriptor with which BPF programs refer to this map.
     pub fn descriptor(&self) -> i32 {
         self.map.descriptor()
     }
 
-    /// How much has been written so far, including records that are being written (bytes).
+    /// Returns the number of bytes written so far, including records that are still being written.
     pub fn written(&self) -> u64 {
         // SAFETY: as in `read`.
         unsafe { AtomicU64::from_ptr(self.producer.cast()) }.load(Ordering::Acquire)
     }
 
-    /// How much has been read so far (bytes).
+    /// Returns the number of bytes read so far.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Calls `visit` with each record that is complete, up to `most` of them, and gives their space
-    /// back. Returns their number.
+    /// Calls `visit` with each complete record, up to `most` of them, and frees their space.
+    /// Returns the number of records.
     pub fn read(&mut self, most: usize, mut visit: impl FnMut(&[u8])) -> usize {
         // SAFETY: both pages are mapped until drop, start with an aligned 64-bit number, and the
         // kernel accesses these numbers atomically.
@@ -261,7 +267,7 @@ impl Ring {
             let bytes = (length & !DISCARDED) as usize;
             if length & DISCARDED == 0 {
                 // SAFETY: the data are mapped twice in a row, so a record that starts within them
-                // is contiguous; it is not changed before its space is given back below.
+                // is contiguous. The record is not changed before its space is given back below.
                 visit(unsafe { std::slice::from_raw_parts(record.add(HEADER_BYTES), bytes) });
                 count += 1;
             }
@@ -274,7 +280,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: both were mapped with these lengths, and nothing else refers to them.
+        // SAFETY: both mappings were created with these lengths, and nothing else refers to them.
         unsafe {
             libc::munmap(self.consumer, self.page_bytes);
             libc::munmap(self.producer, self.page_bytes + 2 * self.data_bytes);

@@ -1,9 +1,9 @@
 //! Baselines: stored runs that are measured again to find out whether anything became slower.
 //!
-//! The most informative points of the baseline are measured first, as many as fit into the budget:
-//! the fastest point of each kind of request, then those with the narrowest intervals, which show
-//! small changes with few trials. Reading a file needs no permission. Writing to an existing file
-//! or device needs the same consent as in any other run.
+//! Only the most informative points of the baseline that fit into the time budget are measured:
+//! first the fastest point of each kind of request, then the points with the narrowest intervals.
+//! At these points, a few trials suffice to show small changes. Reading a file needs no permission.
+//! Writing to an existing file or device needs the same consent as in any other run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,32 +27,32 @@ use workload::Workload;
 use crate::side::{RunFacts, Side};
 use crate::verdict::{self, Comparison};
 
-/// Minimum number of trials of a point; fewer show no scatter.
+/// Minimum number of trials of each point. Fewer trials do not show the scatter.
 const TRIALS_MIN: u64 = 3;
-/// Maximum number of trials of a point.
+/// Maximum number of trials of each point.
 const TRIALS_MAX: u64 = 30;
 
-/// How a baseline is checked.
+/// The settings for the check of a baseline.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Time to measure (ns).
+    /// Time budget for the measurements (ns).
     pub budget_ns: u64,
-    /// The user's permissions to write.
+    /// Permissions that the user gave for writing.
     pub consent: Consent,
-    /// Changes up to this share count as no change.
+    /// Maximum change that counts as no change, as a share.
     pub tolerated: f64,
     /// Whether the new results are stored.
     pub stores: bool,
 }
 
-/// A baseline and the points of it that are measured again.
+/// A baseline, and its points that are measured again.
 #[derive(Debug)]
 pub struct Check {
     name: String,
     side: Side,
     target: PathBuf,
     trials: u32,
-    /// Number of points of the baseline that are left out.
+    /// Number of points of the baseline that are not measured again.
     left_out: usize,
     groups: Vec<Group>,
 }
@@ -68,7 +68,7 @@ impl Check {
     /// Reads a baseline and chooses the points that fit into the budget.
     ///
     /// # Errors
-    /// No such baseline, or none of its points can be measured again.
+    /// If there is no such baseline, or none of its points can be measured again.
     pub fn of(db: &Path, name: &str, terms: &Terms) -> Outcome<Check> {
         let store = Store::open_read_only(db)?;
         let baselines = store.baselines()?;
@@ -85,7 +85,7 @@ impl Check {
         let (points, trials) = chosen(points, terms.budget_ns);
         if points.is_empty() {
             return Err(Failure::failed(format!(
-                "baseline {name}: none of its points can be measured again; set another run"
+                "no point of baseline {name} can be measured again; set another run as baseline"
             )));
         }
         let facts = RunFacts::of(row);
@@ -103,10 +103,10 @@ impl Check {
         Ok(Check { name: name.to_owned(), side, target, trials, left_out, groups })
     }
 
-    /// The planned measurements, as lines.
+    /// Returns the planned measurements as lines of text.
     ///
     /// # Errors
-    /// The target cannot be opened, or may not be written.
+    /// If the target cannot be opened, or must not be written.
     pub fn plan(&self, terms: &Terms) -> Outcome<Vec<String>> {
         let mut lines = vec![self.describe()];
         for group in &self.groups {
@@ -119,22 +119,22 @@ impl Check {
         Ok(lines)
     }
 
-    /// The check in one line.
+    /// Describes the check in one line of text.
     pub fn describe(&self) -> String {
         let points = units::counted(self.side.points.len() as u64, "point");
         let left_out = match self.left_out {
             0 => String::new(),
-            count => format!(" ({count} left out; a longer --budget measures more)"),
+            count => format!(" (points left out: {count}; a longer --budget may include more)"),
         };
         let (name, target, trials) = (&self.name, self.target.display(), self.trials);
-        format!("baseline {name}: {points}{left_out}, {trials} trials of each on {target}")
+        format!("baseline {name}: {points} on {target}, {trials} trials per point{left_out}")
     }
 
     /// Measures the points and compares them with the baseline.
     ///
     /// # Errors
-    /// A target that cannot be opened or may not be written, failed requests, the database, or an
-    /// interrupt before the first trial ended.
+    /// If the target cannot be opened or must not be written, a request fails, the database cannot
+    /// be written, or an interrupt arrives before the end of the first trial.
     pub fn measure(&self, lab: &Lab, db: &Path, terms: &Terms) -> Outcome<Comparison> {
         let jobs: Outcome<Vec<Job>> =
             self.groups.iter().map(|group| self.job(group, terms)).collect();
@@ -183,7 +183,7 @@ impl Check {
         Ok(verdict::compare(&self.side, &now, terms.tolerated))
     }
 
-    /// A job that opens the target in the mode that the group needs.
+    /// Returns a job that opens the target in the mode that the group needs.
     fn job(&self, group: &Group, terms: &Terms) -> Outcome<Job> {
         let workloads = || group.points.iter().map(|point| &point.key.workload);
         let reads = workloads().any(|workload| workload.read_percent > 0);
@@ -222,8 +222,9 @@ fn setting<'a>(point: &Point, job: &Job, bench: &'a Bench) -> Setting<'a> {
     }
 }
 
-/// Whether a point can be measured again on a single opened target. False for stripes, several
-/// targets, files that grow, and verified content.
+/// Checks whether a point can be measured again on a single opened target. Traced points, points
+/// without a limit of time or bytes, and points with stripes, several targets, growing files or
+/// verified content cannot be measured again.
 fn can_be_repeated(point: &Point) -> bool {
     let (key, workload) = (&point.key, &point.key.workload);
     key.targets == 1
@@ -234,8 +235,8 @@ fn can_be_repeated(point: &Point) -> bool {
         && (workload.limit_ns.is_some() || workload.limit_bytes.is_some())
 }
 
-/// The points that fit into the budget with [`TRIALS_MIN`] trials, the most informative first, and
-/// the number of trials that fit.
+/// Chooses the most informative points that fit into the budget with [`TRIALS_MIN`] trials each.
+/// Returns these points, and the number of trials that fit.
 fn chosen(points: Vec<Point>, budget_ns: u64) -> (Vec<Point>, u32) {
     let rate = |point: &Point| point.bytes_per_s().value;
     let mut order: Vec<usize> = (0..points.len()).collect();
@@ -258,7 +259,8 @@ fn chosen(points: Vec<Point>, budget_ns: u64) -> (Vec<Point>, u32) {
     (points.map(|(_, point)| point).collect(), trials)
 }
 
-/// Length of a trial with its warm-up (ns); virtual time costs nothing.
+/// Returns the duration of a trial with its warm-up (ns). A simulated point counts as 1 ns, because
+/// a simulation takes almost no real time.
 fn length_ns(point: &Point) -> u64 {
     if point.key.is_simulated {
         return 1;
@@ -268,8 +270,8 @@ fn length_ns(point: &Point) -> u64 {
     median(&lengths).unwrap_or(0.0) as u64 + point.key.workload.warm_up_ns
 }
 
-/// The target as a user would name it: a simulated system, the folder of a test file, a file or a
-/// device.
+/// Returns the target as a user would specify it: a simulated system, the directory of a test file,
+/// a file or a device.
 fn target_of(facts: &RunFacts) -> PathBuf {
     if facts.target.simulated.is_some() {
         return PathBuf::from(facts.target_identity());

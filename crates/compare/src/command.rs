@@ -1,7 +1,9 @@
-//! A command of another tool as a side of a comparison. The command is run once for each trial, and
-//! prints its results as fio's JSON or in another format that halfpower imports.
+//! Runs a benchmark command of another tool, such as fio, as one side of a comparison. The command
+//! runs once per trial and prints its results as fio's JSON or in another format that halfpower
+//! imports.
 //!
-//! CPU time is what the kernel reports for the process and the children that it waited for.
+//! The CPU time of a trial is the time that the kernel reports for the command's process and the
+//! children that this process waited for.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -14,23 +16,23 @@ use lab::failure::{Failure, Outcome};
 use lab::machine::TargetFacts;
 use lab::point::{Point, State};
 
-/// Maximum size of the output (bytes).
+/// Maximum size of the command's standard output (bytes).
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
-/// Maximum size of the messages that are kept (bytes).
+/// Maximum size of the command's standard error that is kept for error messages (bytes).
 const MESSAGES_BYTES_MAX: u64 = 64 << 10;
 
-/// The result of one execution.
+/// The result of one execution of a command.
 #[derive(Debug)]
 pub struct Executed {
-    /// The workload with its only trial.
+    /// The measured workload with its only trial.
     pub point: Point,
-    /// The tool with its version.
+    /// Name and version of the tool.
     pub tool: String,
-    /// The target, as far as the tool reports it.
+    /// Facts about the target that the tool reports.
     pub target: TargetFacts,
 }
 
-/// Runs a command to its end.
+/// Runs a command until it ends, and parses its output.
 ///
 /// # Errors
 /// The command cannot be started or fails, or its output does not have the results of exactly one
@@ -39,7 +41,7 @@ pub fn execute(words: &[String]) -> Outcome<Executed> {
     let line = words.join(" ");
     let failed = |why: &str| Failure::failed(format!("--command '{line}': {why}"));
     let [program, arguments @ ..] = words else {
-        return Err(Failure::usage("--command is empty; give a command such as 'fio job.fio'"));
+        return Err(Failure::usage("--command is empty; specify a command such as 'fio job.fio'"));
     };
     let started_unix_ns = ioengine::clock::unix_ns();
     let mut command = Command::new(program);
@@ -56,14 +58,19 @@ pub fn execute(words: &[String]) -> Outcome<Executed> {
         return Err(failed(&format!("{status}: {last}")));
     }
     if output.len() as u64 > OUTPUT_BYTES_MAX {
-        return Err(failed(&format!("more output than {}", units::size(OUTPUT_BYTES_MAX))));
+        return Err(failed(&format!(
+            "the command prints more than {}; reduce its output",
+            units::size(OUTPUT_BYTES_MAX)
+        )));
     }
     let text = String::from_utf8_lossy(&output);
     let mut runs = import::read_text(&line, &text)
         .map_err(|failure| failed(&format!("{failure}; with fio, add --output-format=json")))?;
     let points: usize = runs.iter().map(|run| run.points.len()).sum();
     if points != 1 {
-        return Err(failed(&format!("results of {points} workloads; measure one per command")));
+        return Err(failed(&format!(
+            "the output has results of {points} workloads; measure one workload per command"
+        )));
     }
     let mut run = runs.swap_remove(0);
     let mut point = run.points.swap_remove(0);
@@ -79,13 +86,14 @@ pub fn execute(words: &[String]) -> Outcome<Executed> {
     }
 }
 
-/// Reads a stream to its end in a thread, and keeps its beginning.
+/// Reads a stream to its end in a separate thread. The thread returns the first `bytes_max` bytes
+/// of the stream.
 fn kept(stream: Option<impl Read + Send + 'static>, bytes_max: u64) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
-            // After a read error the output is incomplete, and the parser of its format reports
-            // this.
+            // A read error is ignored here. The output is then incomplete, and its parser reports
+            // an error.
             let _ = stream.by_ref().take(bytes_max).read_to_end(&mut bytes);
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         }

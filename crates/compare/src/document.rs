@@ -1,5 +1,5 @@
-//! The comparison as a JSON document. Its fields are a stable interface: new fields may be added,
-//! but existing fields never change their meaning.
+//! Defines the comparison as a JSON document. The fields of this document are a stable interface:
+//! new fields may be added, but existing fields never change their meaning.
 
 use analysis::interval::Interval;
 use lab::json::Program;
@@ -13,57 +13,57 @@ use crate::verdict::{Change, Comparison, PointChange, Verdict};
 /// The output of `compare --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ComparisonsDocument {
-    /// The program that compared.
+    /// The program that made the comparison.
     pub halfpower: Program,
-    /// The comparison of each side with the first one.
+    /// The comparisons of all further sides with the first side, which is the baseline.
     pub comparisons: Vec<ComparisonDocument>,
-    /// Changes that exceed a limit of --fail-on.
+    /// Changes for the worse that exceed a limit of `--fail-on`.
     pub regressions: Vec<RegressionDocument>,
 }
 
 /// A change for the worse that exceeds its limit.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RegressionDocument {
-    /// Name of the side that is worse than the first one.
+    /// Name of the side that is worse than the baseline.
     pub after: String,
-    /// The workload in words.
+    /// Description of the workload.
     pub workload: String,
     /// The quantity that became worse.
     pub quantity: Quantity,
-    /// Ratio to the first side.
+    /// Value of the worse side divided by the value of the baseline.
     pub ratio: f64,
 }
 
-/// The comparison of two sides.
+/// The comparison of a side with the baseline.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ComparisonDocument {
     /// Name of the baseline.
     pub before: String,
-    /// Name of the side that is compared with it.
+    /// Name of the side that is compared with the baseline.
     pub after: String,
-    /// Changes up to this share count as no change.
+    /// Maximum change that counts as no change, as a share (0.05 is 5%).
     pub tolerated: f64,
-    /// Runs of either side that are not valid, each with its verdict.
+    /// One sentence for each run of either side whose verdict is not valid.
     pub doubts: Vec<String>,
-    /// Settings that have one value in all points of the baseline and another one in all points of
-    /// the other side.
+    /// Settings that have one value in all points of the baseline and a different value in all
+    /// points of the other side.
     pub settings: Vec<DifferenceDocument>,
     /// Facts about program, host and target that differ.
     pub facts: Vec<DifferenceDocument>,
     /// Conclusions of surveys or studies that differ.
     pub conclusions: Vec<DifferenceDocument>,
-    /// The points that both sides have.
+    /// The points that both sides measured.
     pub points: Vec<PointChangeDocument>,
-    /// Workloads that only the baseline has.
+    /// Workloads that only the baseline measured.
     pub only_before: Vec<String>,
-    /// Workloads that only the other side has.
+    /// Workloads that only the other side measured.
     pub only_after: Vec<String>,
 }
 
-/// A setting or fact with its values on both sides.
+/// A setting, fact or conclusion that differs, with its values on both sides.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DifferenceDocument {
-    /// Name of the setting or fact.
+    /// Name of the setting, fact or conclusion.
     pub name: String,
     /// Value of the baseline.
     pub before: String,
@@ -71,47 +71,49 @@ pub struct DifferenceDocument {
     pub after: String,
 }
 
-/// The comparison of a point.
+/// The comparison of one point.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PointChangeDocument {
-    /// The workload in words.
+    /// Description of the workload.
     pub workload: String,
-    /// One per quantity.
+    /// One change for each quantity that both sides measured.
     pub changes: Vec<ChangeDocument>,
 }
 
-/// The comparison of a quantity of a point. Rates are in bytes per second, times in ns.
+/// The comparison of one quantity of a point. Rates are in bytes per second, times in ns.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ChangeDocument {
-    /// The quantity.
+    /// The quantity that is compared.
     pub quantity: Quantity,
-    /// Median of the baseline.
+    /// Median of the baseline's trials.
     pub before: f64,
-    /// Median of the other side.
+    /// Median of the other side's trials.
     pub after: f64,
-    /// Ratio of the other side to the baseline.
+    /// Value of the other side divided by the value of the baseline.
     pub ratio: f64,
-    /// Lower bound of the ratio (95%); null if there is one trial on each side.
+    /// Lower bound of the ratio (95%). Null if each side has only one trial.
     pub ratio_low: Option<f64>,
-    /// Upper bound of the ratio (95%); null if there is one trial on each side.
+    /// Upper bound of the ratio (95%). Null if each side has only one trial.
     pub ratio_high: Option<f64>,
-    /// Difference of the mean logarithms, in standard deviations of single trials; null if trials
-    /// do not vary.
+    /// Effect size: the difference between the mean logarithms of both sides, divided by the
+    /// standard deviation of single trials. Null if the trials do not vary, or if each side has
+    /// only one trial.
     pub effect_size: Option<f64>,
-    /// Probability that chance causes the difference, corrected for the number of points.
+    /// Probability that the difference is due to chance, corrected for the number of points.
     pub probability: f64,
-    /// Number of trials of the side that has fewer.
+    /// Number of trials of the side that has fewer trials.
     pub trials: u32,
-    /// Whether trials were compared in pairs.
+    /// Whether the trials of both sides were compared in pairs.
     pub paired: bool,
-    /// What the trials show.
+    /// Conclusion from the trials.
     pub verdict: Verdict,
-    /// Number of further trials of each side for a clear verdict; null if the verdict is clear.
+    /// Number of further trials that each side needs for a clear verdict. Null if the verdict is
+    /// clear, or if more than 10,000 trials would be needed.
     pub more_trials: Option<u32>,
 }
 
 impl ComparisonsDocument {
-    /// The document of comparisons with one baseline.
+    /// Creates the document for comparisons that share one baseline.
     pub fn of(comparisons: &[Comparison], limits: &[Limit]) -> ComparisonsDocument {
         let regressions = comparisons.iter().flat_map(|comparison| {
             let found = limit::exceeded(comparison, limits).into_iter();

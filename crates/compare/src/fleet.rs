@@ -1,11 +1,12 @@
-//! Finds the odd hosts of a fleet: in which values they are odd, since when, and what distinguishes
-//! them.
+//! Finds the odd hosts of a fleet. Reports in which values each host is odd, since when, and what
+//! distinguishes the odd hosts from the others.
 //!
-//! A host is compared with the other hosts that have a target of the same model. In each workload
-//! its rate, its tail latency, the scatter between its trials and the change of its rate are
-//! compared, and over all workloads the means of its rates. `contents` reads the databases,
-//! `present` makes the values and `contrast` the means. `facts` knows what hosts are made of, and
-//! `judge` decides. `evidence` reads more about odd hosts, and `text` shows the answer.
+//! A host is compared with the other hosts that have a target of the same model. Four values are
+//! compared in each workload: the rate, the tail latency, the scatter between trials, and the
+//! change of the rate. Mean rates over several workloads are compared too. `contents` reads the
+//! databases, `present` computes the values, and `contrast` computes the means. `facts` collects
+//! the facts about each host, and `judge` decides which hosts are odd. `evidence` reads more data
+//! about odd hosts, and `text` formats the answer for the terminal.
 
 mod contents;
 pub mod contrast;
@@ -29,10 +30,10 @@ pub use document::{
 };
 pub use text::{fact_line, findings, headline, lines};
 
-/// What is compared.
+/// Selects the results that are compared.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// The databases.
+    /// Paths of the databases.
     pub databases: Vec<PathBuf>,
     /// Words that the description of a workload must contain.
     pub words: Vec<String>,
@@ -40,17 +41,17 @@ pub struct Question {
     pub tolerated: f64,
 }
 
-/// Compares the hosts of a fleet.
+/// Reads the databases and compares the hosts of the fleet.
 ///
 /// # Errors
-/// A database that cannot be read, or nothing to compare.
+/// A database cannot be read, or there is nothing to compare.
 pub fn load(question: &Question) -> Outcome<FleetDocument> {
     let contents = Contents::read(question)?;
     if contents.measured.is_empty() {
         let words = question.words.join(" ");
         return Err(Failure::failed(match words.as_str() {
             "" => "the databases have no usable result; run halfpower survey on each host".into(),
-            _ => format!("no workload contains '{words}'; leave out some of these words"),
+            _ => format!("no workload description contains '{words}'; leave out some words"),
         }));
     }
     let mut judged = judge::judged(&contents, question.tolerated);
@@ -67,18 +68,18 @@ pub fn load(question: &Question) -> Outcome<FleetDocument> {
     })
 }
 
-/// Doubts about the results in one sentence each.
+/// Returns the doubts about the results, one sentence each.
 pub fn doubts(fleet: &FleetDocument) -> Vec<String> {
     let mut doubts = Vec::new();
     if fleet.suspect > 0 {
         let (suspect, all) = (fleet.suspect, units::counted(fleet.results as u64, "result"));
         doubts.push(format!(
-            "{suspect} of {all} are suspect (halfpower runs show names the reasons)"
+            "{suspect} of {all} are suspect; for the reasons, use halfpower runs show"
         ));
     }
     if fleet.invalid > 0 {
         let invalid = units::counted(fleet.invalid as u64, "invalid result");
-        doubts.push(format!("{invalid} left out"));
+        doubts.push(format!("left out of the comparison: {invalid}"));
     }
     doubts
 }
@@ -93,7 +94,6 @@ mod tests {
     use crate::matching;
     use crate::side::tests::ran_on;
 
-    /// Nanoseconds in a day.
     const DAY_NS: i64 = 86_400_000_000_000;
     const HOSTS: usize = 20;
 
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// Rates around a mean that differ by up to 1% in an order that depends on `host`.
+    /// Returns a rate that differs from `mean` by up to 1%, depending on `host` and `day`.
     fn around(mean: f64, host: usize, day: i64) -> f64 {
         mean * (1.0 + ((host as f64 * 7.0 + day as f64 * 3.0) % 11.0 - 5.0) / 500.0)
     }
@@ -117,8 +117,8 @@ mod tests {
         Workload { settings: matching::settings_of(&key), key }
     }
 
-    /// Twenty hosts, each measured on eight days. `measure` gives the results of a host on a day,
-    /// of random and of sequential reads.
+    /// Returns a fleet of 20 hosts that were each measured on eight days. `measure` returns the
+    /// results of a host on a day: one of random reads and one of sequential reads.
     fn contents(
         measure: impl Fn(usize, i64) -> [Measurement; 2],
         firmware: impl Fn(usize) -> &'static str,
@@ -153,7 +153,8 @@ mod tests {
         judge::judged(&contents(measure, firmware), 0.05).remove(0).model
     }
 
-    /// As `model`, with these rates in both workloads.
+    /// Returns a model whose workloads have the rates that `rate` returns. The second workload has
+    /// the rate of the next day.
     fn with_rates(
         rate: impl Fn(usize, i64) -> f64,
         firmware: impl Fn(usize) -> &'static str,
@@ -197,14 +198,14 @@ mod tests {
         assert_eq!((fact.fact.as_str(), fact.value.as_str()), ("target device firmware", "2.0"));
         assert_eq!((fact.odd_with, fact.odd, fact.others_with, fact.others), (2, 2, 0, 18));
         let text = lines(&document(model)).join("\n");
-        assert!(text.contains("2 of 20 hosts odd in 2 workloads"), "{text}");
+        assert!(text.contains("2 of 20 hosts are odd (2 workloads compared)"), "{text}");
         assert!(
             text.contains("host3 (xfs on nvme0n1): slower in 2 of 2 workloads, since"),
             "{text}"
         );
         assert!(text.contains("3 of 320 results are suspect"), "{text}");
         assert!(text.contains("2 of 2 slower hosts have target device firmware = 2.0"), "{text}");
-        assert!(text.contains("18 other hosts like each other"), "{text}");
+        assert!(text.contains("18 other hosts: no difference found"), "{text}");
     }
 
     #[test]
@@ -252,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_host_that_became_as_slow_as_others_always_were_is_odd_by_its_change() {
-        // The hosts scatter by 9%, more than the change of one of them.
+        // The hosts scatter by 9%, so a host that becomes 10% slower remains within their range.
         let level = |host: usize| 1e9 * (1.0 + (host as f64 * 13.0 % 20.0 - 9.5) / 60.0);
         let rate = |host: usize, day: i64| {
             let changed = if host == 4 && day >= 5 { 0.9 } else { 1.0 };
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_host_whose_random_requests_are_slow_for_its_sequential_ones_is_odd() {
-        // The host itself is as fast as most.
+        // The mean rate of the odd host is within the range of the other hosts.
         let level = |host: usize| 1e9 * (1.0 + (host as f64 * 13.0 % 20.0 - 9.5) / 100.0);
         let measure = |host: usize, day: i64| {
             let slower = if host == 13 { 0.9 } else { 1.0 };
@@ -279,6 +280,6 @@ mod tests {
             panic!("{:?}", odd(&model))
         };
         let text = lines(&document(model)).join("\n");
-        assert!(text.contains("random against sequential requests: 0.90 times"), "{text}");
+        assert!(text.contains("random compared with sequential requests: 0.90 times"), "{text}");
     }
 }

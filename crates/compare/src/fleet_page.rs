@@ -1,5 +1,5 @@
-//! The fleet as a page: the odd hosts, what distinguishes them, a table of all hosts, and a small
-//! chart for each workload with the hosts in the order of their rates.
+//! Makes the page of a fleet: the odd hosts, what distinguishes them, a table of all hosts, and a
+//! small chart for each workload that shows the hosts sorted by rate.
 
 use analysis::units::counted;
 use report::model::{
@@ -12,10 +12,10 @@ use crate::fleet::{
     self, FleetDocument, FleetModel, FleetQuantity, FleetResult, FleetValue, FleetWorkload,
 };
 
-/// Maximum number of charts of a model: the workloads with the most odd hosts.
+/// Maximum number of charts of a model. The workloads with the most odd hosts are shown.
 const CHARTS_MAX: usize = 24;
 
-/// The page as HTML.
+/// Renders the page as HTML.
 pub fn html(found: &FleetDocument) -> String {
     report::render(&page(found))
 }
@@ -95,17 +95,17 @@ fn table(model: &FleetModel, number: usize) -> Section {
             column("host", None),
             column("target", None),
             column("verdict", None),
-            column("odd workloads", Some(Unit::Count)),
-            column("workloads", Some(Unit::Count)),
-            column("mean ratio to the median", Some(Unit::Count)),
-            column("since (UTC)", None),
+            column("workloads with odd values", Some(Unit::Count)),
+            column("compared workloads", Some(Unit::Count)),
+            column("mean rate relative to the median", Some(Unit::Count)),
+            column("odd since (UTC)", None),
         ],
         rows: model.hosts.iter().map(row).collect(),
     };
     Section {
         id: if number == 0 { POINTS_SECTION.to_owned() } else { format!("all-points-{number}") },
         title: format!("Hosts with {}", model.model),
-        lead: "Verdicts hold after correction for the number of hosts and workloads \
+        lead: "Verdicts are corrected for the number of hosts and workloads \
                (false-discovery rate 5%)."
             .to_owned(),
         blocks: vec![Block::Table(table)],
@@ -124,13 +124,15 @@ fn charts(model: &FleetModel, number: usize) -> Option<Section> {
     let mut blocks: Vec<Block> = workloads.iter().enumerate().map(chart).collect();
     if left_out > 0 {
         let left_out = counted(left_out as u64, "workload");
-        blocks.push(Block::Text(format!("{left_out} with the fewest odd hosts: see --json.")));
+        blocks.push(Block::Text(format!(
+            "Not shown: {left_out} with the fewest odd hosts. --json lists all workloads."
+        )));
     }
     (!workloads.is_empty()).then(|| Section {
         id: format!("workloads-{number}"),
         title: format!("Workloads on {}", model.model),
-        lead: "Rate of each host divided by the median of all, the slowest host first. Bars are \
-               95% intervals."
+        lead: "Rate of each host divided by the median of all hosts, the slowest host first. \
+               Error bars show 95% intervals."
             .to_owned(),
         blocks,
     })
@@ -161,8 +163,8 @@ fn chart(workload: &FleetWorkload, id: &str) -> Chart {
         id: id.to_owned(),
         title: workload.workload.clone(),
         summary: "Rate of each host divided by the median of all hosts.".to_owned(),
-        x: axis("Host, by rate"),
-        y: axis("Ratio to the median"),
+        x: axis("Hosts, sorted by rate"),
+        y: axis("Rate relative to the median"),
         series: all,
         guides: vec![Guide { label: "1".to_owned(), at: 1.0, direction: Direction::Horizontal }],
         kind: Kind::Scatter,

@@ -1,14 +1,13 @@
-//! A point over time: its rate in each run on one host and target, when the rate changed, and which
-//! facts changed at the same time.
+//! Follows a point over time: the rate in each run on one host and target, the times at which the
+//! rate changed, and the facts that changed at the same time.
 //!
-//! A run counts once, with the median of its trials, because the trials of one run share the state
-//! of the host. A change needs three runs on each side and a probability below 1% after correction
-//! for the number of possible moments (Bonferroni). The parts before and after it are searched
-//! again.
+//! Each run counts once, with the median of its trials, because the trials of one run share the
+//! state of the host. A change needs three runs on each side and a probability of at most 1% after
+//! correction for the number of possible times (Bonferroni). The runs before and after a change are
+//! then searched for further changes.
 
 use analysis::units;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use analysis::comparison::{Noise, RatioTest, cuts, ratio_test};
 use analysis::interval::Interval;
@@ -24,9 +23,9 @@ use serde::Serialize;
 use crate::matching::{self, Settings};
 use crate::side::{self, RunFacts, Side};
 
-/// Runs needed before and after a change.
+/// Minimum number of runs before and after a change.
 pub(crate) const RUNS_MIN: usize = 3;
-/// Maximum probability that chance causes a change, over all moments.
+/// Maximum probability that a change is due to chance, corrected for the number of possible times.
 const PROBABILITY_MAX: f64 = 0.01;
 
 /// Selects the points that are shown.
@@ -34,35 +33,35 @@ const PROBABILITY_MAX: f64 = 0.01;
 pub struct Filter {
     /// Words that the workload's description must contain.
     pub words: Vec<String>,
-    /// Name of the host; None for the host of the newest run.
+    /// Name of the host. None selects the host of the newest run.
     pub host: Option<String>,
-    /// Name or place of the target, as `runs` prints it; None for the target of the newest run.
+    /// The target, as printed by [`lines`]. None selects the target of the newest run.
     pub target: Option<String>,
-    /// Only so many of the newest runs; None for all.
+    /// Maximum number of runs. If there are more runs, the newest are used. None selects all runs.
     pub runs_max: Option<usize>,
 }
 
 /// The output of `history --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HistoryDocument {
-    /// The program.
+    /// The program that made the document.
     pub halfpower: Program,
-    /// The host.
+    /// Name of the host.
     pub host: String,
-    /// The target.
+    /// The target on the host.
     pub target: String,
-    /// The points, each over time.
+    /// The points with their results over time.
     pub points: Vec<PointHistory>,
 }
 
-/// A point over time.
+/// The results of a point over time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PointHistory {
-    /// The workload in words.
+    /// Description of the workload.
     pub workload: String,
-    /// The runs that measured it, the oldest first.
+    /// The results of the runs that measured the point, the oldest first.
     pub runs: Vec<PastResult>,
-    /// When the rate changed.
+    /// The changes of the rate.
     pub changes: Vec<ChangeOverTime>,
 }
 
@@ -75,20 +74,20 @@ pub struct PastResult {
     pub started_unix_ns: i64,
     /// Median rate of the trials (bytes per second).
     pub bytes_per_s: f64,
-    /// Lower bound of the median.
+    /// Lower bound of the median rate (95%, bytes per second).
     pub bytes_per_s_low: f64,
-    /// Upper bound of the median.
+    /// Upper bound of the median rate (95%, bytes per second).
     pub bytes_per_s_high: f64,
     /// Verdict on the point in this run.
     pub verdict: &'static str,
 }
 
-/// A moment at which the rate changed.
+/// A change of the rate.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ChangeOverTime {
     /// Number of the first run after the change.
     pub run: i64,
-    /// Start of that run (ns since 1970).
+    /// Start of the first run after the change (ns since 1970).
     pub started_unix_ns: i64,
     /// Rate after the change divided by the rate before.
     pub ratio: f64,
@@ -96,26 +95,26 @@ pub struct ChangeOverTime {
     pub ratio_low: f64,
     /// Upper bound of the ratio (95%).
     pub ratio_high: f64,
-    /// Probability that chance causes such a change, over all moments.
+    /// Probability that the change is due to chance, corrected for the number of possible times.
     pub probability: f64,
-    /// Facts that changed between the last run before and the first one after: name, before, after.
+    /// Facts that differ between the last run before the change and the first run after it: name,
+    /// value before, value after.
     pub facts: Vec<(String, String, String)>,
 }
 
-/// A point with its results in those runs that measured it.
+/// A point with its results in all runs that measured it.
 pub(crate) struct Series {
     pub settings: Settings,
     pub workload: String,
-    /// Index of the run, and the result in it.
+    /// Index of each run, and the result of the point in that run.
     pub results: Vec<(usize, PastResult)>,
 }
 
 /// Reads the history of the points that a filter selects.
 ///
 /// # Errors
-/// No such run or point, or a database that cannot be read.
-pub fn load(db: &Path, filter: &Filter) -> Outcome<HistoryDocument> {
-    let store = Store::open_read_only(db)?;
+/// No run or point matches the filter, or the database cannot be read.
+pub fn load(store: &Store, filter: &Filter) -> Outcome<HistoryDocument> {
     let _snapshot = store.snapshot()?;
     let is_on = |head: &RunHead, host: &str| side::host_name(&head.host_json) == host;
     let mut heads = Vec::new();
@@ -125,30 +124,32 @@ pub fn load(db: &Path, filter: &Filter) -> Outcome<HistoryDocument> {
         }
     })?;
     heads.sort_by_key(|head| (head.started_unix_ns, head.id));
-    // Facts are read only where they are needed: that takes longer than reading the row.
+    // Facts are parsed only where they are needed, because parsing takes longer than reading the
+    // row.
     let is_of =
         |run: &RunFacts| filter.target.as_ref().is_none_or(|it| *it == run.target_identity());
     let mut facts = heads.iter().rev().map(|head| RunFacts::of_head(head.clone()));
-    let Some(newest) = facts.find(is_of) else { return Err(nothing(db, &store)?) };
+    let Some(newest) = facts.find(is_of) else { return Err(nothing(store)?) };
     let (host, target) = (newest.host.name.clone(), newest.target_identity());
     heads.retain(|head| is_on(head, &host));
     let mut runs: Vec<RunFacts> = heads.into_iter().map(RunFacts::of_head).collect();
     runs.retain(|run| run.target_identity() == target);
     runs.drain(..runs.len().saturating_sub(filter.runs_max.unwrap_or(usize::MAX)));
-    let points: Vec<PointHistory> = all_series(&store, &runs, &filter.words)?
+    let points: Vec<PointHistory> = all_series(store, &runs, &filter.words)?
         .into_iter()
         .map(|series| history(&runs, series))
         .collect();
     if points.is_empty() {
         let words = filter.words.join(" ");
         return Err(Failure::failed(format!(
-            "no point of {target} on {host} contains '{words}'; halfpower history shows all points"
+            "no workload of {target} on {host} contains '{words}'; without words, halfpower \
+             history shows all points"
         )));
     }
     Ok(HistoryDocument { halfpower: Program::this(), host, target, points })
 }
 
-/// Reads the results of all runs, which are sorted by time. Each thread reads a part of them.
+/// Reads the results of all runs, which are sorted by time. Each thread reads a part of the runs.
 pub(crate) fn all_series(
     store: &Store,
     runs: &[RunFacts],
@@ -178,7 +179,7 @@ pub(crate) fn all_series(
     Ok(all)
 }
 
-/// The results of successive runs; the first has the index `first`.
+/// Reads the results of consecutive runs. The first of these runs has the index `first`.
 fn series_of(
     store: &Store,
     first: usize,
@@ -187,8 +188,8 @@ fn series_of(
 ) -> Outcome<Vec<Series>> {
     let _snapshot = store.snapshot()?;
     let (mut reader, mut all) = (RatesReader::default(), Vec::<Series>::new());
-    // Index of the series of each workload. Workloads that differ only in settings that are not
-    // compared have one series.
+    // For each workload of the reader, the index of its series. Workloads that differ only in
+    // settings that are not compared share one series.
     let mut places: Vec<usize> = Vec::new();
     for (index, run) in runs.iter().enumerate() {
         let id = results::RunId(run.id());
@@ -231,7 +232,7 @@ impl PastResult {
     }
 }
 
-fn nothing(db: &Path, store: &Store) -> Outcome<Failure> {
+fn nothing(store: &Store) -> Outcome<Failure> {
     let mut known: Vec<String> = Vec::new();
     store.each_run_head(|head| {
         let run = RunFacts::of_head(head);
@@ -239,14 +240,16 @@ fn nothing(db: &Path, store: &Store) -> Outcome<Failure> {
     })?;
     known.sort();
     known.dedup();
-    let db = db.display();
+    let db = store.path().display();
     Ok(match known.as_slice() {
         [] => Failure::failed(format!("{db} contains no run; run halfpower survey first")),
-        known => Failure::failed(format!("{db} has no such run; it has {}", known.join("; "))),
+        known => {
+            Failure::failed(format!("{db} has no such run; select one with {}", known.join(" or ")))
+        }
     })
 }
 
-/// Whether the description of a workload contains all words.
+/// Checks whether the description of a workload contains all `words`.
 fn is_named(key: &PointKey, words: &[String]) -> bool {
     let text = key.describe();
     words.iter().all(|word| text.contains(word.as_str()))
@@ -271,8 +274,10 @@ fn history(runs: &[RunFacts], series: Series) -> PointHistory {
     PointHistory { workload: series.workload, runs: results, changes }
 }
 
-/// The changes of a series: the index, and the ratio of the part that begins there to the part
-/// before, up to the neighbouring changes. The p-value is corrected for the number of moments.
+/// Finds the changes of a series. For each change, returns the index of the first rate after the
+/// change, and the ratio of the rates after the change to the rates before the change. Only the
+/// rates between the neighbouring changes are used. The p-value is corrected for the number of
+/// possible times.
 fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
     let indices = change_indices(rates, None);
     let edges: Vec<usize> =
@@ -286,8 +291,8 @@ fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
     edges.windows(3).filter_map(test).collect()
 }
 
-/// The indices at which a series changes, in order. `noise` is what is known of the noise of the
-/// series.
+/// Returns the indices at which a series changes, in ascending order. `noise` is an estimate of the
+/// noise from other series. None if there is no such estimate.
 pub(crate) fn change_indices(rates: &[f64], noise: Option<&Noise>) -> Vec<usize> {
     let mut indices = Vec::new();
     search(rates, noise, (0, rates.len()), &mut indices);
@@ -315,7 +320,8 @@ fn search(
     }
 }
 
-/// The history as lines for the terminal: one line per point, or all runs if there is one point.
+/// Formats the history as lines for the terminal: a summary of each point, and all runs if there is
+/// only one point.
 pub fn lines(history: &HistoryDocument) -> Vec<String> {
     let mut lines = vec![format!("{} on {}", history.target, history.host)];
     let in_full = history.points.len() == 1;
@@ -331,10 +337,10 @@ pub fn lines(history: &HistoryDocument) -> Vec<String> {
         if point.changes.is_empty() {
             let last = point.runs.last().map_or(0.0, |run| run.bytes_per_s);
             let why = match point.runs.len() {
-                few if few < 2 * RUNS_MIN => " (too few runs to find one: 6 are needed)",
+                few if few < 2 * RUNS_MIN => " (too few runs: at least 6 are needed)",
                 _ => "",
             };
-            lines.push(format!("  last {}; no change found{why}", units::rate_mib(last)));
+            lines.push(format!("  last rate {}; no change found{why}", units::rate_mib(last)));
         }
     }
     lines
@@ -355,7 +361,7 @@ fn run_line(run: &PastResult) -> String {
 fn change_lines(change: &ChangeOverTime) -> Vec<String> {
     let percent = crate::text::percent;
     let mut lines = vec![format!(
-        "  from run {} ({}): {} ({} to {})",
+        "  change from run {} on ({}): {} ({} to {})",
         change.run,
         lab::date::utc(change.started_unix_ns),
         percent(change.ratio),
@@ -369,7 +375,7 @@ fn change_lines(change: &ChangeOverTime) -> Vec<String> {
     lines
 }
 
-/// Rates as a row of bars; the highest rate is a full bar.
+/// Draws rates as a row of bars. The highest rate is a full bar.
 fn sparkline(rates: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let highest = rates.iter().copied().fold(0.0, f64::max);

@@ -1,17 +1,17 @@
-//! The comparison as JUnit XML, which CI systems show as a list of tests: a test case for each
-//! quantity of each point, failed if it exceeds a limit.
+//! Writes the comparison as JUnit XML, which CI systems show as a list of tests. Each quantity of
+//! each point is a test case, which fails if the change exceeds a limit.
 
 use crate::limit::Limit;
 use crate::text;
 use crate::verdict::{Change, Comparison};
 
-/// The comparisons as one document.
+/// Formats the comparisons as one XML document.
 pub fn document(comparisons: &[Comparison], limits: &[Limit]) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     for comparison in comparisons {
         let changes = || comparison.points.iter().flat_map(|point| &point.changes);
         let failures = changes().filter(|change| is_failure(change, limits)).count();
-        let name = format!("{} against {}", comparison.after_name, comparison.before_name);
+        let name = format!("{} compared with {}", comparison.after_name, comparison.before_name);
         let (name, tests) = (escaped(&name), changes().count());
         xml += &format!("<testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">\n");
         for point in &comparison.points {
@@ -45,7 +45,8 @@ fn case(workload: &str, change: &Change, limits: &[Limit]) -> String {
     format!("{head}><failure message=\"{message}\"/></testcase>\n")
 }
 
-/// Text as the value of an attribute. Control characters, which XML does not allow, become spaces.
+/// Escapes text for use as the value of an XML attribute. Control characters, which XML does not
+/// allow, become spaces.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -78,7 +79,7 @@ mod tests {
         let after = side("b", &[409_600_000, 409_700_000, 409_500_000]);
         let found = [compare(&before, &after, 0.02)];
         let xml = document(&found, &["5%".parse().unwrap()]);
-        assert!(xml.contains("name=\"b against a&lt;b&amp;&quot;c&quot; \""), "{xml}");
+        assert!(xml.contains("name=\"b compared with a&lt;b&amp;&quot;c&quot; \""), "{xml}");
         assert!(xml.contains("failures=\"1\"") && xml.contains("-9.1%"), "{xml}");
         assert!(!document(&found, &["10%".parse().unwrap()]).contains("<failure"));
     }

@@ -1,12 +1,12 @@
-//! Comparison of results: runs of one database, of several databases, or of several hosts.
+//! Compares results: runs of one database, of several databases, or of several hosts.
 //!
-//! `matching` finds the points of two sides that measure the same, `side` finds the runs that the
-//! user named, `quantity` lists the quantities that are compared, `verdict` compares trials and
-//! decides, `limit` defines when a change fails a build, `live` measures sides in turn, `command`
-//! runs other tools, `baseline` measures a stored run again, and `document`, `text`, `junit` and
-//! `page` with `overlay` show the result. `history` follows points over time. The first side is the
-//! baseline; the others are compared with it. `fleet` compares many hosts with each other, and
-//! `fleet_page` shows them.
+//! `matching` finds the points of two sides that measure the same workload, `side` loads the runs
+//! that the user selected, `quantity` lists the quantities that are compared, `verdict` compares
+//! trials and decides, `limit` defines when a change fails a build, `live` measures sides in turn,
+//! `command` runs other tools, and `baseline` measures a stored run again. `document`, `text`,
+//! `junit`, and `page` with `overlay` show the result. `history` follows points over time. The
+//! first side is the baseline, with which all other sides are compared. `fleet` compares many hosts
+//! with each other, and `fleet_page` shows the result.
 
 pub mod matching;
 pub mod side;

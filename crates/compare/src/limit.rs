@@ -1,6 +1,7 @@
-//! Limits on changes for the worse, as `--fail-on` states them: `5%`, `p99:10%`, `cpu:20%`.
+//! Defines limits on changes for the worse. The user specifies limits with `--fail-on`, such as
+//! `5%`, `p99:10%` or `cpu:20%`.
 //!
-//! A change exceeds a limit if the comparison says that it is worse, and by more than the limit.
+//! A change exceeds a limit if its verdict is worse and the change is larger than the limit.
 
 use analysis::units;
 use std::str::FromStr;
@@ -8,23 +9,23 @@ use std::str::FromStr;
 use crate::quantity::Quantity;
 use crate::verdict::{Change, Comparison, PointChange, Verdict};
 
-/// The largest change for the worse of a quantity that is accepted.
+/// The largest change for the worse that is accepted in a quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    /// The quantity.
+    /// The quantity to which the limit applies.
     pub quantity: Quantity,
     /// The largest accepted change, as a share.
     pub share: f64,
 }
 
 impl Limit {
-    /// Whether a change exceeds the limit.
+    /// Checks whether a change exceeds the limit.
     pub fn is_exceeded(&self, change: &Change) -> bool {
         let is_worse = change.quantity == self.quantity && change.verdict == Verdict::Worse;
         is_worse && (change.ratio.value - 1.0).abs() > self.share
     }
 
-    /// The limit as typed.
+    /// Formats the limit as on the command line, such as `p99:10%`.
     pub fn describe(&self) -> String {
         format!("{}:{}%", self.quantity.name(), units::count(100.0 * self.share))
     }
@@ -42,15 +43,17 @@ impl FromStr for Limit {
 /// Reads a share such as `5%`.
 ///
 /// # Errors
-/// Not a number above 0% and at most 1000%, followed by `%`.
+/// The text is not a number above 0% and at most 1000%, followed by `%`.
 pub fn parse_share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let share =
         number.map(|percent| percent / 100.0).filter(|share| *share > 0.0 && *share <= 10.0);
-    share.ok_or_else(|| format!("'{text}' is not a share such as 5%"))
+    share.ok_or_else(|| {
+        format!("'{text}' is not valid; use a percentage above 0% and up to 1000%, such as 5%")
+    })
 }
 
-/// The changes that exceed a limit, with their points.
+/// Returns the changes that exceed a limit, each with its point.
 pub fn exceeded<'a>(
     comparison: &'a Comparison,
     limits: &[Limit],

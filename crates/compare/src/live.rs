@@ -1,9 +1,9 @@
 //! Measures two or more workloads, or commands of other tools, in turn until the ratios of their
-//! rates are known well enough.
+//! rates are known accurately enough.
 //!
-//! The trials of a round follow each other immediately, and every other round is reversed, so that
-//! a slow period of the machine affects all sides. After each round the ratios are tested. The
-//! comparison ends when every interval is narrow enough, or when the budget is spent.
+//! The trials of a round follow each other immediately, and every second round runs in reverse
+//! order, so that a slow period of the machine affects all sides. After each round the ratios are
+//! tested. The comparison ends when every interval is narrow enough, or when the budget is spent.
 //! [`analysis::comparison::RatioTest::is_narrow`] explains why stopping early is sound.
 
 use analysis::units;
@@ -28,23 +28,23 @@ use crate::quantity::Quantity;
 use crate::side::Side;
 use crate::verdict::{self, Comparison};
 
-/// A workload to be measured.
+/// A side of the comparison: a workload or a command to measure.
 #[derive(Debug)]
 pub struct Contestant {
-    /// Its arguments as typed.
+    /// Arguments of the side, as the user typed them.
     pub name: String,
-    /// Label of its run in the database.
+    /// Label of the side's run in the database. None if the run has no label.
     pub label: Option<String>,
-    /// Seed of its first round.
+    /// Seed of the first round, from which the seeds of later rounds are derived.
     pub seed: u64,
-    /// What is measured: one workload.
+    /// The workload or command to measure.
     pub work: Work,
 }
 
 /// What a contestant measures.
 #[derive(Debug)]
 pub enum Work {
-    /// A workload that halfpower issues.
+    /// A workload whose requests halfpower issues.
     Job(Box<Job>),
     /// A command of another tool, which is run for each trial. Its results are not stored.
     Command(Vec<String>),
@@ -62,42 +62,44 @@ impl Contestant {
 /// When to stop, and where to store the results.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Stop when no interval of a ratio extends farther than this share from the ratio.
+    /// Target precision. Measuring stops when the half-width of the confidence interval of every
+    /// ratio is at most this share of the ratio.
     pub until: f64,
-    /// Stop after this time (ns).
+    /// Measuring stops after the round in which this time has passed (ns).
     pub budget_ns: u64,
-    /// The database; None: results are not stored.
+    /// The database for the results. None if the results are not stored.
     pub db: Option<PathBuf>,
 }
 
-/// A comparison that was measured.
+/// The results of a comparison.
 #[derive(Debug)]
 pub struct Measured {
     /// The sides in the order of the contestants.
     pub sides: Vec<Side>,
     /// Number of complete rounds.
     pub rounds: u32,
-    /// Whether all intervals are as narrow as asked.
+    /// Whether all intervals are as narrow as [`Terms::until`] requires.
     pub is_narrow: bool,
 }
 
 /// A contestant with its opened target.
 struct Ready<'a> {
     contestant: &'a Contestant,
-    /// The workload; None for a command.
+    /// The workload. None for a command.
     setting: Option<Setting<'a>>,
     recorder: Recorder,
     number: usize,
     target: TargetFacts,
-    /// The other tool, after the first trial of a command.
+    /// Name and version of the other tool. None for a workload, and before the first trial of a
+    /// command.
     tool: Option<String>,
     point: Point,
 }
 
-/// The plan, as lines.
+/// Describes the plan, one line per step.
 ///
 /// # Errors
-/// A workload that does not fit its target, or a target that may not be written.
+/// A workload does not fit its target, or a target may not be written.
 pub fn plan(contestants: &[Contestant], terms: &Terms) -> Outcome<Vec<String>> {
     let mut lines = Vec::new();
     for contestant in contestants {
@@ -112,7 +114,8 @@ pub fn plan(contestants: &[Contestant], terms: &Terms) -> Outcome<Vec<String>> {
         lines.extend(preparation.destroys.iter().map(|what| format!("  destroy {what}")));
     }
     lines.push(format!(
-        "in turn until the ratio is known within {}%, for at most {}; nothing was done",
+        "repeat in turn for at most {1}, until the ratio of the rates is known within {0}%; \
+         nothing was done",
         units::count(100.0 * terms.until),
         units::time(terms.budget_ns as f64)
     ));
@@ -122,7 +125,8 @@ pub fn plan(contestants: &[Contestant], terms: &Terms) -> Outcome<Vec<String>> {
 /// Measures the contestants.
 ///
 /// # Errors
-/// A target that cannot be opened or may not be written, failed requests, or the database.
+/// A target cannot be opened or may not be written, a request fails, or the database cannot be
+/// written.
 pub fn measure(lab: &Lab, contestants: &[Contestant], terms: &Terms) -> Outcome<Measured> {
     for contestant in contestants {
         check(contestant)?;
@@ -179,10 +183,11 @@ fn check(contestant: &Contestant) -> Outcome<()> {
     } else {
         return Ok(());
     };
-    Err(Failure::usage(format!("--run '{name}': compare does not support {refused}; drop it")))
+    Err(Failure::usage(format!("--run '{name}': compare does not support {refused}; remove it")))
 }
 
-/// Measures rounds; returns their number, and whether the intervals are narrow enough.
+/// Measures rounds until the intervals are narrow enough or the budget is spent. Returns the number
+/// of rounds, and whether the intervals are narrow enough.
 fn rounds(lab: &Lab, ready: &mut [Ready<'_>], terms: &Terms) -> Outcome<(u32, bool)> {
     let clock = Monotonic::new();
     let start_ns = clock.now_ns();
@@ -192,7 +197,8 @@ fn rounds(lab: &Lab, ready: &mut [Ready<'_>], terms: &Terms) -> Outcome<(u32, bo
     while !is_narrow {
         let count = ready.len();
         for turn in 0..count {
-            // Rounds run as AB, BA, AB .., so each trial is close in time to its pair.
+            // The order of the sides alternates (AB, BA, AB and so on), so the two trials of a pair
+            // are close in time.
             let place = if round % 2 == 0 { turn } else { count - 1 - turn };
             let share = || (clock.now_ns() - start_ns) as f64 / terms.budget_ns as f64;
             ready[place]
@@ -206,7 +212,7 @@ fn rounds(lab: &Lab, ready: &mut [Ready<'_>], terms: &Terms) -> Outcome<(u32, bo
         round += 1;
         let (widest, narrow) = width(ready, terms.until);
         is_narrow = narrow;
-        message = format!("round {round}, ratio known within {:.1}%", 100.0 * widest);
+        message = format!("round {round}, ratio of rates known within {:.1}%", 100.0 * widest);
         if clock.now_ns() - start_ns >= terms.budget_ns {
             break;
         }
@@ -215,7 +221,8 @@ fn rounds(lab: &Lab, ready: &mut [Ready<'_>], terms: &Terms) -> Outcome<(u32, bo
     Ok((round, is_narrow))
 }
 
-/// The widest half-interval of all ratios as a share, and whether all are narrow enough.
+/// Returns the half-width of the widest interval of all ratios, as a share, and whether all
+/// intervals are narrow enough.
 fn width(ready: &[Ready<'_>], until: f64) -> (f64, bool) {
     let rates = |ready: &Ready<'_>| -> Vec<f64> {
         ready.point.trials.iter().filter_map(|trial| Quantity::Rate.of(trial)).collect()
@@ -231,7 +238,7 @@ fn width(ready: &[Ready<'_>], until: f64) -> (f64, bool) {
     (widest, all_narrow)
 }
 
-/// The comparisons of all sides with the first one.
+/// Compares each other side with the first side.
 pub fn comparisons(measured: &Measured, tolerated: f64) -> Vec<Comparison> {
     let [baseline, others @ ..] = measured.sides.as_slice() else { return Vec::new() };
     others.iter().map(|other| verdict::compare(baseline, other, tolerated)).collect()
@@ -250,7 +257,8 @@ impl<'a> Ready<'a> {
         let facts = bench.facts();
         recorder.begin(&RunFacts {
             kind: RunKind::Run,
-            // Each side is listed as the run that measures it alone.
+            // The run of each side is stored with the command line that would measure this side
+            // alone.
             command_line: Some(format!("halfpower run {}", contestant.name)),
             label: contestant.label.clone(),
             seed: contestant.seed,
@@ -273,14 +281,14 @@ impl<'a> Ready<'a> {
         })
     }
 
-    /// A command, whose workload is known after the first trial.
+    /// Prepares a command. Its workload is known only after the first trial.
     fn of_command(contestant: &'a Contestant) -> Outcome<Ready<'a>> {
         let (recorder, target) = (Recorder::open(None)?, TargetFacts::default());
         let point = Point { key: PointKey::default(), trials: Vec::new() };
         Ok(Ready { contestant, setting: None, recorder, number: 0, target, tool: None, point })
     }
 
-    /// Measures a trial, and stores it.
+    /// Measures a trial. Stores it unless it is the trial of a command.
     fn trial(&mut self, lab: &Lab, round: u32, tell: &mut dyn FnMut()) -> Outcome<()> {
         let mut trial = match &self.contestant.work {
             Work::Job(job) => self.issue(lab, job, round, tell)?,
@@ -301,7 +309,7 @@ impl<'a> Ready<'a> {
             .is_some_and(|last| last.started_unix_ns >= trial.started_unix_ns)
             || trial.started_unix_ns == 0
         {
-            // A simulated system has only virtual time.
+            // A simulated system has only virtual time, so the current time is used.
             trial.started_unix_ns = ioengine::clock::unix_ns();
         }
         if self.setting.is_some() {
@@ -311,7 +319,8 @@ impl<'a> Ready<'a> {
         Ok(())
     }
 
-    /// Issues the requests of a trial, with the side's own settings of the device.
+    /// Issues the requests of a trial. The device settings of this side are in effect during the
+    /// trial.
     fn issue(
         &mut self,
         lab: &Lab,

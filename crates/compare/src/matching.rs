@@ -1,8 +1,9 @@
 //! Finds the points of two sides that measure the same workload.
 //!
 //! Workloads are compared setting by setting. If a setting has one value in all points of a side
-//! and another value in all points of the other side (the engine, the caching, the size of the test
-//! file), it is what the user compares. Such settings do not prevent a match, and are reported.
+//! and another value in all points of the other side (for example the engine, the caching or the
+//! size of the test file), the user compares these two values. Such settings do not prevent a
+//! match, and they are reported.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,8 @@ use lab::point::Point;
 use lab::point_key::PointKey;
 use lab::workload_document::WorkloadDocument;
 
-/// Settings that determine how long and how often a workload is measured.
+/// Settings that are ignored when workloads are matched: the seed, the length of the measurement,
+/// and the logging of requests.
 const NOT_COMPARED: [&str; 5] = [
     "seed",
     "settings limit bytes",
@@ -21,7 +23,8 @@ const NOT_COMPARED: [&str; 5] = [
     "settings logs requests",
 ];
 
-/// The settings of a point by name; points with equal settings measure the same.
+/// The settings of a point, as values by name. Points with equal settings measure the same
+/// workload.
 pub type Settings = BTreeMap<String, String>;
 
 /// The matched points of two sides.
@@ -74,7 +77,8 @@ pub fn matched(a: &[Point], b: &[Point]) -> Matched {
     found
 }
 
-/// Merges points that measure the same into one point, with their trials in the order of time.
+/// Merges points that measure the same workload into one point. The trials of each point are sorted
+/// by time.
 pub fn together(points: Vec<Point>) -> Vec<Point> {
     let mut places: BTreeMap<Settings, usize> = BTreeMap::new();
     let mut all: Vec<Point> = Vec::new();
@@ -91,20 +95,21 @@ pub fn together(points: Vec<Point>) -> Vec<Point> {
     all
 }
 
-/// The settings of a workload.
+/// Returns the settings of a workload that are compared.
 pub fn settings_of(key: &PointKey) -> Settings {
     let mut settings = Settings::new();
     for (name, value) in json::facts("", &WorkloadDocument::from(key)).1 {
         if NOT_COMPARED.contains(&name.as_str()) {
             continue;
         }
-        // Lists have several values under one name.
+        // A list has several values under one name, which are joined here.
         settings.entry(name).and_modify(|all| *all = format!("{all}, {value}")).or_insert(value);
     }
     settings
 }
 
-/// Names of the settings that have one value on each side, and not the same one.
+/// Returns the names of the settings that have only one value on each side, if the two values
+/// differ.
 fn differing(a: &[Settings], b: &[Settings]) -> Vec<String> {
     let names: BTreeSet<&String> = a.iter().chain(b).flat_map(Settings::keys).collect();
     let only = |of: &[Settings], name: &String| -> Option<Option<String>> {

@@ -1,8 +1,9 @@
-//! All sides of a comparison in the same charts: rate by request size, and latency by percentile.
+//! Draws all sides of a comparison in the same charts: rate by request size, and latency by
+//! percentile.
 //!
-//! The baseline is dashed; the legend switches each side off and on. Curves group points that
-//! differ only in request size. For each curve, the latencies of one request size are drawn: the
-//! one whose 99th percentile differs most, since all sizes together would hide the difference.
+//! The baseline is dashed. The legend hides and shows each side. Points that differ only in request
+//! size form a curve. For each curve, latencies are drawn only at the request size at which the
+//! 99th percentile differs most, because latencies at all sizes together would hide the difference.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +15,11 @@ use report::units::{Unit, bytes};
 use crate::quantity::Quantity;
 use crate::verdict::{Comparison, Distribution, PointChange};
 
-/// A point of a curve, with the number of its comparison.
+/// The index of a comparison, and one of its points.
 type Placed<'a> = (usize, &'a PointChange);
 
-/// The curves of all sides; `None` if no curve has two points and no distribution is known.
+/// Makes the section with the curves of all sides. `None` if no curve has two points and no
+/// distribution is known.
 pub fn section(comparisons: &[Comparison]) -> Option<Section> {
     let mut curves: BTreeMap<String, Vec<Placed<'_>>> = BTreeMap::new();
     for (number, comparison) in comparisons.iter().enumerate() {
@@ -33,32 +35,32 @@ pub fn section(comparisons: &[Comparison]) -> Option<Section> {
     let blocks: Vec<Block> = charts.map(Block::Chart).collect();
     (!blocks.is_empty()).then(|| Section {
         id: "sides".to_owned(),
-        title: "All sides together".to_owned(),
-        lead: "Each side is a curve, the baseline dashed. A click on a name in a legend switches \
-               its curve off and on."
+        title: "Curves of all sides".to_owned(),
+        lead: "Each side is a curve. The baseline is dashed. Click on a name in a legend to hide \
+               or show its curve."
             .to_owned(),
         blocks,
     })
 }
 
-/// The key of a curve: the description of a point without its request size.
+/// Returns the name of the curve of a point: the description of the point without its request size.
 pub(crate) fn curve_of(key: &PointKey) -> String {
     let threads = counted(u64::from(key.threads()), "thread");
     format!("{}, {}, depth {}, {threads}", key.rw(), key.caching.name(), key.depth())
 }
 
-/// The axis of request sizes.
+/// Returns the axis of request sizes.
 pub(crate) fn size_axis() -> Axis {
     Axis { label: "Request size".to_owned(), unit: Unit::Bytes, scale: Scale::Log2 }
 }
 
-/// The names of the sides, the baseline first.
+/// Returns the names of the sides, the baseline first.
 fn names(comparisons: &[Comparison]) -> Vec<&str> {
     let baseline = comparisons.first().map(|found| found.before_name.as_str());
     baseline.into_iter().chain(comparisons.iter().map(|found| found.after_name.as_str())).collect()
 }
 
-/// Rate against request size, a line for each side; `None` for curves of one point.
+/// Draws the rate by request size, with one line for each side. `None` if no side has two points.
 fn rates(
     comparisons: &[Comparison],
     id: &str,
@@ -68,7 +70,8 @@ fn rates(
     let line = |side: usize| {
         let mut marks: Vec<Mark> = points
             .iter()
-            // Every comparison has the baseline; the first one that has the size gives its mark.
+            // The baseline is part of every comparison. For each size, only the mark from the first
+            // comparison with this size is kept.
             .filter(|(number, _)| side == 0 || side == number + 1)
             .map(|(_, point)| {
                 let rate = point.rates[usize::from(side > 0)];
@@ -88,7 +91,7 @@ fn rates(
     is_curve.then(|| Chart {
         id: format!("{id}-rate"),
         title: title.to_owned(),
-        summary: format!("Rate by request size of {}.", names.join(", ")),
+        summary: format!("Rate by request size for {}.", names.join(", ")),
         x: size_axis(),
         y: Axis { label: "Rate".to_owned(), unit: Unit::BytesPerSecond, scale: Scale::Linear },
         series,
@@ -101,13 +104,13 @@ fn series(name: &str, side: usize, points: Vec<Mark>) -> Series {
     Series { name: name.to_owned(), points, dashed: side == 0, hue: None }
 }
 
-/// A side as [`report::percentile_chart`] takes it.
+/// Converts a side to the form that [`report::percentile_chart`] takes.
 fn named<'a>(name: &str, side: &'a Distribution) -> (String, &'a [(f64, f64)], u64) {
     (name.to_owned(), &side.cumulative, side.requests)
 }
 
-/// Latency by percentile at the request size whose 99th percentile differs most; `None` if the
-/// sides were read without distributions.
+/// Draws latency by percentile at the request size whose 99th percentile differs most. `None` if
+/// the sides were read without distributions.
 fn latency(
     comparisons: &[Comparison],
     id: &str,
@@ -131,8 +134,8 @@ fn latency(
     let mut chart = report::percentile_chart(
         &format!("{id}-latency"),
         &format!("Latency of {} requests: {title}", bytes(size as f64)),
-        "How slow the slowest requests of each side are, at the request size with the largest \
-         difference.",
+        "Latency of each side by percentile, at the request size with the largest difference in \
+         tail latency.",
         std::iter::once(baseline).chain(others),
     )?;
     if let Some(first) = chart.series.first_mut() {
@@ -149,7 +152,8 @@ mod tests {
     use lab::machine::{Host, TargetFacts};
     use lab::point::testing::point;
 
-    /// A side with three request sizes; each trial has 1,000 requests of this latency.
+    /// Returns a side with three request sizes. In each trial, 990 requests have the latency
+    /// `latency_ns` and 10 requests are much slower.
     fn side(name: &str, latency_ns: u64) -> Side {
         let sized = |request_bytes: u32| {
             let mut point = point(&[4096 * 100, 4096 * 101]);

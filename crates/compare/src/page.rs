@@ -1,6 +1,6 @@
-//! The comparison as a page. For each group of points that differ only in request size, it shows
-//! the curves of all sides (`overlay`), and for each side its ratio to the baseline. A table of all
-//! points follows, and then the differences between the sides.
+//! Makes the page of a comparison. For each group of points that differ only in request size, it
+//! shows the curves of all sides (`overlay`), and the ratio of each side to the baseline. A table
+//! of all points follows, and then the differences between the sides.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,13 @@ use crate::quantity::Quantity;
 use crate::text;
 use crate::verdict::{Comparison, PointChange, Verdict};
 
-/// The page of the comparisons as HTML.
+/// Renders the page of the comparisons as HTML.
 pub fn html(comparisons: &[Comparison], program: &str) -> String {
     report::render(&page(comparisons, program))
 }
 
-/// The page of the comparisons.
+/// Makes the page of the comparisons. `program` is the name and version of this program, for the
+/// subtitle.
 pub fn page(comparisons: &[Comparison], program: &str) -> Page {
     let names: Vec<&str> = comparisons.iter().map(|found| found.after_name.as_str()).collect();
     let baseline = comparisons.first().map_or("", |found| &found.before_name);
@@ -41,7 +42,7 @@ pub fn page(comparisons: &[Comparison], program: &str) -> Page {
     }
 }
 
-/// The sides in one line each, and the program.
+/// Describes all sides and the program, separated by semicolons.
 fn sides(comparisons: &[Comparison], program: &str) -> String {
     let baseline = comparisons.first().map(|found| found.before.as_str());
     let others = comparisons.iter().map(|found| found.after.as_str());
@@ -49,7 +50,7 @@ fn sides(comparisons: &[Comparison], program: &str) -> String {
     all.join("; ")
 }
 
-/// Suspect if a run of a side is not valid.
+/// Returns the verdict of the page. It is suspect if a run of a side is not valid.
 fn trust(comparisons: &[Comparison]) -> Trust {
     let mut reasons: Vec<String> =
         comparisons.iter().flat_map(|found| found.doubts.clone()).collect();
@@ -86,7 +87,10 @@ fn findings(comparison: &Comparison) -> Vec<Finding> {
     for (name, before, after) in &comparison.settings {
         found.push(Finding {
             id: "setting".to_owned(),
-            headline: format!("All points differ in {name}: {before} before, {after} after"),
+            headline: format!(
+                "{name}: {before} in all points of the baseline, {after} in all points of the \
+                 other side"
+            ),
             detail: String::new(),
             tone: Tone::Note,
         });
@@ -111,8 +115,8 @@ fn charts(comparison: &Comparison, number: usize) -> Option<Section> {
     }
     (!blocks.is_empty()).then(|| Section {
         id: format!("curves-{number}"),
-        title: format!("{} against {}", comparison.after_name, comparison.before_name),
-        lead: "Ratio of the rates by request size: above 1 the second side is faster.".to_owned(),
+        title: format!("{} compared with {}", comparison.after_name, comparison.before_name),
+        lead: "Rate divided by the rate of the baseline. A ratio above 1 is faster.".to_owned(),
         blocks,
     })
 }
@@ -133,7 +137,7 @@ fn ratios(id: &str, title: &str, points: &[&PointChange]) -> Chart {
     Chart {
         id: format!("{id}-ratio"),
         title: format!("Ratio of {title}"),
-        summary: "Ratio of the rates; 1 means no difference.".to_owned(),
+        summary: "Ratio of the rates. A ratio of 1 means no difference.".to_owned(),
         x: size_axis(),
         y: Axis { label: "Ratio".to_owned(), unit: Unit::Count, scale: Scale::Linear },
         series: vec![Series { name: "ratio".to_owned(), points, dashed: false, hue: Some(2) }],
@@ -161,15 +165,15 @@ fn all_points(comparison: &Comparison, number: usize) -> Section {
     });
     let table = Table {
         id: format!("points-{number}"),
-        caption: format!("{} against {}", comparison.after_name, comparison.before_name),
+        caption: format!("{} compared with {}", comparison.after_name, comparison.before_name),
         columns: vec![
             column("workload", None),
             column("quantity", None),
             column("before", None),
             column("after", None),
             column("ratio", Some(Unit::Count)),
-            column("ratio, low", Some(Unit::Count)),
-            column("ratio, high", Some(Unit::Count)),
+            column("ratio, lower bound", Some(Unit::Count)),
+            column("ratio, upper bound", Some(Unit::Count)),
             column("verdict", None),
         ],
         rows: rows.collect(),
@@ -181,10 +185,10 @@ fn all_points(comparison: &Comparison, number: usize) -> Section {
         (&comparison.after_name, &comparison.only_after),
     ];
     for (name, points) in only.into_iter().filter(|(_, points)| !points.is_empty()) {
-        blocks.push(Block::Text(format!("Only {name} has these points:")));
+        blocks.push(Block::Text(format!("Only {name} measured these points:")));
         blocks.push(Block::List(points.clone()));
     }
-    let lead = "Verdicts hold after correction for the number of points (false-discovery rate 5%).";
+    let lead = "Verdicts are corrected for the number of points (false-discovery rate 5%).";
     let title = format!("All points of {}", comparison.after_name);
     Section { id, title, lead: lead.to_owned(), blocks }
 }
@@ -197,7 +201,7 @@ fn provenance(comparison: &Comparison) -> (String, Vec<(String, String)>) {
     for (name, before, after) in comparison.settings.iter().chain(&comparison.facts) {
         facts.push((name.clone(), format!("{before} -> {after}")));
     }
-    (format!("What differs from {}", comparison.before_name), facts)
+    (format!("Differences from {}", comparison.before_name), facts)
 }
 
 #[cfg(test)]

@@ -1,21 +1,22 @@
-//! What is compared: throughput, latency percentiles, and CPU time per request.
+//! The quantities that are compared: throughput, latency percentiles, and CPU time per request.
 //!
-//! Each quantity has a value per trial, so that the scatter between trials gives its interval.
+//! Each quantity has one value per trial. The interval of a quantity is computed from the scatter
+//! between trials.
 
 use analysis::units;
 use lab::point::{Percentiles, Trial};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Minimum number of requests beyond a percentile in a trial. With fewer, single requests determine
-/// the percentile.
+/// Minimum number of requests of a trial that are slower than a percentile. If there are fewer, the
+/// percentile is not used, because single requests would determine it.
 const REQUESTS_BEYOND_MIN: f64 = 5.0;
 
-/// A quantity of a trial.
+/// A quantity of a trial that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
-    /// Bytes per second.
+    /// Throughput (bytes per second).
     Rate,
     /// Median latency (ns).
     P50,
@@ -32,7 +33,7 @@ impl Quantity {
     pub const ALL: [Quantity; 5] =
         [Quantity::Rate, Quantity::P50, Quantity::P99, Quantity::P999, Quantity::Cpu];
 
-    /// The name on the command line and in tables.
+    /// Returns the name of the quantity on the command line and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Quantity::Rate => "rate",
@@ -43,12 +44,12 @@ impl Quantity {
         }
     }
 
-    /// Whether a higher value is better.
+    /// Checks whether a higher value is better.
     pub fn is_higher_better(self) -> bool {
         self == Quantity::Rate
     }
 
-    /// A value with its unit.
+    /// Formats a value with its unit.
     pub fn shown(self, value: f64) -> String {
         match self {
             Quantity::Rate => units::rate_mib(value),
@@ -56,7 +57,8 @@ impl Quantity {
         }
     }
 
-    /// The value of a trial. None if the trial has none or too few requests for it.
+    /// Returns the value of a trial. None if the trial has no such value, or has too few requests
+    /// for a percentile.
     pub fn of(self, trial: &Trial) -> Option<f64> {
         let value = match self {
             Quantity::Rate => Some(trial.bytes_per_s()),
@@ -113,7 +115,7 @@ mod tests {
         trial.percentiles = Some(Percentiles { p50_ns: 20, p99_ns: 30, p99_9_ns: 40 });
         assert_eq!(Quantity::P50.of(&trial), Some(20.0));
         assert_eq!(Quantity::P99.of(&trial), Some(30.0));
-        assert_eq!(Quantity::P999.of(&trial), None, "one request beyond it decides");
+        assert_eq!(Quantity::P999.of(&trial), None, "only one request is slower");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! A side of a comparison: one or several stored runs, as the user named them.
+//! A side of a comparison: one or several stored runs that the user selected.
 //!
-//! A name is `RUN`, `label:NAME`, `host:NAME`, `FILE` or `FILE:RUN`. `RUN` is what [`Store::run`]
-//! accepts. A label or a host selects all its runs, and their trials are merged. A file is a
-//! database, or the output of another tool.
+//! The user selects a side as `RUN`, `label:NAME`, `host:NAME`, `FILE` or `FILE:RUN`. `RUN` is any
+//! selector that [`Store::run`] accepts. A label or a host selects all its runs, and the trials of
+//! these runs are merged. `FILE` is a database, or the output of another tool.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -24,63 +24,63 @@ use crate::matching;
 /// One side of a comparison.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// The name as typed.
+    /// Name of the side, as the user typed it.
     pub name: String,
     /// The runs, the oldest first.
     pub runs: Vec<RunFacts>,
-    /// All points; points of several runs that measure the same are one.
+    /// All points. Points of several runs that measure the same workload are merged.
     pub points: Vec<Point>,
 }
 
 /// Facts about a run that may explain a difference.
 #[derive(Clone, Debug)]
 pub struct RunFacts {
-    /// Where the run is.
+    /// Origin of the run.
     pub source: Source,
-    /// Start (ns since 1970).
+    /// Start of the run (ns since 1970).
     pub started_unix_ns: i64,
-    /// Version of the program.
+    /// Version of halfpower, or name and version of another tool.
     pub version: String,
-    /// The command line.
+    /// Command line of the run.
     pub command_line: String,
-    /// The host.
+    /// The host of the run.
     pub host: Host,
-    /// The target, or the first of several.
+    /// The target of the run, or the first of several targets.
     pub target: TargetFacts,
-    /// Verdict on the run; None if nothing was measured.
+    /// Verdict on the run. None if nothing was measured, or if only the head of the run was read.
     pub verdict: Option<results::Verdict>,
-    /// What a survey or a study concluded: names and sentences.
+    /// Conclusions of a survey or a study, as names and sentences.
     pub conclusions: Vec<(String, String)>,
 }
 
-/// Where a run is.
+/// Origin of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// In a database, under this number.
+    /// The run is stored in a database under this number.
     Stored(i64),
-    /// In the output of another tool.
+    /// The run was read from the output of another tool.
     Foreign,
-    /// It was just measured.
+    /// The run was just measured.
     Now,
 }
 
 /// How much of a stored run is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Rates and percentiles: quick for any number of runs.
+    /// Rates and percentiles. Reading them is fast for any number of runs.
     Rates,
-    /// Latency distributions as well, for the curves of a page.
+    /// Rates, percentiles and latency distributions. The curves of a page need these distributions.
     Distributions,
 }
 
-/// Facts that differ between any two runs and explain nothing.
+/// Facts that are never compared, because they can differ between any two runs and explain nothing.
 const NEVER_COMPARED: [&str; 2] = ["host boot id", "target name"];
 
 impl Side {
     /// Finds the runs that `name` selects. Names without a file are looked up in `db`.
     ///
     /// # Errors
-    /// No such run or file, no points, or a database that cannot be read.
+    /// There is no such run or file, the runs have no points, or the database cannot be read.
     pub fn load(name: &str, db: &Path, detail: Detail) -> Outcome<Side> {
         let (path, selector) = place_of(name, db);
         if import::is_foreign(&path) {
@@ -93,10 +93,10 @@ impl Side {
         side
     }
 
-    /// The side of these runs of a database.
+    /// Creates a side from runs of a database.
     ///
     /// # Errors
-    /// No points, or a database that cannot be read.
+    /// The runs have no finished trial, or the database cannot be read.
     pub fn of_rows(
         name: &str,
         store: &Store,
@@ -115,13 +115,15 @@ impl Side {
         points.retain(|point| !point.trials.is_empty());
         if points.is_empty() {
             return Err(Failure::failed(format!(
-                "{name}: no trial was finished; choose another run (halfpower runs list)"
+                "{name}: no trial was finished; choose another run (halfpower runs list shows all \
+                 runs)"
             )));
         }
         Ok(Side { name: name.to_owned(), runs, points: matching::together(points) })
     }
 
-    /// Results that another tool just printed.
+    /// Marks a measured side as results of another tool. `tool` is the name and version of the
+    /// tool.
     pub fn of_tool(tool: &str, mut side: Side) -> Side {
         for run in &mut side.runs {
             run.source = Source::Foreign;
@@ -130,7 +132,7 @@ impl Side {
         side
     }
 
-    /// The results in a file of another tool.
+    /// Reads a side from a results file of another tool.
     fn of_file(name: &str, path: &Path) -> Outcome<Side> {
         let (mut runs, mut points) = (Vec::new(), Vec::new());
         for imported in import::read(path)? {
@@ -149,12 +151,12 @@ impl Side {
         Ok(Side { name: name.to_owned(), runs, points: matching::together(points) })
     }
 
-    /// A side of runs without their points.
+    /// Creates a side from runs without their points.
     pub fn of_runs(runs: Vec<RunFacts>) -> Side {
         Side { name: String::new(), runs, points: Vec::new() }
     }
 
-    /// A side of points that were just measured.
+    /// Creates a side from points that were just measured.
     pub fn of(name: &str, host: Host, target: TargetFacts, points: Vec<Point>) -> Side {
         let started =
             points.iter().flat_map(|point| &point.trials).map(|t| t.started_unix_ns).min();
@@ -171,8 +173,8 @@ impl Side {
         Side { name: name.to_owned(), runs: vec![run], points: matching::together(points) }
     }
 
-    /// Facts about program, host and target, as names and values. If runs of the side disagree on
-    /// one, its values are listed.
+    /// Returns the facts about program, host and target, as names and values. If the runs of the
+    /// side differ in a fact, all its values are listed.
     pub fn facts(&self) -> Vec<(String, String)> {
         let mut all: Vec<(String, Vec<String>)> = Vec::new();
         for (name, value) in self.runs.iter().flat_map(RunFacts::named) {
@@ -185,23 +187,23 @@ impl Side {
         all.into_iter().map(|(name, values)| (name, values.join(", "))).collect()
     }
 
-    /// Whether the results are those of another tool.
+    /// Checks whether a run of the side was made by another tool.
     fn is_foreign(&self) -> bool {
         self.runs.iter().any(|run| run.source == Source::Foreign)
     }
 
-    /// The runs that are not valid, each with its verdict.
+    /// Returns a sentence for each run that is not valid, with its verdict.
     pub fn doubts(&self) -> impl Iterator<Item = String> {
         self.runs.iter().filter_map(|run| {
             let word = run.verdict.filter(|verdict| *verdict != results::Verdict::Valid)?;
             Some(match run.source {
-                Source::Stored(id) => format!("run {id} of {} is {word}", self.name),
-                Source::Foreign | Source::Now => format!("{} is {word}", self.name),
+                Source::Stored(id) => format!("side '{}': run {id} is {word}", self.name),
+                Source::Foreign | Source::Now => format!("side '{}' is {word}", self.name),
             })
         })
     }
 
-    /// The side in one line: its runs, host and date.
+    /// Describes the side in one line: its runs, host and date.
     pub fn describe(&self) -> String {
         let Some(first) = self.runs.first() else { return self.name.clone() };
         let runs = match self.runs.as_slice() {
@@ -217,7 +219,7 @@ impl Side {
 }
 
 impl RunFacts {
-    /// The facts of a stored run.
+    /// Returns the facts of a stored run.
     pub fn of(row: RunRow) -> RunFacts {
         RunFacts {
             conclusions: conclusions(row.findings_json.as_deref()),
@@ -231,7 +233,8 @@ impl RunFacts {
         }
     }
 
-    /// When and where a stored run was made, without its command line and its conclusions.
+    /// Returns the facts in the head of a stored run. The command line, the verdict and the
+    /// conclusions are missing.
     pub fn of_head(head: RunHead) -> RunFacts {
         RunFacts {
             conclusions: Vec::new(),
@@ -245,7 +248,7 @@ impl RunFacts {
         }
     }
 
-    /// Number of the run in its database; 0 if it is in none.
+    /// Returns the number of the run in its database, or 0 if the run is not stored.
     pub fn id(&self) -> i64 {
         match self.source {
             Source::Stored(id) => id,
@@ -253,9 +256,9 @@ impl RunFacts {
         }
     }
 
-    /// Identifies a target over time: the simulated system, else the device's serial number or name
-    /// with the file system. The name of the target is not used, because a test file has another
-    /// name in each run.
+    /// Returns a text that identifies a target over time: the simulated system, or the serial
+    /// number or name of the device with the file system. The name of the target is used only if
+    /// the device is unknown, because a test file can have another name in each run.
     pub fn target_identity(&self) -> String {
         let target = &self.target;
         if let Some(simulated) = &target.simulated {
@@ -273,8 +276,8 @@ impl RunFacts {
         }
     }
 
-    /// The model of the target: of the simulated system, of the device, or the file system if the
-    /// model is unknown.
+    /// Returns the model of the target: the simulated system, or the model of the device. If the
+    /// model is unknown, the text contains the file system instead.
     pub fn model(&self) -> String {
         let target = &self.target;
         let simulated =
@@ -287,7 +290,7 @@ impl RunFacts {
         simulated.or_else(device).unwrap_or_else(unknown)
     }
 
-    /// All facts as names and values.
+    /// Returns all facts that are compared, as names and values.
     pub(crate) fn named(&self) -> Vec<(String, String)> {
         let mut all = vec![("halfpower version".to_owned(), self.version.clone())];
         for (title, facts) in [json::facts("host", &self.host), json::facts("target", &self.target)]
@@ -299,7 +302,8 @@ impl RunFacts {
     }
 }
 
-/// The stored findings of a survey or study. Several findings with one name are numbered.
+/// Returns the stored findings of a survey or study, as names and sentences. Several findings with
+/// one name are numbered.
 fn conclusions(findings_json: Option<&str>) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
@@ -311,8 +315,8 @@ fn conclusions(findings_json: Option<&str>) -> Vec<(String, String)> {
     all
 }
 
-/// Conclusions of the newest runs of two sides that differ: name, before, after. Empty if either
-/// side has none.
+/// Returns the conclusions that differ between the newest runs of two sides: name, before, after.
+/// Empty if either side has no conclusions.
 pub fn conclusions_that_differ(a: &Side, b: &Side) -> Vec<(String, String, String)> {
     let of = |side: &Side| side.runs.last().map(|run| run.conclusions.clone()).unwrap_or_default();
     let (of_a, of_b) = (of(a), of(b));
@@ -326,7 +330,8 @@ pub fn conclusions_that_differ(a: &Side, b: &Side) -> Vec<(String, String, Strin
         .collect()
 }
 
-/// Facts in which two sides differ: name, value of the first, value of the second.
+/// Returns the facts in which two sides differ: name, value of the first side, value of the second
+/// side.
 pub fn differences(a: &Side, b: &Side) -> Vec<(String, String, String)> {
     let (of_a, of_b) = (a.facts(), b.facts());
     let names = of_a.iter().chain(of_b.iter().filter(|(name, _)| find(&of_a, name).is_none()));
@@ -350,7 +355,7 @@ fn shown(value: Option<&String>) -> String {
     value.cloned().unwrap_or_else(|| "-".to_owned())
 }
 
-/// The points of stored runs without their distributions.
+/// Reads the points of stored runs without their latency distributions.
 fn rates_of(store: &Store, rows: &[RunRow]) -> Outcome<Vec<Point>> {
     let (mut reader, mut points) = (RatesReader::default(), Vec::new());
     for row in rows {
@@ -363,7 +368,7 @@ fn rates_of(store: &Store, rows: &[RunRow]) -> Outcome<Vec<Point>> {
     Ok(keys.zip(points).map(|(key, trials)| Point { key, trials }).collect())
 }
 
-/// Splits `FILE:RUN`. A name that is no file is a run of `db`.
+/// Splits `FILE:RUN` into the file and the run. A name without a file selects a run of `db`.
 fn place_of<'a>(name: &'a str, db: &Path) -> (PathBuf, &'a str) {
     let is_file = |text: &str| text.ends_with(".db") || Path::new(text).is_file();
     if is_file(name) {
@@ -376,7 +381,7 @@ fn place_of<'a>(name: &'a str, db: &Path) -> (PathBuf, &'a str) {
     }
 }
 
-/// The name of a run's host, without the other facts about it.
+/// Reads the name of a run's host. The other facts about the host are not parsed.
 pub fn host_name(host_json: &str) -> String {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -407,8 +412,8 @@ fn runs_of(store: &Store, selector: &str) -> Outcome<Vec<RunRow>> {
 pub(crate) mod tests {
     use super::*;
 
-    /// The facts of a run on a host with this kernel, and a device with this firmware and serial
-    /// number.
+    /// Returns the facts of a run on a host with this kernel, and on a device with this firmware
+    /// and serial number.
     pub(crate) fn ran_on(kernel: &str, firmware: &str, serial: &str) -> RunFacts {
         let host = Host { kernel: kernel.to_owned(), ..Host::default() };
         let device = lab::machine::DeviceFacts {
@@ -460,7 +465,7 @@ pub(crate) mod tests {
         let found = differences(&Side::of_tool("fio-3.33", side("")), &ours);
         let names: Vec<&str> = found.iter().map(|(name, _, _)| name.as_str()).collect();
         assert_eq!(names, ["halfpower version"]);
-        assert_eq!(differences(&side(""), &ours).len(), 1, "a missing fact of our own");
+        assert_eq!(differences(&side(""), &ours).len(), 1, "a fact that halfpower did not find");
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! The comparison as text: lines for the terminal, and a Markdown table for pull requests.
+//! Formats a comparison as text: lines for the terminal, and a Markdown table for pull requests.
 
 use crate::limit::{self, Limit};
 use crate::quantity::Quantity;
 use crate::verdict::{Change, Comparison, PointChange, Verdict};
 use analysis::units;
 
-/// Up to this many points, all quantities of each are shown. With more, quantities other than the
-/// rate are shown if they changed.
+/// Maximum number of points for which all quantities are shown. With more points, quantities other
+/// than the rate are shown only if they changed.
 const POINTS_SHOWN_IN_FULL: usize = 4;
 
-/// Up to this many facts that differ are shown.
+/// Maximum number of differing settings and facts that are shown.
 const FACTS_MAX: usize = 12;
 
-/// The comparison as lines for the terminal.
+/// Formats the comparison as lines for the terminal.
 pub fn lines(comparison: &Comparison) -> Vec<String> {
     let mut lines =
         vec![format!("before  {}", comparison.before), format!("after   {}", comparison.after)];
@@ -42,7 +42,7 @@ pub fn lines(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// The comparison as Markdown.
+/// Formats the comparison as Markdown.
 pub fn markdown(comparison: &Comparison) -> Vec<String> {
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
     let mut lines = vec![
@@ -85,7 +85,7 @@ pub fn markdown(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// A line for each change that exceeds a limit.
+/// Formats each change that exceeds a limit as one line.
 pub fn regressions(comparisons: &[Comparison], limits: &[Limit]) -> Vec<String> {
     let of = |comparison: &Comparison| -> Vec<String> {
         let line = |(point, change): (&PointChange, &Change)| {
@@ -100,7 +100,7 @@ pub fn regressions(comparisons: &[Comparison], limits: &[Limit]) -> Vec<String> 
     comparisons.iter().flat_map(of).collect()
 }
 
-/// The numbers of points by verdict on the rate, in one sentence.
+/// Formats the number of points with each verdict on the rate as one line.
 pub fn summary(comparison: &Comparison) -> String {
     let count = |verdict| comparison.count(Quantity::Rate, verdict);
     let same = format!("same within {}", share(comparison.tolerated));
@@ -119,7 +119,7 @@ pub fn summary(comparison: &Comparison) -> String {
     format!("{points} compared by rate: {}", found.join(", "))
 }
 
-/// The verdict on a change in words.
+/// Formats the verdict on a change.
 pub fn verdict(change: &Change) -> String {
     let is_rate = change.quantity == Quantity::Rate;
     match (change.verdict, change.more_trials) {
@@ -129,11 +129,11 @@ pub fn verdict(change: &Change) -> String {
         (Verdict::Worse, _) => "higher".to_owned(),
         (Verdict::Same, _) => "same".to_owned(),
         (Verdict::CannotTell, _) if change.test.is_none() => {
-            "cannot tell: one trial on each side; measure both with --trials 3 or more".to_owned()
+            "cannot tell: each side has only one trial; use --trials 3 or more on both".to_owned()
         }
         (Verdict::CannotTell, Some(trials)) => {
             format!(
-                "cannot tell: needs {} of each",
+                "cannot tell: each side needs {}",
                 units::counted(u64::from(trials), "more trial")
             )
         }
@@ -143,7 +143,7 @@ pub fn verdict(change: &Change) -> String {
     }
 }
 
-/// The 95% interval of a change; empty if it is unknown.
+/// Formats the 95% interval of a change. Empty if the interval is unknown.
 pub fn interval(change: &Change) -> String {
     if change.test.is_none() {
         return String::new();
@@ -151,7 +151,7 @@ pub fn interval(change: &Change) -> String {
     format!("{} to {}", percent(change.ratio.low), percent(change.ratio.high))
 }
 
-/// A ratio as a change in percent.
+/// Formats a ratio as a change in percent, or as a factor if the ratio is 10 or more.
 pub fn percent(ratio: f64) -> String {
     let percent = 100.0 * (ratio - 1.0);
     if percent.abs() < 0.05 {
@@ -179,7 +179,7 @@ fn line(change: &Change) -> String {
     format!("  {:<6} {values:<28} {ratio:<28} {}", quantity.name(), verdict(change))
 }
 
-/// The changes of a point that are shown.
+/// Returns the changes of a point that are shown.
 fn shown(point: &PointChange, in_full: bool) -> impl Iterator<Item = &Change> {
     point.changes.iter().filter(move |change| {
         let changed = matches!(change.verdict, Verdict::Better | Verdict::Worse);
@@ -190,10 +190,10 @@ fn shown(point: &PointChange, in_full: bool) -> impl Iterator<Item = &Change> {
 fn missing(comparison: &Comparison) -> Vec<String> {
     let of = |name: &str, points: &[String]| match points {
         [] => None,
-        [one] => Some(format!("only {name} has {one}")),
+        [one] => Some(format!("only {name} measured {one}")),
         [first, rest @ ..] => {
             let more = units::counted(rest.len() as u64, "more point");
-            Some(format!("only {name} has {first}, and {more}"))
+            Some(format!("only {name} measured {first}, and {more}"))
         }
     };
     let before = of(&comparison.before_name, &comparison.only_before);

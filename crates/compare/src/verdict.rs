@@ -1,7 +1,7 @@
 //! Compares the trials of matched points, and decides what they show.
 //!
-//! All points of two sides are one family of comparisons per quantity: a difference is reported
-//! only if it holds after the correction for false discoveries.
+//! For each quantity, all points of two sides are one family of comparisons. A difference is
+//! reported only if it is significant after the correction for false discoveries.
 
 use analysis::comparison::{Difference, RatioTest, false_discovery, paired_ratio_test, ratio_test};
 use analysis::interval::Interval;
@@ -15,7 +15,7 @@ use crate::matching::{self, Matched};
 use crate::quantity::Quantity;
 use crate::side::{self, Side};
 
-/// What the trials of a point show about a quantity.
+/// Conclusion from the trials of a point about a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -29,80 +29,80 @@ pub enum Verdict {
     CannotTell,
 }
 
-/// The comparison of one quantity of one point.
+/// The comparison of one quantity of a point.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// What is compared.
+    /// The quantity that is compared.
     pub quantity: Quantity,
     /// Median of the first side's trials.
     pub before: f64,
     /// Median of the second side's trials.
     pub after: f64,
-    /// Ratio of the second side to the first. The interval is infinitely wide if there is one trial
-    /// on each side.
+    /// Ratio of the second side to the first. The interval is infinitely wide if each side has only
+    /// one trial.
     pub ratio: Interval,
-    /// The test; None if there is one trial on each side.
+    /// The statistical test of the ratio. None if each side has only one trial.
     pub test: Option<RatioTest>,
-    /// Probability that chance causes the difference, corrected for the number of points.
+    /// Probability that the difference is due to chance, corrected for the number of points.
     pub probability: f64,
-    /// What the trials show.
+    /// Conclusion from the trials.
     pub verdict: Verdict,
-    /// Number of further trials of each side for a clear verdict. None if the verdict is clear, or
-    /// if more than 10,000 would be needed.
+    /// Number of further trials that each side needs for a clear verdict. None if the verdict is
+    /// clear, or if more than 10,000 trials would be needed.
     pub more_trials: Option<u32>,
 }
 
 /// The latencies of a point's requests.
 #[derive(Clone, Debug, Default)]
 pub struct Distribution {
-    /// Latency (ns) and the share of requests at or below it, both ascending.
+    /// Latencies (ns) in ascending order, each with the share of requests at or below it.
     pub cumulative: Vec<(f64, f64)>,
     /// Number of requests.
     pub requests: u64,
 }
 
-/// The comparison of a point.
+/// The comparison of one point.
 #[derive(Clone, Debug)]
 pub struct PointChange {
-    /// The workload in words; those of both sides if they differ.
+    /// Description of the workload. If the sides differ, the descriptions of both sides.
     pub workload: String,
     /// The workload of the first side.
     pub key: PointKey,
     /// Rates of both sides (bytes per second).
     pub rates: [Interval; 2],
-    /// Latencies of both sides; empty for sides that were read without their distributions.
+    /// Latencies of both sides. Empty for a side that was read without its distributions.
     pub latency: [Distribution; 2],
-    /// One per quantity that both sides have, the rate first.
+    /// One change for each quantity that both sides measured, the rate first.
     pub changes: Vec<Change>,
 }
 
 /// The comparison of two sides.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The baseline in one line.
+    /// Description of the baseline in one line.
     pub before: String,
-    /// The other side in one line.
+    /// Description of the other side in one line.
     pub after: String,
     /// Name of the baseline.
     pub before_name: String,
     /// Name of the other side.
     pub after_name: String,
-    /// Runs of either side that are not valid, each with its verdict.
+    /// One sentence for each run of either side whose verdict is not valid.
     pub doubts: Vec<String>,
-    /// Changes up to this share count as no change.
+    /// Maximum change that counts as no change, as a share (0.05 is 5%).
     pub tolerated: f64,
-    /// The points that both sides have.
+    /// The points that both sides measured.
     pub points: Vec<PointChange>,
-    /// Settings that have one value in all points of the baseline and another one in all points of
-    /// the other side: name, before, after.
+    /// Settings that have one value in all points of the baseline and a different value in all
+    /// points of the other side: name, before, after.
     pub settings: Vec<(String, String, String)>,
     /// Facts about program, host and target that differ: name, before, after.
     pub facts: Vec<(String, String, String)>,
     /// Conclusions of surveys or studies that differ: name, before, after.
     pub conclusions: Vec<(String, String, String)>,
-    /// Workloads that only the baseline has.
+    /// Workloads that only the baseline measured.
     pub only_before: Vec<String>,
-    /// Workloads that only the other side has.
+    /// Workloads that only the other side measured.
     pub only_after: Vec<String>,
 }
 
@@ -135,7 +135,7 @@ pub fn compare(before: &Side, after: &Side, tolerated: f64) -> Comparison {
 }
 
 impl Comparison {
-    /// Number of points whose change of a quantity has a verdict.
+    /// Returns the number of points whose change of `quantity` has this verdict.
     pub fn count(&self, quantity: Quantity, verdict: Verdict) -> usize {
         let of = |point: &&PointChange| {
             point.change(quantity).is_some_and(|change| change.verdict == verdict)
@@ -152,7 +152,7 @@ impl Distribution {
 }
 
 impl PointChange {
-    /// The change of a quantity; None if a side lacks it.
+    /// Returns the change of a quantity. None if a side lacks the quantity.
     pub fn change(&self, quantity: Quantity) -> Option<&Change> {
         self.changes.iter().find(|change| change.quantity == quantity)
     }
@@ -190,13 +190,14 @@ fn change(before: &Point, after: &Point, quantity: Quantity) -> Option<Change> {
     })
 }
 
-/// Start and value of each unsoaked trial. None if one of them has no value.
+/// Returns the start and the value of each unsoaked trial. None if a trial has no value.
 fn values(point: &Point, quantity: Quantity) -> Option<Vec<(i64, f64)>> {
     let value = |trial: &&Trial| Some((trial.started_unix_ns, quantity.of(trial)?));
     point.unsoaked().iter().map(value).collect()
 }
 
-/// Whether the trials ran in pairs: in order of time, every two trials are one of each side.
+/// Checks whether the trials ran in pairs: sorted by time, each pair of successive trials has one
+/// trial of each side.
 fn are_pairs(a: &[(i64, f64)], b: &[(i64, f64)]) -> bool {
     let sides = a.iter().map(|(at, _)| (*at, 0)).chain(b.iter().map(|(at, _)| (*at, 1)));
     let mut order: Vec<(i64, u8)> = sides.collect();
@@ -204,7 +205,8 @@ fn are_pairs(a: &[(i64, f64)], b: &[(i64, f64)]) -> bool {
     a.len() == b.len() && a.len() > 1 && order.chunks(2).all(|pair| pair[0].1 != pair[1].1)
 }
 
-/// Corrects the probabilities of one quantity over all points, and gives each its verdict.
+/// Corrects the probabilities of one quantity for the number of points, and decides the verdict of
+/// each change.
 fn decide(points: &mut [PointChange], quantity: Quantity, tolerated: f64) {
     let of = |point: &PointChange| point.changes.iter().position(|c| c.quantity == quantity);
     let places: Vec<(usize, usize, RatioTest)> = points

@@ -1,7 +1,8 @@
-//! Thread placement: allowed CPUs, pinning, SMT siblings, and timer precision.
+//! Controls where threads run: finds the allowed CPUs and SMT siblings, pins threads, and sets the
+//! precision of timers.
 //!
-//! All functions act on the calling thread, for its lifetime; threads it starts inherit the
-//! pinning. CPU numbers are the kernel's, as in `/proc/stat` and taskset(1).
+//! Each setting applies to the calling thread until the thread ends. Threads that it starts inherit
+//! the pinning. CPU numbers are those of the kernel, as in `/proc/stat` and taskset(1).
 
 use std::{fs, io};
 
@@ -9,11 +10,11 @@ use thiserror::Error;
 
 use crate::sys;
 
-/// Why a thread could not be placed.
+/// Why a setting of a thread was refused.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// An empty list of CPUs was given.
-    #[error("no CPU to pin to; name at least one")]
+    /// The list of CPUs is empty.
+    #[error("the list of CPUs to pin to is empty; specify at least one CPU")]
     NoCpu,
     /// None of the CPUs may be used: they are outside the cpuset, or offline.
     #[error(
@@ -23,7 +24,7 @@ pub enum Error {
     Pin {
         /// The requested CPUs.
         cpus: Vec<usize>,
-        /// The CPUs this thread may use.
+        /// The CPUs that this thread may use.
         allowed: Vec<usize>,
         /// The kernel's error.
         source: io::Error,
@@ -33,15 +34,16 @@ pub enum Error {
     TimerSlack(#[source] io::Error),
 }
 
-/// The CPUs that the calling thread may use, ascending: its affinity within its cpuset.
+/// Returns the CPUs that the calling thread may use, in ascending order. They are limited by the
+/// affinity of the thread and by its cpuset.
 pub fn allowed_cpus() -> Vec<usize> {
     sys::allowed_cpus().unwrap_or_else(|_| (0..sys::online_cpus() as usize).collect())
 }
 
-/// Binds the calling thread to `cpus`. sched_setaffinity(2).
+/// Binds the calling thread to `cpus` (sched_setaffinity(2)).
 ///
 /// # Errors
-/// The list is empty, or holds no CPU that the thread may use.
+/// The list is empty, or contains no CPU that the thread may use.
 pub fn pin_current_thread(cpus: &[usize]) -> Result<(), Error> {
     if cpus.is_empty() {
         return Err(Error::NoCpu);
@@ -53,11 +55,11 @@ pub fn pin_current_thread(cpus: &[usize]) -> Result<(), Error> {
     })
 }
 
-/// Limits the delay of timed sleeps of the calling thread to `slack_ns`. The kernel's default is 50
-/// µs; 0 restores it. prctl(2), PR_SET_TIMERSLACK.
+/// Limits the delay of timed sleeps of the calling thread to `slack_ns`. The value 0 restores the
+/// kernel's default, 50 µs (prctl(2), PR_SET_TIMERSLACK).
 ///
 /// # Errors
-/// If a sandbox filters the call; the kernel itself always allows it.
+/// A sandbox blocks the call. The kernel itself always allows it.
 pub fn set_timer_slack_ns(slack_ns: u64) -> Result<(), Error> {
     sys::set_timer_slack_ns(slack_ns).map_err(Error::TimerSlack)
 }
@@ -65,7 +67,7 @@ pub fn set_timer_slack_ns(slack_ns: u64) -> Result<(), Error> {
 /// The allowed CPUs, grouped by physical core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// One list per physical core: the allowed CPUs (SMT siblings) on it, ascending.
+    /// For each physical core, the allowed CPUs on it (SMT siblings), in ascending order.
     pub cores: Vec<Vec<usize>>,
 }
 
@@ -95,13 +97,14 @@ impl Topology {
         Topology { cores }
     }
 
-    /// The first allowed CPU of every core, for threads that must not share a core.
+    /// Returns the first allowed CPU of every core, for threads that must not share a core.
     pub fn one_cpu_per_core(&self) -> Vec<usize> {
         self.cores.iter().filter_map(|core| core.first().copied()).collect()
     }
 }
 
-/// Parses the kernel's list format, `0-3,8`. `None` if malformed or too long.
+/// Parses a list in the kernel's format, such as `0-3,8`. `None` if the text is malformed or lists
+/// too many CPUs.
 pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
     const CPUS_MAX: usize = 8192;
     let mut cpus = Vec::new();

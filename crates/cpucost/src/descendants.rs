@@ -1,10 +1,10 @@
-//! CPU time of processes that a command starts but does not wait for.
+//! Measures the CPU time of processes that a command starts but does not wait for.
 //!
 //! [`Descendants::adopt`] makes this process the subreaper of its descendants
 //! (PR_SET_CHILD_SUBREAPER, Linux 3.4): orphans become children of this process instead of init.
-//! This process can therefore report the name of a process that a command left running, in any
-//! session or control group, and the CPU time of such a process after it has ended. The processes
-//! are otherwise unaffected, and continue when this process ends.
+//! This process can therefore report the name of each process that a command left running, and the
+//! CPU time of each such process that has ended. This works in any session and control group. The
+//! processes are otherwise unaffected, and continue when this process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, io};
@@ -19,42 +19,42 @@ pub struct Running {
     pub pid: i32,
     /// Process name, from /proc/PID/comm.
     pub name: String,
-    /// CPU time of the process and of the children it waited for; resolution 10 ms.
+    /// CPU time of the process and of the children that it waited for (resolution: 10 ms).
     pub time: ProcessTime,
 }
 
 /// The processes that outlived a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftBehind {
-    /// CPU time of the processes that ended without being waited for.
+    /// CPU time of the processes that have ended and that the command did not wait for.
     pub ended: ProcessTime,
     /// The processes that are still running.
     pub running: Vec<Running>,
 }
 
-/// Finds the descendants of this process that appear after `adopt`.
+/// Finds descendants of this process that are started after [`Descendants::adopt`].
 #[derive(Debug)]
 pub struct Descendants {
-    /// Descendants that existed before `adopt`.
+    /// Process ids of the descendants that existed before `adopt`.
     known: BTreeSet<i32>,
 }
 
 impl Descendants {
-    /// Makes this process the parent of orphaned descendants, and notes the descendants that
+    /// Makes this process the parent of orphaned descendants, and records the descendants that
     /// already exist.
     ///
     /// # Errors
-    /// If the kernel refuses, or /proc cannot be read.
+    /// The kernel refuses, or /proc cannot be read.
     pub fn adopt() -> io::Result<Descendants> {
         sys::adopt_orphans()?;
         Ok(Descendants { known: descendants()?.into_keys().collect() })
     }
 
-    /// Reaps descendants that have ended and lists those still running. No other thread may wait
-    /// for child processes meanwhile, because this function could reap them.
+    /// Reaps descendants that have ended, and lists those that are still running. No other thread
+    /// may wait for child processes at the same time, because this function could reap them.
     ///
     /// # Errors
-    /// If /proc cannot be read.
+    /// /proc cannot be read.
     pub fn left_behind(&self) -> io::Result<LeftBehind> {
         let mut left = LeftBehind::default();
         for (pid, process) in descendants()? {
@@ -75,7 +75,7 @@ impl Descendants {
 }
 
 impl LeftBehind {
-    /// CPU time of all processes that outlived the command.
+    /// Returns the CPU time of all processes that outlived the command.
     pub fn time(&self) -> ProcessTime {
         let mut all = self.ended;
         self.running.iter().for_each(|one| all.add(one.time.user_ns, one.time.system_ns));
@@ -83,7 +83,7 @@ impl LeftBehind {
     }
 }
 
-/// A line of /proc/PID/stat.
+/// The fields of /proc/PID/stat that are used.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     name: String,
@@ -102,14 +102,14 @@ fn parse(text: &str, ticks_per_second: u64) -> Option<Stat> {
     let tick_ns = 1_000_000_000 / ticks_per_second.max(1);
     let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let mut time = ProcessTime::default();
-    // utime, stime, cutime, cstime are fields 14 to 17; `fields` starts with the third.
+    // utime, stime, cutime and cstime are fields 14 to 17. `fields` starts with field 3.
     let (user, system) = (ticks(11)?.checked_add(ticks(13)?)?, ticks(12)?.checked_add(ticks(14)?)?);
     time.add(user.checked_mul(tick_ns)?, system.checked_mul(tick_ns)?);
     let is_zombie = fields.first()? == &"Z";
     Some(Stat { name, parent: fields.get(1)?.parse().ok()?, is_zombie, time })
 }
 
-/// All descendants of this process.
+/// Finds all descendants of this process, by process id.
 fn descendants() -> io::Result<BTreeMap<i32, Stat>> {
     let ticks = sys::ticks_per_second();
     let mut all = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! One entry point to the parsers of the kernel's text files, for the fuzz targets: no input may
-//! make them panic.
+//! Runs the parsers of the kernel's text files, for the fuzz targets. No input may make a parser
+//! panic.
 
 use crate::procstat::ProcStat;
 use crate::{affinity, isolation};

@@ -1,8 +1,9 @@
-//! The meter of this host: process time, `/proc/stat` and hardware counters in one reading.
+//! Measures the CPU use of this host. A sample combines process time, `/proc/stat` and hardware
+//! counters.
 //!
-//! The sample lacks counters that the host does not provide; [`HostMeter::missing`] names them with
-//! a remedy. A sample costs some tens of microseconds, mostly for `/proc/stat`, so take samples
-//! only at the edges of an interval.
+//! A sample lacks the counters that the host does not provide. [`HostMeter::missing`] lists these
+//! counters, each with a remedy. A sample takes some tens of microseconds, mostly for `/proc/stat`,
+//! so take samples only at the start and at the end of an interval.
 
 use crate::meter::{CpuMeter, CpuSample};
 use crate::perf::PerfCounters;
@@ -13,24 +14,24 @@ use crate::sys;
 
 /// Reads the counters of this host and this process.
 ///
-/// Create it before the worker threads: hardware counters count the creating thread and those it
-/// starts later. The other readings cover all threads.
+/// Create the meter before the worker threads, because hardware counters count only the thread that
+/// creates the meter and the threads that it starts later. The other readings cover all threads.
 #[derive(Debug)]
 pub struct HostMeter {
     counters: Result<PerfCounters, String>,
 }
 
 impl HostMeter {
-    /// Opens the counters that are available; never fails.
+    /// Opens the counters that are available. This never fails.
     pub fn new() -> HostMeter {
         HostMeter { counters: PerfCounters::open() }
     }
 
-    /// One line per missing reading, with the cause and the remedy.
+    /// Returns one line for each missing reading, with the cause and the remedy.
     pub fn missing(&self) -> Vec<String> {
         let counters = self.counters.as_ref().err().cloned();
         let machine = ProcStat::read().err().map(|error| {
-            format!("machine busy time: {error}; mount /proc with /proc/stat readable")
+            format!("busy time of the machine: {error}; mount /proc so that /proc/stat is readable")
         });
         machine.into_iter().chain(counters).collect()
     }
@@ -76,7 +77,7 @@ mod tests {
         let before = meter.sample(0);
         let end_ns = sys::process_cpu_ns() + clock.as_nanos() as u64;
         std::thread::spawn(move || while sys::process_cpu_ns() < end_ns {}).join().unwrap();
-        // The interval given to the meter, 60 s, is longer than the work takes even on a busy
+        // The second sample claims that 60 s have passed. The work takes less time, even on a busy
         // machine.
         let usage = meter.sample(60_000_000_000).since(&before);
         assert!(usage.process_ns >= 200_000_000, "{usage:?}");

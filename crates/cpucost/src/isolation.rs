@@ -1,29 +1,33 @@
-//! Makes the spinners rank below everything else on the machine.
+//! Ranks the spinners of the soaker below everything else on the machine.
 //!
-//! SCHED_IDLE ranks a task last only within its own task group. If another session (autogroup) or
-//! another control group is busy, a soaker in a separate group would still get that group's fair
-//! share, and report a busy CPU as half idle. The spinners are therefore moved to a group that
-//! ranks last against all groups, or the soaker refuses to start. In order of preference:
-//! 1. a control group below the true root of the `cpu` hierarchy, with `cpu.idle` = 1 (Linux 5.15);
+//! SCHED_IDLE ranks a task last only within its task group. If another session (autogroup) or
+//! another control group is busy, a soaker in a separate group would still get the fair share of
+//! its group, and report a busy CPU as half idle. The spinners are therefore moved to a group that
+//! ranks below all other groups. If this is not possible, the soaker refuses to start. Two methods
+//! are tried, in this order:
+//! 1. a control group directly below the true root of the `cpu` hierarchy, with `cpu.idle` = 1
+//!    (Linux 5.15);
 //! 2. if this process is in the root task group: the autogroup of the spinners' session at nice 19
-//!    (sched(7); its weight is 15, that of a busy session 1024), or, with autogroup off, no move.
+//!    (sched(7)). The weight of this group is 15, and that of a busy session is 1024. If autogroup
+//!    is off, the spinners are not moved.
 //!
-//! A group that is not directly below the true root is not enough: it would be idle only within its
-//! parent group. Existing groups are not changed; leftovers of killed soakers are removed.
+//! A group that is not directly below the true root is not enough, because it would be idle only
+//! within its parent group. Existing groups are not changed. Groups that killed soakers left behind
+//! are removed.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use thiserror::Error;
 
-/// Why there is no soaker or no reading, and the remedy. A soaker that would give a wrong number
-/// refuses to run.
+/// Why the soaker cannot run or has no reading, and the remedy. A soaker that would give a wrong
+/// number refuses to run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no soaker: {reason}; {remedy}")]
 pub struct Declined {
     /// Why the soaker or the reading is not available.
     pub reason: String,
-    /// What to do about the obstacle.
+    /// How to remove the obstacle.
     pub remedy: String,
 }
 
@@ -35,22 +39,23 @@ impl Declined {
 
 const GROUP_PREFIX: &str = "halfpower-soaker-";
 const AUTOGROUP_SWITCH: &str = "/proc/sys/kernel/sched_autogroup_enabled";
-/// Name of the initial control group namespace; only in it are paths relative to the true root.
+/// Name of the initial control group namespace. Only in this namespace are paths relative to the
+/// true root.
 const FIRST_CGROUP_NAMESPACE: &str = "cgroup:[4026531835]";
 
-/// How the spinners are made to rank last on the whole machine.
+/// The method by which the spinners rank last on the whole machine.
 #[derive(Debug)]
 pub(crate) enum Isolation {
-    /// A control group with `cpu.idle` = 1, removed on drop.
+    /// The spinners are in a control group with `cpu.idle` = 1, which is removed on drop.
     IdleGroup(IdleGroup),
-    /// The autogroup of the spinners' own session.
+    /// The spinners are in the autogroup of their session, at nice 19.
     Autogroup,
-    /// The root task group, autogroup off.
+    /// The spinners are in the root task group, because autogroup is off.
     RootGroup,
 }
 
 impl Isolation {
-    /// Chooses the first kind of isolation that works on this host, and prepares it.
+    /// Prepares the first method of isolation that works on this host.
     pub(crate) fn prepare() -> Result<Isolation, Declined> {
         let hierarchy = Hierarchy::of_host();
         let obstacle = match &hierarchy {
@@ -62,7 +67,7 @@ impl Isolation {
         };
         if !in_root_task_group(hierarchy.as_ref()) {
             return Err(Declined::new(
-                format!("idle priority would hold only within this control group ({obstacle})"),
+                format!("idle priority would apply only within this control group ({obstacle})"),
                 "run as root outside containers, on Linux 5.15 or later",
             ));
         }
@@ -78,7 +83,7 @@ impl Isolation {
             Isolation::IdleGroup(group) => pids.iter().try_for_each(|pid| {
                 fs::write(group.path.join("cgroup.procs"), pid.to_string()).map_err(|error| {
                     Declined::new(
-                        format!("cannot move a process to {}: {error}", group.path.display()),
+                        format!("cannot move a spinner to {}: {error}", group.path.display()),
                         "run as root",
                     )
                 })
@@ -88,7 +93,8 @@ impl Isolation {
                 fs::write(&file, "19").map_err(|error| {
                     let remedy = match error.kind() {
                         io::ErrorKind::WouldBlock => {
-                            "try again in a second: the kernel limits how often this is done"
+                            "try again in a second, because the kernel limits the rate of these \
+                             changes"
                         }
                         _ => "run as root, or set kernel.sched_autogroup_enabled to 0",
                     };
@@ -117,7 +123,7 @@ impl IdleGroup {
             return Err(io::Error::other("the root control group is not visible here"));
         }
         if !hierarchy.gives_children_cpu() {
-            return Err(io::Error::other("no control group has the cpu controller"));
+            return Err(io::Error::other("the cpu controller is not enabled for control groups"));
         }
         remove_leftovers(&hierarchy.root);
         let path = hierarchy.root.join(format!("{GROUP_PREFIX}{}", std::process::id()));
@@ -130,8 +136,8 @@ impl IdleGroup {
 
 impl Drop for IdleGroup {
     fn drop(&mut self) {
-        // The kernel may remove reaped processes from the group a moment later. If the group stays,
-        // the next soaker removes it.
+        // The kernel may remove reaped processes from the group a moment later. A group that cannot
+        // be removed yet is removed by the next soaker.
         for _ in 0..1_000 {
             if fs::remove_dir(&self.path).is_ok() {
                 break;
@@ -141,7 +147,8 @@ impl Drop for IdleGroup {
     }
 }
 
-/// Removes the groups of soakers that died. The kernel refuses if a group still has processes.
+/// Removes the groups of soakers that died. The kernel does not remove a group that still has
+/// processes.
 fn remove_leftovers(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
@@ -151,7 +158,7 @@ fn remove_leftovers(root: &Path) {
         };
         let lives = Path::new("/proc").join(pid).exists();
         if !lives || pid == std::process::id().to_string() {
-            // Best effort: a leftover group is harmless.
+            // An error is ignored, because a leftover group is harmless.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -201,8 +208,9 @@ impl Hierarchy {
         found
     }
 
-    /// Whether the mount shows the machine's root group and not a container's; detected by files
-    /// that only the true root has (version 1) or lacks (version 2).
+    /// Checks whether the mount shows the root group of the machine and not that of a container.
+    /// Only the true root has the file `release_agent` (version 1) or lacks the file `cgroup.type`
+    /// (version 2).
     fn shows_true_root(&self) -> bool {
         match self.version {
             Version::One => self.root.join("release_agent").exists(),
@@ -210,8 +218,8 @@ impl Hierarchy {
         }
     }
 
-    /// Whether control groups below the root get shares of CPU time. If the host does not have this
-    /// enabled, it is not changed; the root task group is used then.
+    /// Checks whether control groups below the root get shares of CPU time. If this is disabled on
+    /// the host, the setting is not changed, and the root task group is used.
     fn gives_children_cpu(&self) -> bool {
         match self.version {
             Version::One => true,
@@ -225,7 +233,8 @@ fn has_cpu(controllers: &str) -> bool {
     controllers.split_ascii_whitespace().any(|controller| controller == "cpu")
 }
 
-/// Whether this process is scheduled in the machine's root task group (its autogroups included).
+/// Checks whether this process is scheduled in the root task group of the machine or in one of its
+/// autogroups.
 fn in_root_task_group(hierarchy: Option<&Hierarchy>) -> bool {
     if hierarchy.is_some_and(|found| found.shows_true_root() && !found.gives_children_cpu()) {
         return true;
@@ -236,13 +245,14 @@ fn in_root_task_group(hierarchy: Option<&Hierarchy>) -> bool {
             namespace.is_ok_and(|name| name.as_os_str() == FIRST_CGROUP_NAMESPACE)
                 && cpu_membership(&memberships) == Some("/")
         }
-        // The kernel has no control groups.
+        // If the file does not exist although /proc is mounted, the kernel has no control groups.
         Err(error) => error.kind() == io::ErrorKind::NotFound && Path::new("/proc/self").exists(),
     }
 }
 
-/// The control group of this process in the version 1 hierarchy of the cpu controller or, if there
-/// is none, in version 2. `memberships` is the text of `/proc/self/cgroup`.
+/// Returns the control group of this process in the version 1 hierarchy of the cpu controller. If
+/// there is no such hierarchy, returns the group in version 2. `memberships` is the text of
+/// `/proc/self/cgroup`.
 fn cpu_membership(memberships: &str) -> Option<&str> {
     let mut unified = None;
     for line in memberships.lines() {

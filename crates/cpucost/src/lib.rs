@@ -1,14 +1,14 @@
-//! The CPU cost of an interval.
+//! Measures the CPU cost of an interval.
 //!
-//! It is measured as two bounds, because no single counter is complete. The lower bound is the CPU
-//! time charged to the process ([`HostMeter`]), which misses kernel threads and interrupts. The
-//! upper bound is the CPU time that an idle-priority [`Soaker`] loses while the work runs. Also
-//! reported are the busy time of the whole machine (elapsed time minus idle time, which is exact;
-//! the kernel's own busy time is an estimate from samples) and, if the host has hardware counters,
-//! instructions and cycles.
+//! The cost is measured as two bounds, because no single counter is complete. The lower bound is
+//! the CPU time charged to the process ([`HostMeter`]), which misses kernel threads and interrupts.
+//! The upper bound is the CPU time that an idle-priority [`Soaker`] loses while the work runs. The
+//! busy time of the whole machine is reported too. It is the elapsed time minus the idle time,
+//! which is exact, while the busy time that the kernel reports is an estimate from samples. If the
+//! host has hardware counters, instructions and cycles are also reported.
 //!
-//! No clock is read here: callers pass their monotonic time, so that a simulator can also implement
-//! [`CpuMeter`]. All `unsafe` code is in `sys`. Linux only.
+//! This crate reads no clock. Callers pass their monotonic time, so that a simulator can also
+//! implement [`CpuMeter`]. All `unsafe` code is in `sys`. The crate supports only Linux.
 
 pub mod meter;
 

@@ -1,45 +1,50 @@
-//! The interface between code that needs the CPU cost of an interval and the sources that know it.
+//! Defines the interface between code that needs the CPU cost of an interval and the sources of CPU
+//! readings.
 //!
-//! A [`CpuMeter`] is read at both ends of an interval; [`CpuSample::since`] turns the two readings
-//! into a [`CpuUsage`]. Counters only grow, and every difference saturates at zero, so that a
-//! counter which steps back by a rounding error never becomes a huge cost. No system call is made
-//! here: `HostMeter` makes them, and a simulator can replace it.
+//! A [`CpuMeter`] is read at both ends of an interval, and [`CpuSample::since`] turns the two
+//! readings into a [`CpuUsage`]. Counters normally only grow. Every difference saturates at zero,
+//! so that a counter that decreases by a rounding error does not become a huge cost. This module
+//! makes no system calls. `HostMeter` makes the system calls, and a simulator can replace
+//! `HostMeter`.
 
-/// One source of CPU readings: this host, or a simulated one.
+/// A source of CPU readings: this host, or a simulated host.
 pub trait CpuMeter {
-    /// Reads every counter. `now_ns` is the caller's monotonic clock, in nanoseconds; it is stored
-    /// as given, so that real and virtual time are handled alike.
+    /// Reads every counter. `now_ns` is the time of the caller's monotonic clock (ns). It is stored
+    /// unchanged, so that real and virtual time are handled alike.
     fn sample(&self, now_ns: u64) -> CpuSample;
 }
 
-/// The counters at one time. They count from arbitrary starts: only differences between two samples
-/// of the same meter are meaningful.
+/// The values of the counters at one time. The counters start at arbitrary values, so only
+/// differences between two samples of the same meter are meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuSample {
-    /// When the sample was taken (ns of the caller's monotonic clock).
+    /// Time of the sample (ns of the caller's monotonic clock).
     pub at_ns: u64,
-    /// CPU time charged to this process, all threads, user and system.
+    /// CPU time charged to all threads of this process, user and system.
     pub process_ns: u64,
     /// User time, included in `process_ns`.
     pub process_user_ns: u64,
     /// System time, included in `process_ns`.
     pub process_system_ns: u64,
-    /// Idle time of the machine's CPUs, including I/O wait, summed over CPUs.
+    /// Idle time of the machine's CPUs, including I/O wait, summed over CPUs. None if `/proc/stat`
+    /// cannot be read.
     pub machine_idle_ns: Option<u64>,
-    /// CPUs that are online.
+    /// Number of CPUs that are online.
     pub cpus: u32,
-    /// Time in hardware and software interrupts, summed over CPUs, if the kernel accounts for it.
+    /// Time in hardware and software interrupts, summed over CPUs. None if `/proc/stat` cannot be
+    /// read.
     pub interrupt_ns: Option<u64>,
-    /// User time of all processes, including nice, summed over CPUs; sampled, not measured.
+    /// User time of all processes, including nice, summed over CPUs. The kernel estimates this time
+    /// from samples.
     pub machine_user_ns: Option<u64>,
-    /// Steal time: time taken by the hypervisor, summed over CPUs.
+    /// Steal time, which the hypervisor took, summed over CPUs.
     pub stolen_ns: Option<u64>,
     /// Time for which the live threads of this process were ready to run but waited for a CPU,
     /// summed over threads.
     pub run_delay_ns: Option<u64>,
-    /// Instructions retired by this process, user and kernel, where the host can count them.
+    /// Instructions retired by this process, user and kernel. None if the host cannot count them.
     pub instructions: Option<u64>,
-    /// CPU cycles spent by this process, user and kernel, where the host can count them.
+    /// CPU cycles spent by this process, user and kernel. None if the host cannot count them.
     pub cycles: Option<u64>,
 }
 
@@ -52,12 +57,12 @@ pub struct CpuUsage {
     /// CPU time charged to the process: a lower bound of the cost, because kernel threads and
     /// interrupts that work for the process are charged elsewhere.
     pub process_ns: u64,
-    /// User time, included in `process_ns`; `user_ns + system_ns == process_ns`.
+    /// User time, included in `process_ns`. The sum of user and system time is `process_ns`.
     pub user_ns: u64,
     /// System time, included in `process_ns`.
     pub system_ns: u64,
-    /// Busy time of the whole machine: `elapsed_ns` × CPUs − idle, at least 0. It includes all
-    /// other work of the machine; a soaked trial gives a tighter bound.
+    /// Busy time of the whole machine: `elapsed_ns` × CPUs − idle time, at least 0. It includes the
+    /// work of all other programs. A soaked trial gives a tighter bound.
     pub machine_ns: Option<u64>,
     /// Interrupt time of the whole machine.
     pub interrupt_ns: Option<u64>,
@@ -70,7 +75,7 @@ pub struct CpuUsage {
     /// Time for which threads of the process were ready to run but waited for a CPU, summed over
     /// the threads that existed for the whole interval.
     pub run_delay_ns: Option<u64>,
-    /// Elapsed time x number of CPUs.
+    /// CPU time that was available: elapsed time × number of CPUs.
     pub available_ns: u64,
     /// Instructions retired by the process.
     pub instructions: Option<u64>,
@@ -79,8 +84,8 @@ pub struct CpuUsage {
 }
 
 impl CpuSample {
-    /// The use between `earlier` and `self`, two samples of the same meter. Differences saturate at
-    /// zero; a value that either sample lacks is absent.
+    /// Returns the CPU use between `earlier` and `self`, two samples of the same meter. Differences
+    /// saturate at zero. A value that is missing in either sample is None.
     pub fn since(&self, earlier: &CpuSample) -> CpuUsage {
         let elapsed_ns = self.at_ns.saturating_sub(earlier.at_ns);
         let process_ns = self.process_ns.saturating_sub(earlier.process_ns);
@@ -107,7 +112,7 @@ impl CpuSample {
     }
 }
 
-/// `later - earlier`, never below zero; None if one of them is absent.
+/// Returns `later - earlier`, but at least 0. None if either value is None.
 fn difference(later: Option<u64>, earlier: Option<u64>) -> Option<u64> {
     Some(later?.saturating_sub(earlier?))
 }

@@ -1,22 +1,22 @@
-//! Instructions and cycles of this process, from hardware counters.
+//! Counts the instructions and cycles of this process with hardware counters.
 //!
-//! Two counters are opened with perf_event_open(2) on the creating thread. Threads that it starts
-//! later inherit the counters, child processes do not. Both need hardware counters (most virtual
-//! machines have none) and permission to count kernel mode; otherwise the reason is reported. If
-//! the kernel multiplexes a counter, its value is extrapolated from the time it was counting to the
-//! whole time.
+//! Two counters are opened with perf_event_open(2) on the creating thread. Threads that this thread
+//! starts later inherit the counters, but child processes do not. Both counters need hardware
+//! support (most virtual machines have none) and permission to count in kernel mode. If a counter
+//! cannot be opened, the reason is reported. If the kernel multiplexes a counter, its value is
+//! extrapolated from the time for which it was counting to the whole time.
 
 use std::fs::File;
 use std::io::{self, Read};
 
 use crate::sys;
 
-/// `PERF_TYPE_HARDWARE` and two of its events, of the kernel's linux/perf_event.h.
+/// `PERF_TYPE_HARDWARE` and two of its events, from the kernel header linux/perf_event.h.
 const HARDWARE: u32 = 0;
 const CPU_CYCLES: u64 = 0;
 const INSTRUCTIONS: u64 = 1;
 
-/// The two counters, open and counting.
+/// The two counters, opened and enabled.
 #[derive(Debug)]
 pub struct PerfCounters {
     instructions: File,
@@ -24,30 +24,30 @@ pub struct PerfCounters {
 }
 
 impl PerfCounters {
-    /// Opens both counters. Other existing threads are not counted.
+    /// Opens both counters on the calling thread. Other threads that already exist are not counted.
     ///
     /// # Errors
-    /// The reason there is no counter, and the remedy, as text.
+    /// A text with the reason why a counter cannot be opened, and the remedy.
     pub fn open() -> Result<PerfCounters, String> {
         let open = |event| sys::perf_open(HARDWARE, event).map_err(|error| explain(&error));
         Ok(PerfCounters { instructions: open(INSTRUCTIONS)?, cycles: open(CPU_CYCLES)? })
     }
 
-    /// Instructions retired since the counters were opened, user and kernel.
+    /// Returns the number of instructions retired since the counters were opened, user and kernel.
     pub fn instructions(&self) -> Option<u64> {
         read_scaled(&self.instructions).ok().flatten()
     }
 
-    /// CPU cycles since the counters were opened, user and kernel.
+    /// Returns the number of CPU cycles since the counters were opened, user and kernel.
     pub fn cycles(&self) -> Option<u64> {
         read_scaled(&self.cycles).ok().flatten()
     }
 }
 
-/// Reads one counter; `None` if it was enabled but never counted.
+/// Reads a counter. `None` if the counter was enabled but never counted.
 fn read_scaled(mut counter: &File) -> io::Result<Option<u64>> {
     let mut bytes = [0u8; 24];
-    // The kernel returns the three words only in a single read.
+    // The kernel returns the three words only if they are read with a single call.
     counter.read_exact(&mut bytes)?;
     let word = |index: usize| {
         let bytes = bytes[index * 8..][..8].try_into().expect("three words of 8 bytes");
@@ -56,7 +56,7 @@ fn read_scaled(mut counter: &File) -> io::Result<Option<u64>> {
     Ok(scale(word(0), word(1), word(2)))
 }
 
-/// Extrapolates a multiplexed counter to the whole time it was enabled.
+/// Extrapolates a multiplexed counter to the whole time for which it was enabled.
 fn scale(value: u64, enabled_ns: u64, counting_ns: u64) -> Option<u64> {
     if counting_ns == 0 {
         return (enabled_ns == 0).then_some(0);
@@ -65,7 +65,7 @@ fn scale(value: u64, enabled_ns: u64, counting_ns: u64) -> Option<u64> {
     u64::try_from(scaled / u128::from(counting_ns)).ok()
 }
 
-/// Why a counter could not be opened, and the remedy.
+/// Returns the reason why a counter could not be opened, and the remedy.
 fn explain(error: &io::Error) -> String {
     let reason = match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => {
@@ -76,7 +76,7 @@ fn explain(error: &io::Error) -> String {
             "not permitted; set kernel.perf_event_paranoid to 1 or less, or add CAP_PERFMON"
         }
         Some(libc::EINVAL) => "the kernel cannot exclude child processes; use Linux 5.13 or later",
-        Some(libc::ENOSYS) => "the kernel was built without perf events",
+        Some(libc::ENOSYS) => "the kernel has no perf events; use a kernel with CONFIG_PERF_EVENTS",
         _ => return format!("instructions and cycles: {error}"),
     };
     format!("instructions and cycles: {reason}")
@@ -88,7 +88,8 @@ mod tests {
 
     use super::*;
 
-    /// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_TASK_CLOCK`: counts ns, and needs no hardware.
+    /// Opens the counter `PERF_COUNT_SW_TASK_CLOCK` of type `PERF_TYPE_SOFTWARE`, which counts ns
+    /// and needs no hardware.
     fn open_task_clock() -> Option<File> {
         match sys::perf_open(1, 1) {
             Ok(counter) => Some(counter),

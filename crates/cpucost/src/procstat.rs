@@ -1,46 +1,47 @@
-//! The machine's CPU time from `/proc/stat`.
+//! Reads the machine's CPU time from `/proc/stat`.
 //!
-//! Only idle time is used as a measure: the kernel measures it, while busy time is sampled by the
-//! timer tick and reads up to 60% too low at partial load. Idle here is `idle` + `iowait`, because
-//! a CPU that waits for a disk does no work (proc_stat(5)). User and steal time serve only as a
-//! rough indication of other load. The parser takes text and never panics; only [`ProcStat::read`]
-//! reads the file.
+//! Only idle time is used for results, because the kernel measures it. The kernel samples busy time
+//! at the timer tick, so this time is up to 60% too low at partial load. Idle time is the sum of
+//! `idle` and `iowait`, because a CPU that waits for a disk does no work (proc_stat(5)). User and
+//! steal time serve only as a rough indication of other load. The parser takes text and never
+//! panics. Only [`ProcStat::read`] reads the file.
 
 use std::{fs, io};
 
 use crate::sys;
 
-/// One CPU's line (or the sum over all CPUs), in nanoseconds since boot.
+/// CPU times since boot (ns), of one CPU or summed over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuLine {
     /// Idle time, including I/O wait.
     pub idle_ns: u64,
-    /// Hardware and software interrupt time; 0 on kernels that do not account for it.
+    /// Hardware and software interrupt time. 0 if the kernel does not account for it.
     pub interrupt_ns: u64,
     /// Software interrupt time, included in `interrupt_ns`.
     pub soft_interrupt_ns: u64,
-    /// System time of all processes, without interrupts; sampled.
+    /// System time of all processes, without interrupts. The kernel estimates this time from
+    /// samples.
     pub system_ns: u64,
-    /// User time of all processes, including nice; sampled.
+    /// User time of all processes, including nice. The kernel estimates this time from samples.
     pub user_ns: u64,
-    /// Steal time; 0 if the hypervisor does not report it.
+    /// Steal time. 0 if the hypervisor does not report it.
     pub stolen_ns: u64,
 }
 
 /// The CPU lines of `/proc/stat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcStat {
-    /// The kernel's sum over CPUs.
+    /// The sum over all CPUs, as reported by the kernel.
     pub total: CpuLine,
     /// Number and times of each online CPU.
     pub cpus: Vec<(usize, CpuLine)>,
 }
 
 impl ProcStat {
-    /// Reads `/proc/stat` now.
+    /// Reads and parses `/proc/stat`.
     ///
     /// # Errors
-    /// The file cannot be read, or holds no CPU lines (`InvalidData`).
+    /// The file cannot be read, or has no CPU lines (`InvalidData`).
     pub fn read() -> io::Result<ProcStat> {
         let text = fs::read_to_string("/proc/stat")?;
         ProcStat::parse(&text, sys::ticks_per_second()).ok_or_else(|| {
@@ -71,14 +72,14 @@ impl ProcStat {
         Some(ProcStat { total: total?, cpus })
     }
 
-    /// Idle time of one CPU, if it is online.
+    /// Returns the idle time of a CPU. None if the CPU is not online.
     pub fn idle_ns(&self, cpu: usize) -> Option<u64> {
         self.cpus.iter().find(|(number, _)| *number == cpu).map(|(_, line)| line.idle_ns)
     }
 }
 
-/// Fields: user nice system idle iowait irq softirq steal, then more. Kernels before 2.6 end at
-/// idle.
+/// Parses the fields of a CPU line: user nice system idle iowait irq softirq steal. Further fields
+/// are ignored. Kernels before 2.6 have only the fields up to idle.
 fn parse_fields(fields: &str, tick_ns: u64) -> Option<CpuLine> {
     let mut ticks = [0u64; 8];
     let mut count = 0;

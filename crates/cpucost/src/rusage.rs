@@ -1,9 +1,9 @@
-//! The CPU time charged to this process, or to a command that it started.
+//! Reads the CPU time charged to this process, or to a command that it started.
 //!
-//! The total comes from `CLOCK_PROCESS_CPUTIME_ID`, which the scheduler keeps to the nanosecond.
-//! The split into user and system time comes from getrusage(2), which many kernels only sample at
-//! the timer tick, so only its ratio is applied to the exact total. Children are not included. A
-//! command's time comes from wait4(2) and includes all descendants that were waited for.
+//! The total is read from `CLOCK_PROCESS_CPUTIME_ID`, which has a resolution of one nanosecond.
+//! User and system time are read from getrusage(2). Many kernels only sample them at the timer
+//! tick, so only their ratio is used, to split the exact total. Children are not included. The time
+//! of a command is read from wait4(2) and includes all descendants that were waited for.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -11,10 +11,11 @@ use std::process::{Child, ExitStatus};
 
 use crate::sys;
 
-/// CPU time of this process since it started, or of a command; all threads, living and dead.
+/// CPU time of this process since it started, or of a command. Threads that have ended are
+/// included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTime {
-    /// The total; equals `user_ns + system_ns`.
+    /// Total CPU time, which is `user_ns + system_ns`.
     pub total_ns: u64,
     /// Time in user mode.
     pub user_ns: u64,
@@ -23,8 +24,8 @@ pub struct ProcessTime {
 }
 
 impl ProcessTime {
-    /// Reads the CPU time of this process. Takes about a microsecond: use it at the edges of an
-    /// interval, not per request.
+    /// Reads the CPU time of this process. This takes about a microsecond, so call it at the start
+    /// and at the end of an interval, not for each request.
     pub fn now() -> ProcessTime {
         let (user_ns, system_ns) = sys::rusage_self_ns();
         ProcessTime::split(sys::process_cpu_ns(), user_ns, system_ns)
@@ -37,8 +38,8 @@ impl ProcessTime {
         self.total_ns = self.user_ns.saturating_add(self.system_ns);
     }
 
-    /// Splits `total_ns` in the ratio of `user_ns` to `system_ns`; without a known ratio, all of it
-    /// is user time.
+    /// Splits `total_ns` in the ratio of `user_ns` to `system_ns`. If both are 0, the whole total
+    /// becomes user time.
     fn split(total_ns: u64, user_ns: u64, system_ns: u64) -> ProcessTime {
         let sum_ns = u128::from(user_ns) + u128::from(system_ns);
         let user_part = u128::from(total_ns) * u128::from(user_ns);
@@ -51,14 +52,15 @@ impl ProcessTime {
 }
 
 /// Waits for a command to end. Returns its status, and the CPU time of the command and of all
-/// descendants that were waited for; processes that it left running or disowned are not included.
+/// descendants that were waited for. Processes that the command left running or disowned are not
+/// included.
 ///
 /// # Errors
-/// If the command was already waited for.
+/// The command was already waited for.
 pub fn wait_for(child: Child) -> io::Result<(ExitStatus, ProcessTime)> {
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-    // Closes the command's input, as Child::wait does; a command that reads to the end could not
-    // end otherwise.
+    // Dropping the child closes the command's standard input, as Child::wait does. Otherwise a
+    // command that reads its input to the end would never end.
     drop(child);
     let (status, user_ns, system_ns) = sys::wait_for(pid)?;
     let time = ProcessTime { total_ns: user_ns + system_ns, user_ns, system_ns };

@@ -1,21 +1,21 @@
-//! How long the threads of this process waited for a CPU: the second number of
+//! Reads how long the threads of this process waited for a CPU. This is the second number of
 //! `/proc/self/task/*/schedstat`, in nanoseconds since the thread started (kernel document
 //! scheduler/sched-stats).
 
 use std::fs;
 
-/// Maximum number of threads whose times are read. There is one file per thread, so more would take
-/// too long.
+/// Maximum number of threads whose times are read. Each thread has a separate file, so reading more
+/// files would take too long.
 const THREADS_MAX: usize = 256;
 
-/// The sum over all live threads; None if the kernel keeps no such statistics, or there are too
-/// many threads.
+/// Returns the waiting time, summed over all live threads (ns). None if the kernel has no such
+/// statistics, or if there are too many threads.
 pub fn run_delay_ns() -> Option<u64> {
     let tasks: Vec<_> = fs::read_dir("/proc/self/task").ok()?.flatten().collect();
     if tasks.len() > THREADS_MAX {
         return None;
     }
-    // A thread may end meanwhile.
+    // A thread may end before its file is read, and is then skipped.
     let texts =
         tasks.iter().filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
     texts.map(|text| delay_in(&text)).sum()

@@ -1,21 +1,21 @@
-//! The upper bound of CPU cost: the time that an idle-priority spinner on every CPU loses while
-//! work runs.
+//! Measures the upper bound of CPU cost: the CPU time that idle-priority spinners, one on every
+//! CPU, lose while the work runs.
 //!
 //! The method is that of the sequential I/O studies. A soaker takes all CPU time that no other
-//! process wants and counts it in calibrated units of work; the missing time is charged to the work
-//! under test. It includes time that process accounting misses: kernel threads, interrupts, and
-//! gaps between samples.
+//! process wants and counts it in calibrated units of work. The time that the soaker does not get
+//! is charged to the work under test. It includes time that process accounting misses: kernel
+//! threads, interrupts, and gaps between samples.
 //!
-//! Three faults of older soakers are avoided. First, the spinners rank last against every task
-//! group of the machine, not only within their own group (module `isolation`). Second, units are
-//! calibrated against CPU time, not elapsed time, using the cheapest of several windows, so that
-//! other load does not distort them; all CPUs are calibrated together, in the same turbo and SMT
-//! state as later measurements. Third, the soaker's own effect is not hidden: it keeps CPUs from
-//! sleeping, which saves the cost of waking them. Alternate soaked and unsoaked trials and report
-//! the difference.
+//! Three faults of older soakers are avoided. First, the spinners rank below every task group of
+//! the machine, not only last within their own group (module `isolation`). Second, units are
+//! calibrated by CPU time and not by elapsed time, and the cheapest of several windows is used, so
+//! that other load does not distort the units. All CPUs are calibrated together, in the same turbo
+//! and SMT state as in later measurements. Third, the effect of the soaker itself is not hidden: it
+//! keeps CPUs from sleeping, which saves the cost of waking them. Alternate soaked and unsoaked
+//! trials, and report the difference.
 //!
-//! The spinners are child processes, so their time does not count for this process. Doubtful
-//! results are refused ([`Declined`]) or flagged ([`SoakerReading::suspect`]).
+//! The spinners are child processes, so their time is not charged to this process. Doubtful results
+//! are refused ([`Declined`]) or flagged ([`SoakerReading::suspect`]).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -28,11 +28,12 @@ use crate::isolation::Isolation;
 use crate::procstat::ProcStat;
 use crate::spinners::{Progress, Spinners};
 
-/// One calibration window: long enough for several thousand units even on a CPU shared with others.
+/// Length of a calibration window. It is long enough for several thousand units of work even if
+/// other load shares the CPU.
 const WINDOW: Duration = Duration::from_millis(40);
-/// Number of windows of an undisturbed calibration.
+/// Number of windows of a calibration if other load does not disturb them.
 const WINDOWS: usize = 6;
-/// Maximum duration of a calibration (ns). On a busy machine, further windows are taken until
+/// Maximum duration of a calibration (ns). On a busy machine, further windows are measured until
 /// enough of them agree.
 const CALIBRATION_MAX_NS: u64 = 1_000_000_000;
 /// Calibration succeeds if this many of the cheapest windows lie within [`MAX_SPREAD`] of the
@@ -40,28 +41,31 @@ const CALIBRATION_MAX_NS: u64 = 1_000_000_000;
 const AGREEING_WINDOWS: usize = 3;
 /// Maximum spread of the agreeing windows, as a share of the minimum.
 const MAX_SPREAD: f64 = 0.10;
-/// Minimum number of units of work in a window (about 4 ms of work); windows with less are ignored.
+/// Minimum number of units of work in a window (about 4 ms of work). Windows with fewer units are
+/// ignored.
 const MIN_UNITS: u64 = 4_000;
-/// Accuracy of the calibration: 4%, so an idle share above 1.04 is impossible.
+/// Accuracy of the calibration, as a share. An idle share above 1.04 is therefore not plausible.
 const TOLERANCE: f64 = 0.04;
-/// Resolution of the kernel's CPU times: two ticks of 10 ms.
+/// Resolution of the kernel's CPU times: two ticks of 10 ms (ns).
 const TICKS_NS: f64 = 20e6;
-/// An abstract socket name that only one soaker on the machine can hold.
+/// Abstract Unix socket name that only one soaker on the machine can hold.
 const MACHINE_LOCK: &str = "halfpower-soaker";
 
-/// A calibrated spinner at idle priority on every allowed CPU.
+/// Calibrated spinner processes at idle priority, one on every allowed CPU.
 ///
-/// Start it from an unpinned thread, because it soaks the CPUs that this thread may use, and before
-/// allocating large buffers, because the spinners share this process's memory copy-on-write. It is
-/// not `Send`, because the kernel kills the spinners when the thread that started them ends. Only
-/// one soaker can run on a machine at a time. Dropping it ends the spinners.
+/// Start the soaker from an unpinned thread, because it runs on the CPUs that this thread may use.
+/// Start it before large buffers are allocated, because the spinners share the memory of this
+/// process copy-on-write. The soaker is not `Send`, because the kernel kills the spinners when the
+/// thread that started them ends. Only one soaker can run on a machine at a time. Dropping the
+/// soaker ends the spinners.
 ///
 /// ```compile_fail
 /// fn move_to_another_thread<T: Send>() {}
 /// move_to_another_thread::<cpucost::Soaker>();
 /// ```
 pub struct Soaker {
-    /// Declared first, so that the processes are dropped before the control group they are in.
+    /// This field is declared first, so that the processes are dropped before the control group
+    /// that contains them.
     spinners: Spinners,
     isolation: Isolation,
     calibration: Option<Calibration>,
@@ -69,7 +73,7 @@ pub struct Soaker {
     _machine_lock: UnixDatagram,
 }
 
-/// The CPU time of one unit on each CPU, in the order of the spinners.
+/// The CPU time of one unit of work on each CPU, in the order of the spinners.
 #[derive(Clone, Debug, PartialEq)]
 struct Calibration {
     unit_cost_ns: Vec<f64>,
@@ -89,11 +93,12 @@ struct IntervalStart {
 pub struct SoakedCpu {
     /// The kernel's number of the CPU.
     pub cpu: usize,
-    /// Fraction of the interval that no other process wanted: work done over possible work. About 1
-    /// on an idle CPU; above 1.04 it is flagged.
+    /// Fraction of the interval in which no other process wanted the CPU: work done divided by the
+    /// maximum work. It is about 1 on an idle CPU. A reading with a value above 1.04 is flagged.
     pub idle_share: f64,
-    /// Fraction of the interval charged to the spinner. It exceeds `idle_share` by the time that
-    /// interrupts, a busy SMT sibling or the hypervisor took from the running spinner.
+    /// Fraction of the interval that was charged to the spinner as CPU time. It exceeds
+    /// `idle_share` by the time that interrupts, a busy SMT sibling or the hypervisor took from the
+    /// running spinner.
     pub charged_share: f64,
 }
 
@@ -102,21 +107,22 @@ pub struct SoakedCpu {
 pub struct SoakerReading {
     /// Length of the interval (ns).
     pub elapsed_ns: u64,
-    /// Results of each soaked CPU.
+    /// The result of each soaked CPU.
     pub per_cpu: Vec<SoakedCpu>,
     /// CPU time that the spinners did not get, summed over CPUs: from 0 to `elapsed_ns` × CPUs. To
-    /// get the cost of the work, subtract what a [`Soaker::background`] reading lost in the same
-    /// time.
+    /// get the cost of the work, subtract the time that the spinners lost in a
+    /// [`Soaker::background`] reading of the same length.
     pub lost_ns: u64,
-    /// Relative spread of the calibration on the worst CPU.
+    /// Relative spread of the calibration on the CPU with the largest spread.
     pub calibrated_error: f64,
-    /// Why the reading should not be trusted; None for a good reading.
+    /// Why the reading should not be trusted. None for a good reading.
     pub suspect: Option<String>,
 }
 
 impl SoakerReading {
-    /// The possible error from calibration (ns), to be added for an upper bound. Idle time is known
-    /// only as accurately as the cost of a unit, so a part of it may in fact be lost time.
+    /// Returns the possible error from calibration (ns). Add it to `lost_ns` for an upper bound.
+    /// Idle time is known only as accurately as the cost of a unit of work, so a part of it may in
+    /// fact be lost time.
     pub fn hidden_ns(&self) -> f64 {
         let all_ns = self.elapsed_ns as f64 * self.per_cpu.len() as f64;
         (all_ns - self.lost_ns as f64).max(0.0) * self.calibrated_error
@@ -134,11 +140,11 @@ impl fmt::Debug for Soaker {
 }
 
 impl Soaker {
-    /// Starts the spinners parked; they cost nothing until [`Soaker::begin`].
+    /// Starts the spinners parked. They use no CPU time until [`Soaker::begin`].
     ///
     /// # Errors
-    /// If idle priority would not hold against the whole machine, another soaker runs, or child
-    /// processes are not allowed.
+    /// Idle priority would not apply to the whole machine, another soaker runs, or child processes
+    /// are not allowed.
     pub fn start() -> Result<Soaker, Declined> {
         let machine_lock = lock_machine()?;
         let isolation = Isolation::prepare()?;
@@ -155,18 +161,18 @@ impl Soaker {
         })
     }
 
-    /// The CPUs on which the soaker runs.
+    /// Returns the CPUs on which the soaker runs.
     pub fn cpus(&self) -> &[usize] {
         self.spinners.cpus()
     }
 
-    /// Measures the cost of a unit of work on each CPU; takes about 0.3 s, on a busy machine up to
-    /// 1 s. Other load does not distort the result: the cost is the least CPU time per unit over
-    /// several windows, taken at normal priority so that a busy CPU also gives enough units.
-    /// `sleep` and `now` use the caller's clock (ns).
+    /// Measures the cost of a unit of work on each CPU. This takes about 0.3 s, or up to 1 s on a
+    /// busy machine. The cost is the least CPU time per unit over several windows, so other load
+    /// does not distort it. The windows run at normal priority, so that even a busy CPU completes
+    /// enough units. `sleep` and `now` use the caller's clock (ns).
     ///
     /// # Errors
-    /// If the best windows of a CPU differ by more than 10%, or the CPU was too busy.
+    /// The best windows of a CPU differ by more than 10%, or the CPU was too busy.
     pub fn calibrate(
         &mut self,
         sleep: &dyn Fn(Duration),
@@ -191,10 +197,10 @@ impl Soaker {
         }
     }
 
-    /// Starts an interval at `now_ns`: the spinners take all idle time until [`Soaker::end`].
+    /// Starts an interval at `now_ns`. The spinners take all idle time until [`Soaker::end`].
     ///
     /// # Errors
-    /// If the soaker is not calibrated, or a spinner has died.
+    /// The soaker is not calibrated, or a spinner has died.
     pub fn begin(&mut self, now_ns: u64) -> Result<(), Declined> {
         if self.calibration.is_none() {
             return Err(Declined::new("the soaker is not calibrated", "calibrate it first"));
@@ -212,7 +218,7 @@ impl Soaker {
     /// Ends the interval at `now_ns` and returns the CPU time that the spinners lost.
     ///
     /// # Errors
-    /// If no interval was started, it has no length, or a spinner has died.
+    /// No interval was started, the interval has no length, or a spinner has died.
     pub fn end(&mut self, now_ns: u64) -> Result<SoakerReading, Declined> {
         let units = self.spinners.units();
         self.spinners.stop();
@@ -236,11 +242,11 @@ impl Soaker {
         Ok(reading(elapsed_ns, &spinner.collect::<Vec<_>>(), calibration.error))
     }
 
-    /// A reading over `duration` without work: the load of the rest of the machine, to be
-    /// subtracted by the caller.
+    /// Takes a reading over `duration` without work. It shows the load of the rest of the machine,
+    /// which the caller subtracts.
     ///
     /// # Errors
-    /// As [`Soaker::begin`] and [`Soaker::end`].
+    /// The errors of [`Soaker::begin`] and [`Soaker::end`].
     pub fn background(
         &mut self,
         duration: Duration,
@@ -252,7 +258,7 @@ impl Soaker {
         self.end(now())
     }
 
-    /// The CPU time of each spinner; an error if one has died.
+    /// Returns the CPU time of each spinner. Fails if a spinner has died.
     fn charged_ns(&self) -> Result<Vec<u64>, Declined> {
         let charged_ns = self.spinners.charged_ns();
         if !self.spinners.is_whole() {
@@ -263,7 +269,7 @@ impl Soaker {
 }
 
 /// Makes sure that no other soaker runs. The kernel releases the name when the socket is closed,
-/// also if the process is killed.
+/// even if the process is killed.
 fn lock_machine() -> Result<UnixDatagram, Declined> {
     let bound = SocketAddr::from_abstract_name(MACHINE_LOCK)
         .and_then(|address| UnixDatagram::bind_addr(&address));
@@ -282,13 +288,13 @@ fn lock_machine() -> Result<UnixDatagram, Declined> {
 fn cannot_start(error: &io::Error) -> Declined {
     Declined::new(
         format!("the spinner processes cannot be set up: {error}"),
-        "allow child processes (ulimit -u) and changes of CPU affinity and policy",
+        "allow child processes (ulimit -u) and changes of CPU affinity and scheduling policy",
     )
 }
 
 impl Calibration {
-    /// Calibrates from the progress read at the edges of the windows. Each reading has one entry
-    /// per CPU of `cpus`; two successive readings enclose a window.
+    /// Computes the calibration from progress readings. Each reading has one entry per CPU of
+    /// `cpus`. Two successive readings are the start and the end of a window.
     fn from_notes(
         cpus: &[usize],
         progress_readings: &[Vec<Option<Progress>>],
@@ -305,13 +311,13 @@ impl Calibration {
             let (cost_ns, spread) = least_cost(windows).ok_or_else(|| {
                 Declined::new(
                     format!("CPU {cpu} was too busy to be calibrated"),
-                    "stop other load on it, or try again",
+                    "stop other load on this CPU, or try again",
                 )
             })?;
             if spread > MAX_SPREAD {
                 return Err(Declined::new(
                     format!("the calibration of CPU {cpu} varies by {:.0}%", spread * 100.0),
-                    "fix the CPU frequency (performance governor) and stop other load",
+                    "set a constant CPU frequency (performance governor) and stop other load",
                 ));
             }
             calibration.unit_cost_ns.push(cost_ns);
@@ -321,8 +327,8 @@ impl Calibration {
     }
 }
 
-/// The minimum CPU time per unit, and the relative spread of the best windows. `None` if too few
-/// windows had enough work.
+/// Returns the minimum CPU time per unit, and the relative spread of the best windows. `None` if
+/// too few windows had enough work.
 fn least_cost(windows: impl Iterator<Item = Progress>) -> Option<(f64, f64)> {
     let mut costs_ns: Vec<f64> = windows
         .filter(|window| window.units >= MIN_UNITS && window.cpu_ns > 0)
@@ -336,20 +342,21 @@ fn least_cost(windows: impl Iterator<Item = Progress>) -> Option<(f64, f64)> {
 /// The readings of one CPU's spinner over an interval.
 struct SpinnerInterval {
     cpu: usize,
-    /// Work done x cost of a unit of work (ns).
+    /// Work done: number of units × cost of a unit of work (ns).
     worked_ns: f64,
-    /// CPU time charged to the spinner.
+    /// CPU time charged to the spinner (ns).
     charged_ns: f64,
-    /// Idle time of the CPU according to `/proc/stat`, although a spinner ran on it.
+    /// Idle time that `/proc/stat` reports for the CPU, although a spinner ran on it (ns). None if
+    /// it is unknown.
     idle_ns: Option<u64>,
 }
 
-/// Idle time of one CPU between two readings of `/proc/stat`.
+/// Returns the idle time of a CPU between two readings of `/proc/stat`.
 fn idle_since(earlier: Option<&ProcStat>, later: Option<&ProcStat>, cpu: usize) -> Option<u64> {
     Some(later?.idle_ns(cpu)?.saturating_sub(earlier?.idle_ns(cpu)?))
 }
 
-/// Combines the CPUs' results into a reading.
+/// Combines the results of all CPUs into a reading.
 fn reading(elapsed_ns: u64, spinner: &[SpinnerInterval], calibrated_error: f64) -> SoakerReading {
     let elapsed = elapsed_ns as f64;
     let lost_ns: f64 =
@@ -368,27 +375,27 @@ fn reading(elapsed_ns: u64, spinner: &[SpinnerInterval], calibrated_error: f64) 
     }
 }
 
-/// The first reason not to trust the count of a spinner, if any.
+/// Returns the first reason why the count of a spinner should not be trusted, if there is one.
 fn suspect_reason(spinner: &SpinnerInterval, elapsed_ns: f64) -> Option<String> {
     let cpu = spinner.cpu;
     let share = spinner.worked_ns / elapsed_ns;
     if share > 1.0 + TOLERANCE {
         return Some(format!(
-            "CPU {cpu} seems {:.1}% idle: its clock rate has changed; calibrate again",
+            "CPU {cpu} seems {:.1}% idle because its clock rate has changed; calibrate again",
             share * 100.0
         ));
     }
     if spinner.worked_ns > spinner.charged_ns * (1.0 + TOLERANCE) + TICKS_NS {
         return Some(format!(
-            "the spinner of CPU {cpu} did more work than its CPU time allows: the clock rate has \
-             changed; calibrate again"
+            "the spinner of CPU {cpu} did more work than its CPU time allows, because the clock \
+             rate has changed; calibrate again"
         ));
     }
     let idle_ns = spinner.idle_ns? as f64;
     (idle_ns > elapsed_ns * TOLERANCE + TICKS_NS).then(|| {
         format!(
-            "CPU {cpu} was idle for {:.1}% of the time although a spinner ran on it: something \
-             holds the spinner back (a CPU quota?), and the CPU cost is overstated",
+            "CPU {cpu} was idle for {:.1}% of the time although a spinner ran on it; something, \
+             such as a CPU quota, limits the spinner, so the CPU cost is overstated",
             idle_ns / elapsed_ns * 100.0
         )
     })
@@ -408,7 +415,8 @@ mod tests {
         SpinnerInterval { cpu: 3, worked_ns, charged_ns, idle_ns: Some(idle_ns) }
     }
 
-    /// Progress readings of one CPU for windows of 10 000 units with these costs (ns per unit).
+    /// Returns progress readings of one CPU for windows of 10 000 units with these costs (ns per
+    /// unit).
     fn notes_of(costs_ns: &[u64]) -> Vec<Vec<Option<Progress>>> {
         let mut progress = Progress { units: 7, cpu_ns: 70 };
         let mut progress_readings = vec![vec![Some(progress)]];

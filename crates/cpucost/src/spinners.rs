@@ -1,8 +1,9 @@
-//! The spinner processes of a soaker: one child process pinned to each CPU.
+//! Manages the spinner processes of a soaker: one child process pinned to each CPU.
 //!
-//! Spinners start parked. A parked spinner sleeps and costs nothing; a running one counts units of
-//! work in shared memory. Calibration and priority are up to the caller. Dropping the value kills
-//! and reaps the processes; the kernel kills them if this process dies first.
+//! Spinners start parked. A parked spinner sleeps and uses no CPU time. A running spinner counts
+//! units of work in shared memory. The caller must calibrate the spinners and set their priority.
+//! Dropping [`Spinners`] kills and reaps the processes. If this process dies first, the kernel
+//! kills them.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -19,9 +20,9 @@ pub(crate) struct Spinners {
 /// The work of one spinner since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Units of work.
+    /// Number of units of work done.
     pub(crate) units: u64,
-    /// CPU time charged to the spinner.
+    /// CPU time charged to the spinner (ns).
     pub(crate) cpu_ns: u64,
 }
 
@@ -31,15 +32,15 @@ impl Spinners {
         let board = SharedBoard::new(cpus.len())?;
         let pids = sys::fork_spinners(&board)?;
         let spinners = Spinners { board, pids, cpus: cpus.to_vec() };
-        // They inherit the policy of this process. Control groups accept no real-time processes, so
-        // they get the normal one.
+        // Spinners inherit the scheduling policy of this process. They get the normal policy here,
+        // because control groups accept no real-time processes.
         spinners.pids.iter().try_for_each(|&pid| sys::set_normal_policy(pid))?;
         spinners.pin()?;
         Ok(spinners)
     }
 
-    /// Pins each spinner to its CPU: at the start, and again after a move to another cgroup, which
-    /// may have widened its affinity mask.
+    /// Pins each spinner to its CPU. This is done at the start, and again after a move to another
+    /// control group, because the move may widen the affinity mask.
     pub(crate) fn pin(&self) -> io::Result<()> {
         self.pids.iter().zip(&self.cpus).try_for_each(|(&pid, &cpu)| sys::pin(pid, &[cpu]))
     }
@@ -49,17 +50,18 @@ impl Spinners {
         self.pids.iter().try_for_each(|&pid| sys::set_idle_policy(pid))
     }
 
-    /// The process ids, in the order of the CPUs. The first is the session leader of all.
+    /// Returns the process ids, in the order of the CPUs. The first process is the session leader
+    /// of all spinners.
     pub(crate) fn pids(&self) -> &[i32] {
         &self.pids
     }
 
-    /// The CPUs, in the order given.
+    /// Returns the CPUs in the order in which [`Spinners::start`] got them.
     pub(crate) fn cpus(&self) -> &[usize] {
         &self.cpus
     }
 
-    /// Starts spinning on all CPUs.
+    /// Makes all spinners spin.
     pub(crate) fn run(&self) {
         for spinner in self.board.spinners() {
             spinner.running.store(1, Ordering::Release);
@@ -67,15 +69,16 @@ impl Spinners {
         }
     }
 
-    /// Tells all spinners to park; each parks when it next gets the CPU.
+    /// Tells all spinners to park. Each spinner parks when it next gets the CPU.
     pub(crate) fn stop(&self) {
         for spinner in self.board.spinners() {
             spinner.running.store(0, Ordering::Release);
         }
     }
 
-    /// The last published progress of each spinner. Units and CPU time belong together, and are
-    /// some milliseconds old while the spinner runs. `None` while the spinner writes them.
+    /// Returns the last published progress of each spinner. Units and CPU time were read at the
+    /// same time. While the spinner runs, they are some milliseconds old. `None` for a spinner that
+    /// is writing them at this moment.
     pub(crate) fn noted(&self) -> Vec<Option<Progress>> {
         let noted = |spinner: &sys::SpinnerState| {
             spinner.read_published().map(|(units, cpu_ns)| Progress { units, cpu_ns })
@@ -83,17 +86,18 @@ impl Spinners {
         self.board.spinners().iter().map(noted).collect()
     }
 
-    /// The units done so far. Must be fast, as it is read at the edges of an interval.
+    /// Returns the number of units of work that each spinner has done. This must be fast, because
+    /// it is called at the start and at the end of an interval.
     pub(crate) fn units(&self) -> Vec<u64> {
         self.board.spinners().iter().map(|spinner| spinner.units.load(Ordering::Relaxed)).collect()
     }
 
-    /// CPU time charged to each spinner by the kernel, up to one timer tick old.
+    /// Returns the CPU time that the kernel charged to each spinner, up to one timer tick old.
     pub(crate) fn charged_ns(&self) -> io::Result<Vec<u64>> {
         self.pids.iter().map(|&pid| sys::process_cpu_ns_of(pid)).collect()
     }
 
-    /// Whether all spinners are still alive.
+    /// Checks whether all spinners are still alive.
     pub(crate) fn is_whole(&self) -> bool {
         self.pids.iter().all(|&pid| sys::child_runs(pid))
     }
@@ -110,7 +114,7 @@ mod tests {
     use super::*;
     use crate::affinity::allowed_cpus;
 
-    /// Gives the calling thread real-time priority; false if that is not permitted.
+    /// Gives the calling thread real-time priority. Returns false if this is not permitted.
     fn become_real_time() -> bool {
         let link = std::fs::read_link("/proc/thread-self").unwrap();
         let mut chrt = std::process::Command::new("chrt");
@@ -121,12 +125,13 @@ mod tests {
 
     #[test]
     fn spinners_of_a_real_time_program_have_normal_priority() {
-        // The priority is that of a thread, which ends with this test.
+        // Only this thread gets real-time priority, and it ends with this test.
         let policies = std::thread::spawn(|| {
             let spinners = become_real_time().then(|| Spinners::start(&allowed_cpus()).unwrap())?;
             let policy = |pid: &i32| {
                 let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-                // Field 41 is the policy. Field 2, the name in brackets, may have spaces. proc(5).
+                // Field 41 is the policy. Field 2, the name in brackets, may contain spaces
+                // (proc(5)).
                 let after_name = stat.rsplit_once(')').unwrap().1;
                 after_name.split_whitespace().nth(41 - 3).unwrap().to_owned()
             };

@@ -1,9 +1,11 @@
-//! Every system call of this crate, one safe wrapper each; the only file with `unsafe`.
+//! Wraps every system call of this crate in a safe function. This is the only file with `unsafe`
+//! code.
 //!
-//! Three groups: clocks and counters of a process, placement of threads and processes on CPUs, and
-//! the spinner processes of the soaker. The spinner processes obey the rule of fork(2) for
-//! processes with several threads: between fork and `_exit` a child runs only system calls and
-//! plain arithmetic on the [`SharedBoard`], never the allocator, a lock, or code that can panic.
+//! There are three groups: clocks and counters of a process, placement of threads and processes on
+//! CPUs, and the spinner processes of the soaker. The spinner processes obey the rule of fork(2)
+//! for processes with several threads: between fork and `_exit`, a child runs only system calls and
+//! plain arithmetic on the [`SharedBoard`]. It never uses the allocator, a lock, or code that can
+//! panic.
 
 use std::fs::File;
 use std::io;
@@ -11,9 +13,9 @@ use std::os::fd::FromRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Number of CPUs in an affinity mask; the kernel's own limit is 8192.
+/// Number of CPUs in an affinity mask, which is the kernel's maximum.
 const MASK_CPUS: usize = 8192;
-/// Bits in one word of an affinity mask.
+/// Number of bits in one word of an affinity mask.
 const WORD_BITS: usize = u64::BITS as usize;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -24,17 +26,18 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 fn clock_ns(clock: libc::clockid_t) -> io::Result<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a timespec the kernel may write to.
+    // SAFETY: `time` is a timespec to which the kernel may write.
     check(unsafe { libc::clock_gettime(clock, &mut time) })?;
     Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// CPU time of this process, all threads.
+/// Returns the CPU time of all threads of this process (ns).
 pub(crate) fn process_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).expect("every Linux since 2.6.12 has this clock")
 }
 
-/// CPU time of another process; exact while it sleeps, up to one timer tick old while it runs.
+/// Returns the CPU time of another process (ns). It is exact while that process sleeps, and up to
+/// one timer tick old while it runs.
 pub(crate) fn process_cpu_ns_of(pid: i32) -> io::Result<u64> {
     let mut clock = 0;
     // SAFETY: `clock` is a clockid_t to write to; any pid is allowed.
@@ -42,7 +45,8 @@ pub(crate) fn process_cpu_ns_of(pid: i32) -> io::Result<u64> {
     if error != 0 { Err(io::Error::from_raw_os_error(error)) } else { clock_ns(clock) }
 }
 
-/// User and system time of this process from getrusage(2) (ns, at microsecond resolution).
+/// Returns the user and system time of this process from getrusage(2) (ns, at microsecond
+/// resolution).
 pub(crate) fn rusage_self_ns() -> (u64, u64) {
     // SAFETY: rusage is plain integers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -56,19 +60,19 @@ fn ns(time: libc::timeval) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
 }
 
-/// Ticks per second of the times in `/proc/stat` (USER_HZ).
+/// Returns the number of ticks per second for the times in `/proc/stat` (USER_HZ).
 pub(crate) fn ticks_per_second() -> u64 {
     // SAFETY: sysconf only looks up a number.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100)
 }
 
-/// Number of online CPUs.
+/// Returns the number of online CPUs.
 pub(crate) fn online_cpus() -> u32 {
     // SAFETY: sysconf only looks up a number.
     u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
 }
 
-/// `struct perf_event_attr` of linux/perf_event.h, in its first published size.
+/// The kernel's `struct perf_event_attr` from linux/perf_event.h, in its first published size.
 #[repr(C)]
 struct PerfEventAttr {
     kind: u32,
@@ -86,11 +90,13 @@ struct PerfEventAttr {
 const PERF_FORMAT_TOTAL_TIMES: u64 = 0b11;
 const PERF_FLAG_INHERIT: u64 = 1 << 1;
 const PERF_FLAG_EXCLUDE_HV: u64 = 1 << 6;
-/// Inherit to threads but not to child processes (Linux 5.13), so that the soaker is not counted.
+/// Threads inherit the counter, but child processes do not (Linux 5.13), so that the soaker is not
+/// counted.
 const PERF_FLAG_INHERIT_THREAD: u64 = 1 << 35;
 
-/// Opens a counter on the calling thread and all threads it will start, counting from now. A read
-/// yields three native u64: value, time enabled, time counting. perf_event_open(2).
+/// Opens a counter for the calling thread and all threads that it will start, counting from now. A
+/// read returns three u64 in native byte order: value, time enabled, and time counting
+/// (perf_event_open(2)).
 pub(crate) fn perf_open(kind: u32, config: u64) -> io::Result<File> {
     let attr = PerfEventAttr {
         kind,
@@ -106,7 +112,7 @@ pub(crate) fn perf_open(kind: u32, config: u64) -> io::Result<File> {
     };
     let close_on_exec: libc::c_ulong = 1 << 3;
     let (this_thread, any_cpu, no_group) = (0, -1, -1);
-    // SAFETY: `attr` is a valid attribute block whose size it states itself.
+    // SAFETY: `attr` is a valid attribute block and contains its own size.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -124,40 +130,40 @@ pub(crate) fn perf_open(kind: u32, config: u64) -> io::Result<File> {
 
 // ---- placement
 
-/// CPUs the calling thread may run on.
+/// Returns the CPUs on which the calling thread may run.
 pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     let mut mask = [0u64; MASK_CPUS / WORD_BITS];
-    // SAFETY: the kernel writes at most the stated bytes of `mask`.
+    // SAFETY: the kernel writes only to `mask`, whose size is passed.
     check(unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) })?;
     Ok((0..MASK_CPUS).filter(|cpu| mask[cpu / WORD_BITS] >> (cpu % WORD_BITS) & 1 == 1).collect())
 }
 
-/// Binds a thread (0: the caller) to the given CPUs.
+/// Binds a thread to the given CPUs. `pid` 0 means the calling thread.
 pub(crate) fn pin(pid: i32, cpus: &[usize]) -> io::Result<()> {
     let mut mask = [0u64; MASK_CPUS / WORD_BITS];
     for &cpu in cpus {
         let word = mask.get_mut(cpu / WORD_BITS).ok_or(io::ErrorKind::InvalidInput)?;
         *word |= 1 << (cpu % WORD_BITS);
     }
-    // SAFETY: the kernel reads the stated bytes of `mask`.
+    // SAFETY: the kernel reads only `mask`, whose size is passed.
     check(unsafe { libc::sched_setaffinity(pid, size_of_val(&mask), mask.as_ptr().cast()) })?;
     Ok(())
 }
 
-/// Sets how late the kernel may wake the calling thread from a timed sleep (ns); 0 restores the
-/// default.
+/// Sets how late the kernel may wake the calling thread from a timed sleep (ns). The value 0
+/// restores the default.
 pub(crate) fn set_timer_slack_ns(slack_ns: u64) -> io::Result<()> {
     // SAFETY: this prctl takes one number and changes only the calling thread.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns as libc::c_ulong) })?;
     Ok(())
 }
 
-/// Gives a process the SCHED_IDLE policy. sched(7).
+/// Gives a process the SCHED_IDLE policy (sched(7)).
 pub(crate) fn set_idle_policy(pid: i32) -> io::Result<()> {
     set_policy(pid, libc::SCHED_IDLE)
 }
 
-/// Gives a process the policy of most processes, SCHED_OTHER. sched(7).
+/// Gives a process SCHED_OTHER, the policy of most processes (sched(7)).
 pub(crate) fn set_normal_policy(pid: i32) -> io::Result<()> {
     set_policy(pid, libc::SCHED_OTHER)
 }
@@ -174,21 +180,21 @@ fn set_policy(pid: i32, policy: libc::c_int) -> io::Result<()> {
 
 // ---- spinner processes
 
-/// A spinner publishes its CPU time after this many units of work. They take some milliseconds, so
-/// that the cost of reading the clock (half a microsecond) is negligible.
+/// Number of units of work after which a spinner publishes its CPU time. They take some
+/// milliseconds, so that the cost of reading the clock (half a microsecond) is negligible.
 const PUBLISH_UNITS: u64 = 2048;
 
-/// State shared by one spinner and its parent. Aligned to 128 bytes, two cache lines, because
+/// State shared by one spinner and its parent. It is aligned to 128 bytes, two cache lines, because
 /// adjacent lines are prefetched in pairs.
 #[repr(C, align(128))]
 pub(crate) struct SpinnerState {
-    /// Written by the parent: 1 while the spinner must spin. The spinner's futex.
+    /// Futex of the spinner, written by the parent: 1 while the spinner must spin.
     pub(crate) running: AtomicU32,
-    /// 0 until the spinner runs or has failed to start. The parent's futex.
+    /// Futex of the parent: 0 until the spinner runs or has failed to start.
     ready: AtomicU32,
-    /// Process id, or minus the errno of the failed clone.
+    /// Process id of the spinner, or the negative errno of the failed clone.
     pid: AtomicI32,
-    /// Units of work done since it started.
+    /// Number of units of work done since the spinner started.
     pub(crate) units: AtomicU64,
     /// A seqlock for the two fields below: odd while the spinner writes them.
     version: AtomicU32,
@@ -197,7 +203,7 @@ pub(crate) struct SpinnerState {
 }
 
 impl SpinnerState {
-    /// Publishes `units` and the CPU time they took; called by the spinner.
+    /// Publishes `units` and the CPU time of these units. Called by the spinner.
     fn publish(&self, units: u64) {
         let cpu_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0);
         let version = self.version.load(Ordering::Relaxed);
@@ -208,8 +214,8 @@ impl SpinnerState {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// The last published units and CPU time (ns), at most [`PUBLISH_UNITS`] old. `None` if they
-    /// are being written, perhaps by a spinner that was preempted meanwhile.
+    /// Returns the last published units and CPU time (ns). They are at most [`PUBLISH_UNITS`] units
+    /// old. `None` while the spinner writes them, which may take long if the spinner is preempted.
     pub(crate) fn read_published(&self) -> Option<(u64, u64)> {
         let version = self.version.load(Ordering::Acquire);
         let units = self.published_units.load(Ordering::Relaxed);
@@ -220,16 +226,16 @@ impl SpinnerState {
     }
 }
 
-/// Memory shared with the spinners, one [`SpinnerState`] each. It is not `Send`, which keeps its
-/// owner on the thread that forked them: the kernel kills the children when that *thread* ends
-/// (prctl(2), PR_SET_PDEATHSIG).
+/// Memory shared with the spinners, with one [`SpinnerState`] for each. The board is not `Send`, so
+/// its owner stays on the thread that forked the spinners. The kernel kills the children when that
+/// *thread* ends (prctl(2), PR_SET_PDEATHSIG).
 pub(crate) struct SharedBoard {
     spinners: NonNull<SpinnerState>,
     count: usize,
 }
 
 impl SharedBoard {
-    /// Maps zeroed shared states for `count` spinners.
+    /// Maps the shared memory with zeroed states for `count` spinners.
     pub(crate) fn new(count: usize) -> io::Result<SharedBoard> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -243,7 +249,7 @@ impl SharedBoard {
         Ok(SharedBoard { spinners, count })
     }
 
-    /// The states of all spinners.
+    /// Returns the states of all spinners.
     pub(crate) fn spinners(&self) -> &[SpinnerState] {
         // SAFETY: the mapping holds `count` states until drop, is page-aligned, and zero is a valid
         // value of every field. The fields are atomics, so the other processes may write to them.
@@ -260,12 +266,12 @@ impl Drop for SharedBoard {
     }
 }
 
-/// Starts one parked spinner per state, all in one new session. The first is forked here; it clones
-/// the others as its siblings (CLONE_PARENT), so that they share its session and are still children
-/// of this process. Returns their process ids.
+/// Starts one parked spinner per state, all in one new session. The first spinner is forked here.
+/// It clones the others as its siblings (CLONE_PARENT), so that they are in its session and are
+/// still children of this process. Returns the process ids of all spinners.
 ///
 /// # Errors
-/// The error of the first spinner that did not start; the others are killed.
+/// The error of the first spinner that did not start. The other spinners are killed.
 pub(crate) fn fork_spinners(board: &SharedBoard) -> io::Result<Vec<i32>> {
     // SAFETY: sigset_t is plain bits; both sets are filled before they are used.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
@@ -309,7 +315,7 @@ pub(crate) fn fork_spinners(board: &SharedBoard) -> io::Result<Vec<i32>> {
     }
 }
 
-/// The main function of the first child: creates the session, starts the others, then spins itself.
+/// Main function of the first spinner: creates the session, starts the other spinners, then spins.
 fn first_spinner(board: &SharedBoard, parent: i32) -> ! {
     // SAFETY: prctl and setsid are async-signal-safe and change only this process.
     unsafe {
@@ -327,7 +333,7 @@ fn first_spinner(board: &SharedBoard, parent: i32) -> ! {
             spin_forever(spinner, parent);
         }
         if pid < 0 {
-            // SAFETY: errno is the calling thread's own.
+            // SAFETY: errno belongs to the calling thread.
             spinner.pid.store(unsafe { -*libc::__errno_location() }, Ordering::Relaxed);
             spinner.ready.store(1, Ordering::Release);
             futex_wake(&spinner.ready);
@@ -340,9 +346,10 @@ fn first_spinner(board: &SharedBoard, parent: i32) -> ! {
     }
 }
 
-/// The main loop of a spinner: spins while told to, sleeps otherwise; ends when its parent ends.
+/// Main loop of a spinner. It spins while `running` is 1, sleeps otherwise, and ends with its
+/// parent.
 fn spin_forever(spinner: &SpinnerState, parent: i32) -> ! {
-    // SAFETY: async-signal-safe calls that change only this process.
+    // SAFETY: these calls are async-signal-safe and change only this process.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
         if libc::getppid() != parent {
@@ -371,9 +378,10 @@ fn spin_forever(spinner: &SpinnerState, parent: i32) -> ! {
     }
 }
 
-/// One unit of work, about a microsecond: a chain of dependent steps without memory accesses, so
-/// that its cost does not depend on cache contention. It alternates multiplication and shift,
-/// because a chain of only one operation could be computed several steps at a time.
+/// Does one unit of work, which takes about a microsecond: a chain of dependent steps without
+/// memory accesses, so that its cost does not depend on cache contention. The steps alternate
+/// multiplication and shift, because a chain of only one operation could be computed several steps
+/// at a time.
 fn unit(seed: u64) -> u64 {
     let mut value = seed;
     let mut step = 0u32;
@@ -384,26 +392,26 @@ fn unit(seed: u64) -> u64 {
     value
 }
 
-/// Sleeps while `word` holds `expected`; returns 0 or the errno. Spurious wake-ups are possible.
+/// Sleeps while `word` is `expected`. Returns 0 or the errno. Spurious wake-ups are possible.
 fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<&libc::timespec>) -> libc::c_int {
     let timeout = timeout.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: `word` and `timeout` (null: forever) are live for the length of the call. Not the
-    // private kind, because the word is shared between processes.
+    // SAFETY: `word` and `timeout` (null means forever) are live for the length of the call. The
+    // futex is not private, because the word is shared between processes.
     unsafe {
         let rc = libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, timeout);
         if rc < 0 { *libc::__errno_location() } else { 0 }
     }
 }
 
-/// Wakes one sleeper on `word`.
+/// Wakes one process that sleeps on `word`.
 pub(crate) fn futex_wake(word: &AtomicU32) {
     // SAFETY: `word` is live; waking has no other precondition.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
 }
 
-/// Whether a child of this process is still running.
+/// Checks whether a child of this process is still running.
 pub(crate) fn child_runs(pid: i32) -> bool {
-    // SAFETY: siginfo_t is plain data; zero is valid.
+    // SAFETY: siginfo_t is plain data, for which zero is a valid value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: `info` is a siginfo_t to write to; WNOWAIT leaves the child to be reaped later.
@@ -412,8 +420,8 @@ pub(crate) fn child_runs(pid: i32) -> bool {
     rc == 0 && unsafe { info.si_pid() } == 0
 }
 
-/// Waits for a child to end and reaps it. Returns its status, and its user and system time
-/// including descendants that were waited for (ns, at microsecond resolution). wait4(2).
+/// Waits for a child to end and reaps it (wait4(2)). Returns its status, and its user and system
+/// time including descendants that were waited for (ns, at microsecond resolution).
 pub(crate) fn wait_for(pid: i32) -> io::Result<(libc::c_int, u64, u64)> {
     let mut status = 0;
     // SAFETY: rusage is plain integers, for which zero is a valid value.
@@ -428,8 +436,8 @@ pub(crate) fn wait_for(pid: i32) -> io::Result<(libc::c_int, u64, u64)> {
     }
 }
 
-/// Reaps a child that has ended; returns its user and system time including descendants that were
-/// waited for. `None` if it is running or not a child of this process. wait4(2).
+/// Reaps a child that has ended (wait4(2)). Returns its user and system time including descendants
+/// that were waited for (ns). `None` if the process is running, or is not a child of this process.
 pub(crate) fn reap_if_ended(pid: i32) -> Option<(u64, u64)> {
     // SAFETY: rusage is plain integers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

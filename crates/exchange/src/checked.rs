@@ -1,6 +1,6 @@
-//! Checks shared by the readers of other tools' results: that a number is whole and can be stored
-//! in the database, and that a file was not cut off. The readers add the file and the line to
-//! errors.
+//! Contains checks that the readers of other tools' results share: whether a number is whole and
+//! can be stored in the database, and whether a file may be truncated. The callers add the path of
+//! the file to error messages.
 
 use lab::failure::{Failure, Outcome};
 use lab::point::Trial;
@@ -11,30 +11,30 @@ pub const NUMBER_MAX: u64 = i64::MAX as u64;
 /// Checks that the last line is complete.
 ///
 /// # Errors
-/// The text does not end with a line end. An empty text is complete.
+/// The text does not end with a newline. An empty text is complete.
 pub fn is_complete(text: &str) -> Outcome<()> {
     if text.is_empty() || text.ends_with('\n') {
         return Ok(());
     }
     let number = text.lines().count();
     Err(Failure::failed(format!(
-        "line {number}: the last line has no line end, so the file may be cut; create it again, or \
-         end the line if it is complete"
+        "line {number}: the last line has no line end, so the file may be truncated; create the \
+         file again, or add a newline if the file is complete"
     )))
 }
 
-/// Converts a whole number from 0 to `most`; None for any other number.
+/// Converts a number to an integer. None if the number is not a whole number from 0 to `most`.
 pub fn whole(number: f64, most: u64) -> Option<u64> {
     let is_whole = number >= 0.0 && number.fract() == 0.0 && number < NUMBER_MAX as f64;
     Some(number as u64).filter(|number| is_whole && *number <= most)
 }
 
-/// A number in few digits, for messages.
+/// Formats a number with few digits, for messages.
 pub fn short(number: f64) -> String {
     if number < 1e15 { number.to_string() } else { format!("{number:e}") }
 }
 
-/// Whether the bytes and the requests of a trial can be stored.
+/// Checks whether the bytes, requests and times of a trial can be stored in the database.
 pub fn is_storable(trial: &Trial) -> bool {
     let [read, write] = &trial.directions;
     let sums = [
@@ -46,7 +46,8 @@ pub fn is_storable(trial: &Trial) -> bool {
     sums.into_iter().all(|sum| sum.is_some_and(|sum| sum <= NUMBER_MAX))
 }
 
-/// Whether the text is UTF-16 without a byte order mark: every second byte of its start is 0.
+/// Checks whether the text is UTF-16 without a byte order mark: exactly one of its first two bytes
+/// is 0.
 pub fn is_utf16(text: &str) -> bool {
     matches!(text.as_bytes(), [0, other, ..] | [other, 0, ..] if *other != 0)
 }

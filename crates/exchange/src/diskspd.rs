@@ -1,8 +1,8 @@
-//! diskspd's XML results (`-Rxml`, version 2).
+//! Reads diskspd's XML results (`-Rxml`, version 2).
 //!
-//! Each time span becomes a point with one trial; all its targets must have the same load. diskspd
-//! reports percentiles of all targets together, and the CPU time of the machine, not of the
-//! process.
+//! Each time span becomes a point with one trial. All targets of a time span must have the same
+//! load. diskspd reports one set of latency percentiles for all targets, and the CPU time of the
+//! machine instead of the process.
 
 use analysis::histogram::Histogram;
 use cpucost::CpuUsage;
@@ -18,14 +18,15 @@ use workload::{Pattern, Workload};
 use crate::checked::{self, NUMBER_MAX};
 use crate::imported::{self, Imported, UNKNOWN_HOST};
 
-/// Format of the document.
+/// Name of the format that is stored with an imported document.
 pub const FORMAT: &str = "diskspd-xml";
 /// Maximum number of XML nodes.
 const NODES_MAX: u32 = 2_000_000;
-/// Maximum number of attributes of an element, because parsing time grows with its square.
+/// Maximum number of attributes of an element. The time of parsing grows with the square of this
+/// number.
 const ATTRIBUTES_MAX: usize = 1000;
 
-/// Whether a text is a result of diskspd.
+/// Checks whether a text is an XML result of diskspd.
 pub fn is_result(text: &str) -> bool {
     let start = text.trim_start();
     let is_utf16 = checked::is_utf16(start) && start.trim_start_matches('\0').starts_with('<');
@@ -34,10 +35,11 @@ pub fn is_result(text: &str) -> bool {
             && text.contains("<TimeSpan>")
 }
 
-/// Reads a result.
+/// Reads an XML result of diskspd.
 ///
 /// # Errors
-/// One line: no XML, not of diskspd, damaged, or targets with different loads.
+/// The text is not an XML result of diskspd, is damaged, or has targets with different loads. The
+/// message has one line.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     check_text(text)?;
     let options =
@@ -47,7 +49,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         .map_err(|error| Failure::failed(format!("{error}; import the output of diskspd -Rxml")))?;
     let root = document.root_element();
     if root.tag_name().name() != "Results" {
-        return Err(Failure::failed("no <Results>; import the output of diskspd -Rxml"));
+        return Err(Failure::failed("no <Results> element; import the output of diskspd -Rxml"));
     }
     let settings = child(root, "Profile").and_then(|profile| child(profile, "TimeSpans"));
     let settings: Vec<Node<'_, '_>> =
@@ -72,14 +74,14 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         }
     }
     if points.is_empty() {
-        return Err(Failure::failed("no time span with requests; nothing to import"));
+        return Err(Failure::failed("no time span has a request; nothing to import"));
     }
     let system = child(root, "System");
     let version = system.and_then(|system| child(system, "Tool")).and_then(|t| value(t, "Version"));
     let host = system.and_then(|system| value(system, "ComputerName")).unwrap_or(UNKNOWN_HOST);
     let latencies = if has_latencies { "the latency histogram" } else { "latencies (use -L)" };
     let missing = ["the CPU time of the process", latencies, "the rate over time"];
-    let start = "the start (no date that can be read; 1970 is stored)";
+    let start = "the start time (there is no readable date, so 1970 is stored)";
     let start = started(root).is_none().then_some(start);
     Ok(vec![Imported {
         tool: format!("diskspd-{}", version.unwrap_or("unknown")),
@@ -95,13 +97,13 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     }])
 }
 
-/// Refuses texts that the XML parser should not get: UTF-16, and elements with too many attributes.
+/// Refuses texts that the XML parser must not get: UTF-16, and elements with too many attributes.
 fn check_text(text: &str) -> Outcome<()> {
     if checked::is_utf16(text) {
         return Err(Failure::failed("the text is in UTF-16; save it as UTF-8"));
     }
-    // Each attribute has a '=' and none has a '<', so an element has at most as many attributes as
-    // there are '=' before the next '<'.
+    // Each attribute contains a '=' and no '<'. The number of '=' before the next '<' is therefore
+    // an upper bound of the number of attributes.
     let mut line = 1;
     for part in text.split('<') {
         if part.bytes().filter(|byte| *byte == b'=').count() > ATTRIBUTES_MAX {
@@ -130,18 +132,18 @@ fn value<'a>(node: Node<'a, '_>, name: &'static str) -> Option<&'a str> {
     Some(child(node, name)?.text()?.trim())
 }
 
-/// A failure with the line of an element.
+/// Creates a failure that contains the line number of an element.
 fn failed(node: Node<'_, '_>, what: &str) -> Failure {
     let line = node.document().text_pos_at(node.range().start).row;
     Failure::failed(format!("line {line}: {what}; create the file again"))
 }
 
-/// The number in the child element `name`; None if there is no such element.
+/// Returns the number in the child element `name`. None if there is no such element.
 fn number(node: Node<'_, '_>, name: &'static str) -> Outcome<Option<f64>> {
     let mut all = children(node, name);
     let Some(element) = all.next() else { return Ok(None) };
     if all.next().is_some() {
-        return Err(failed(node, &format!("{name} is there twice")));
+        return Err(failed(node, &format!("{name} occurs twice")));
     }
     let text = element.text().unwrap_or_default().trim();
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
@@ -151,7 +153,8 @@ fn number(node: Node<'_, '_>, name: &'static str) -> Outcome<Option<f64>> {
     })
 }
 
-/// The whole number, up to `most`, in the child element `name`; 0 if there is no such element.
+/// Returns the whole number, up to `most`, in the child element `name`. 0 if there is no such
+/// element.
 fn count(node: Node<'_, '_>, name: &'static str, most: u64) -> Outcome<u64> {
     let Some(number) = number(node, name)? else { return Ok(0) };
     checked::whole(number, most).ok_or_else(|| {
@@ -160,15 +163,16 @@ fn count(node: Node<'_, '_>, name: &'static str, most: u64) -> Outcome<u64> {
     })
 }
 
-/// The time in the child element `name`, converted from seconds to ns; 0 if there is no such
-/// element.
+/// Returns the time in the child element `name`, converted from seconds to ns. 0 if there is no
+/// such element.
 fn time_ns(node: Node<'_, '_>, name: &'static str) -> Outcome<u64> {
     let seconds = number(node, name)?.unwrap_or(0.0);
     let time = imported::time_ns(name, seconds);
     time.map_err(|_| failed(node, &format!("{name} {} s is too long", checked::short(seconds))))
 }
 
-/// Start of the test (ns since 1970): diskspd prints `2026/11/24 10:43:16 UTC`.
+/// Returns the start of the test (ns since 1970), which diskspd prints as `2026/11/24 10:43:16
+/// UTC`. None if there is no readable date.
 fn started(root: Node<'_, '_>) -> Option<i64> {
     let text = child(root, "System").and_then(|system| value(system, "RunTime"))?;
     date::parse_utc(&text.trim_end_matches("UTC").trim().replace('/', "-"))
@@ -182,7 +186,7 @@ struct Load {
     is_random: bool,
     write_percent: u8,
     depth: u32,
-    /// Threads of all targets.
+    /// Total number of threads of all targets.
     threads: u32,
     targets: u32,
     file_bytes: u64,
@@ -226,15 +230,15 @@ impl Load {
                 "a target has no BlockSize; import the complete output of diskspd -Rxml",
             ));
         }
-        // With -F, diskspd reports the number of threads of all targets together.
+        // With -F, diskspd reports the total number of threads of all targets.
         let total = count(span, "ThreadCount", u64::from(u32::MAX / 2))? as u32;
         let single = first.threads;
         for other in loads {
             let same = Load { path: first.path.clone(), threads: single, ..other.clone() };
             if same != (Load { threads: single, targets: 1, ..first.clone() }) {
                 return Err(Failure::failed(
-                    "targets with different loads ran at the same time, but a workload of \
-                     halfpower is the same for all targets; measure them one by one",
+                    "targets with different loads ran at the same time, but halfpower stores one \
+                     load for all targets; measure the targets one by one",
                 ));
             }
             let threads = first.threads.checked_add(other.threads);
@@ -250,7 +254,8 @@ impl Load {
 
     fn key(&self, trial: &Trial) -> PointKey {
         let workload = Workload {
-            // Overlapped I/O: several requests of a thread are outstanding.
+            // With a depth above 1, diskspd uses overlapped I/O: a thread has several outstanding
+            // requests.
             engine_kind: if self.depth > 1 { EngineKind::Libaio } else { EngineKind::Sync },
             pattern: if self.is_random { Pattern::Random } else { Pattern::Sequential },
             read_percent: 100 - self.write_percent,
@@ -286,7 +291,7 @@ fn trial_of(span: Node<'_, '_>, request_bytes: u32) -> Outcome<Trial> {
             if requests > 0 && (bytes == 0 || bytes / requests > u64::from(request_bytes)) {
                 return Err(failed(
                     target,
-                    &format!("{bytes_name} {bytes} do not fit {requests_name} {requests}"),
+                    &format!("{bytes_name} {bytes} contradicts {requests_name} {requests}"),
                 ));
             }
             direction.bytes = direction.bytes.saturating_add(bytes);
@@ -295,7 +300,7 @@ fn trial_of(span: Node<'_, '_>, request_bytes: u32) -> Outcome<Trial> {
     }
     let trial = Trial { directions: directions.clone(), ..Trial::default() };
     if !checked::is_storable(&trial) {
-        return Err(failed(span, "all threads together have more bytes than can be stored"));
+        return Err(failed(span, "the threads have more bytes in total than can be stored"));
     }
     if let Some(latency) = child(span, "Latency") {
         let names = [
@@ -338,7 +343,7 @@ fn histogram(
     Ok(imported::histogram(requests, (min_ns, max_ns), mean_ns, &shares))
 }
 
-/// Busy time of all CPUs (ns); None if diskspd does not report it.
+/// Returns the busy time, summed over all CPUs (ns). None if diskspd does not report it.
 fn machine_ns(span: Node<'_, '_>, elapsed_ns: u64) -> Outcome<Option<u64>> {
     let Some(usage) = child(span, "CpuUtilization") else { return Ok(None) };
     let cpus = children(usage, "CPU").count() as f64;
@@ -348,7 +353,7 @@ fn machine_ns(span: Node<'_, '_>, elapsed_ns: u64) -> Outcome<Option<u64>> {
     let busy_ns = checked::whole(busy_ns.floor(), NUMBER_MAX).filter(|_| percent < 101.0);
     busy_ns
         .map(Some)
-        .ok_or_else(|| failed(average, &format!("UsagePercent is {}", checked::short(percent))))
+        .ok_or_else(|| failed(average, &format!("UsagePercent {} > 100", checked::short(percent))))
 }
 
 #[cfg(test)]
@@ -439,14 +444,14 @@ mod tests {
         for (from, to, cause) in [
             ("<BlockSize>4096", "<BlockSize>99999999999", "line 5: BlockSize"),
             ("<BlockSize>4096", "<BlockSize>0.5", "line 5: BlockSize"),
-            ("<BlockSize>", "<BlockSize>1</BlockSize><BlockSize>", "BlockSize is there twice"),
+            ("<BlockSize>", "<BlockSize>1</BlockSize><BlockSize>", "BlockSize occurs twice"),
             ("<RequestCount>8", "<RequestCount>1e12", "line 7: RequestCount"),
             ("<WriteRatio>0", "<WriteRatio>200", "line 6: WriteRatio"),
             ("<Duration>10", "<Duration>1e300", "line 4: Duration"),
             ("<FileSize>1073741824", "<FileSize>1e19", "line 6: FileSize"),
             ("Seconds>10.0", "Seconds>1e-10", "line 9: TestTimeSeconds is less than 1 ns"),
-            ("<ReadBytes>409600000</ReadBytes>", "", "line 18: ReadBytes 0 do not fit"),
-            ("<ReadBytes>409600000", "<ReadBytes>0", "line 18: ReadBytes 0 do not fit"),
+            ("<ReadBytes>409600000</ReadBytes>", "", "line 18: ReadBytes 0 contradicts"),
+            ("<ReadBytes>409600000", "<ReadBytes>0", "line 18: ReadBytes 0 contradicts"),
             ("<ReadBytes>409600000", "<ReadBytes>1e300", "line 18: ReadBytes"),
             ("<ReadBytes>409600000", "<ReadBytes>4e18", "line 18: ReadBytes"),
             ("<UsagePercent>25.0", "<UsagePercent>1e300", "UsagePercent"),

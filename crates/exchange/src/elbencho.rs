@@ -1,9 +1,9 @@
-//! elbencho's results file (`--csvfile`): a line for each phase of a test.
+//! Reads elbencho's results file (`--csvfile`), which has one line for each phase of a test.
 //!
-//! Reads and writes become trials; lines with the same settings belong to one point. Only the
-//! columns `[last]` are used: they are the figures when the last thread was done. In a mix
-//! (`--rwmixpct`), the main columns are the writes. elbencho truncates amounts and rates to whole
-//! numbers, so amounts of a few MiB are computed from the IOPS.
+//! Lines of reads and writes become trials. Lines with the same settings belong to one point. Only
+//! the columns `[last]` are used, which have the figures at the time when the last thread finished.
+//! In a mix (`--rwmixpct`), the main columns contain the writes. elbencho truncates amounts and
+//! rates to whole numbers, so amounts of a few MiB are computed from the IOPS.
 
 use std::collections::HashMap;
 
@@ -19,12 +19,13 @@ use workload::{Pattern, Workload};
 use crate::checked::{self, NUMBER_MAX};
 use crate::imported::{Imported, Trials, UNKNOWN_HOST};
 
-/// Format of the document.
+/// Name of the format that is stored with an imported document.
 pub const FORMAT: &str = "elbencho-csv";
 const MIB: f64 = 1_048_576.0;
-/// Longest time (ms): more than a century.
+/// Maximum duration of a phase (ms). It is more than a century.
 const TIME_MAX_MS: u64 = 1 << 42;
-/// By what share the figures of a line may contradict each other beyond their rounding.
+/// Maximum relative difference between figures of a line that must agree, in addition to their
+/// rounding errors.
 const TOLERANCE: f64 = 0.05;
 /// Columns that every line of reads and writes needs.
 const COLUMNS: [&str; 16] = [
@@ -45,10 +46,10 @@ const COLUMNS: [&str; 16] = [
     "MiB/s [last]",
     "MiB [last]",
 ];
-/// Maximum number of different tests in a file.
+/// Maximum number of different tests in a file. Each becomes a point.
 const POINTS_MAX: usize = 100_000;
 
-/// Whether a text is a results file.
+/// Checks whether a text is a results file of elbencho.
 pub fn is_result(text: &str) -> bool {
     text.lines().next().is_some_and(|line| {
         line.contains("operation") && line.contains("time ms [last]") && line.contains("MiB [last]")
@@ -58,7 +59,8 @@ pub fn is_result(text: &str) -> bool {
 /// Reads a results file. A header line applies to all lines below it, up to the next header.
 ///
 /// # Errors
-/// One line with the number of the damaged line.
+/// The file is damaged or has no results of reads or writes. The message has one line, with the
+/// number of a damaged line.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     checked::is_complete(text)?;
     let mut lines =
@@ -75,7 +77,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         let line = Line { columns: &columns, record: &record };
         if record.len() != columns.0.len() {
             let (fields, names) = (record.len(), columns.0.len());
-            return Err(line.failed(&format!("{fields} fields for {names} columns")));
+            return Err(line.failed(&format!("{fields} fields, but the header has {names}")));
         }
         let operation = line.text("operation");
         if !matches!(operation, "READ" | "WRITE" | "RWMIX") {
@@ -98,14 +100,14 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     }
     let starts = || trials.points.iter().flat_map(|p| &p.trials).map(|trial| trial.started_unix_ns);
     let Some(started_unix_ns) = starts().min() else {
-        return Err(Failure::failed("no line of reads or writes; nothing to import"));
+        return Err(Failure::failed("no line has reads or writes; nothing to import"));
     };
     let has_start = starts().all(|start| start > 0);
     let missing = ["latencies (the file has no percentiles)", "CPU time", "the rate over time"];
     let others = [
         passed_over.then_some("phases of directories and files (MKDIRS, STAT ...)"),
-        is_idle.then_some("lines of reads and writes without a request"),
-        (!has_start).then_some("the start (no date that can be read; 1970 is stored)"),
+        is_idle.then_some("lines of reads and writes without requests"),
+        (!has_start).then_some("the start time (there is no readable date, so 1970 is stored)"),
     ];
     Ok(vec![Imported {
         tool: if version.is_empty() { "elbencho".into() } else { format!("elbencho-{version}") },
@@ -127,10 +129,10 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
 
 fn damaged(error: &csv::Error) -> Failure {
     let line = error.position().map_or(1, csv::Position::line);
-    Failure::failed(format!("line {line}: no CSV of elbencho; create the file again"))
+    Failure::failed(format!("line {line}: this line is not valid CSV; create the file again"))
 }
 
-/// The columns by name.
+/// The index of each column by name.
 #[derive(Clone, Debug, Default)]
 struct Columns(HashMap<String, usize>);
 
@@ -144,12 +146,12 @@ impl Columns {
             let separators = [(';', "semicolons"), ('\t', "tabs")];
             let found = separators.iter().find(|(separator, _)| only.contains(*separator));
             let word = found.map_or("other characters", |(_, word)| *word);
-            return Err(failed(&format!("{word} between the columns instead of commas")));
+            return Err(failed(&format!("the columns are separated by {word}, not by commas")));
         }
         let columns: HashMap<String, usize> =
             header.iter().map(|name| name.trim().to_owned()).zip(0..).collect();
         if columns.len() != header.len() {
-            return Err(failed("a column is there twice"));
+            return Err(failed("a column occurs twice"));
         }
         if let Some(name) = COLUMNS.iter().find(|name| !columns.contains_key(**name)) {
             return Err(failed(&format!("there is no column '{name}'")));
@@ -170,7 +172,7 @@ impl<'a> Line<'a> {
         index.and_then(|index| self.record.get(*index)).map_or("", str::trim)
     }
 
-    /// A whole number up to `most`; None if the field is empty or there is no such column.
+    /// Returns a whole number up to `most`. None if the field is empty or there is no such column.
     fn number(&self, column: &str, most: u64) -> Outcome<Option<u64>> {
         let text = self.text(column);
         if text.is_empty() {
@@ -179,11 +181,11 @@ impl<'a> Line<'a> {
         let number = text.parse::<u64>().ok().filter(|number| *number <= most);
         number.map(Some).ok_or_else(|| {
             let text: String = text.escape_debug().take(40).collect();
-            self.failed(&format!("{column} '{text}' is no whole number from 0 to {most}"))
+            self.failed(&format!("{column} '{text}' is not a whole number from 0 to {most}"))
         })
     }
 
-    /// A whole number from 1 to `most`. It is an error if the field is empty or 0.
+    /// Returns a whole number from 1 to `most`. It is an error if the field is empty or 0.
     fn setting(&self, column: &str, most: u64) -> Outcome<u64> {
         let number = self.number(column, most)?.filter(|number| *number > 0);
         number.ok_or_else(|| self.failed(&format!("{column} is empty or 0")))
@@ -213,7 +215,7 @@ impl<'a> Line<'a> {
             _ => [self.direction("rwmix read ", elapsed_ms)?, main],
         };
         let elapsed_ns = elapsed_ms * 1_000_000;
-        // The line was written when the phase had ended.
+        // elbencho writes the line when the phase has ended, so the date is the end of the phase.
         let at = self.text("ISO date").replace('T', " ");
         let ended = date::parse_utc(at.get(..19).unwrap_or(&at)).unwrap_or(0);
         let trial = Trial {
@@ -226,11 +228,11 @@ impl<'a> Line<'a> {
         if checked::is_storable(&trial) {
             Ok(trial)
         } else {
-            Err(self.failed("reads and writes together have more bytes than can be stored"))
+            Err(self.failed("reads and writes have more bytes in total than can be stored"))
         }
     }
 
-    /// The bytes and requests of one direction, computed from the columns that lose least by
+    /// Returns the bytes and requests of one direction, computed from the columns with the least
     /// rounding.
     fn direction(&self, prefix: &str, elapsed_ms: u64) -> Outcome<Direction> {
         let number = |name: &str, most| self.number(&format!("{prefix}{name}"), most);
@@ -239,7 +241,7 @@ impl<'a> Line<'a> {
             (number("IOPS [last]", NUMBER_MAX)?, number("MiB/s [last]", NUMBER_MAX)?);
         let whole = number("IOs [last]", NUMBER_MAX)?;
         let block_bytes = self.setting("block size", u64::from(u32::MAX))? as f64;
-        // The last block of a file may be smaller.
+        // The last block of a file may be smaller, so the mean block is smaller too.
         let file_bytes = self.number("file size", NUMBER_MAX)?.unwrap_or(0) as f64;
         let blocks = (file_bytes / block_bytes).ceil();
         let mean_bytes = if file_bytes > 0.0 { file_bytes / blocks } else { block_bytes };
@@ -292,7 +294,7 @@ impl<'a> Line<'a> {
         let threads_with_files = if self.text("path type") == "dir" { threads } else { 1 };
         let region = files.checked_mul(threads_with_files).and_then(|n| n.checked_mul(file_bytes));
         let Some(region_bytes) = region.filter(|bytes| *bytes <= NUMBER_MAX) else {
-            return Err(self.failed("all files together are larger than can be stored"));
+            return Err(self.failed("the total size of all files is larger than can be stored"));
         };
         let workload = Workload {
             engine_kind: if depth > 1 { EngineKind::Libaio } else { EngineKind::Sync },
@@ -323,7 +325,7 @@ mod tests {
         time ms [first],time ms [last],entries/s [last],IOPS [last],MiB/s [last],CPU% [last],\
         MiB [last],IO lat us [min],IO lat us [avg],IO lat us [max],rwmix read MiB [last],version";
 
-    /// A line of 1 MiB blocks in 2.048 s.
+    /// Returns a line for a phase of 1 MiB blocks that took 2.048 s.
     fn line(operation: &str, mib: &str, read_mib: &str) -> String {
         let rate = mib.parse::<u64>().map_or(0, |mib| mib * 1000 / 2048);
         format!(
@@ -407,7 +409,7 @@ mod tests {
         assert!(failure.message.contains("line 2: there is no column 'rwmix"), "{failure}");
     }
 
-    /// A line of 4 KiB blocks in 500 ms.
+    /// Returns a line for a phase of 4 KiB blocks that took 500 ms.
     fn small(iops: u64, rate: u64, mib: &str) -> String {
         let line = line("READ", "4096", "").replace(",1048576,", ",4096,");
         line.replace("2134,2048,11,2000,2000,9,4096", &format!("500,500,11,{iops},{rate},9,{mib}"))

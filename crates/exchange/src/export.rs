@@ -19,7 +19,7 @@ use crate::openmetrics;
 use crate::parquet_file;
 use crate::sqlio;
 
-/// A format.
+/// A format in which runs are exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// fio's JSON+.
@@ -32,7 +32,7 @@ pub enum Format {
     Parquet,
     /// Metrics for Prometheus.
     Prometheus,
-    /// Trace lines of the papers' SQLIO.
+    /// Trace lines in the format of SQLIO, the tool of the papers.
     Sqlio,
 }
 
@@ -47,7 +47,7 @@ impl Format {
         ("sqlio", Format::Sqlio),
     ];
 
-    /// Whether the user must choose one of several tables for this format.
+    /// Checks whether this format exports one of several tables, which the user must choose.
     pub fn has_tables(self) -> bool {
         matches!(self, Format::Csv | Format::Ndjson | Format::Parquet)
     }
@@ -61,21 +61,21 @@ impl FromStr for Format {
     }
 }
 
-/// The value with this name in a list of names and values.
+/// Returns the value whose name is `text` in a list of names and values.
 ///
 /// # Errors
-/// No value has this name; the message lists all names.
+/// No value has this name. The message lists all names.
 pub fn one_of<T: Copy>(all: &[(&str, T)], text: &str) -> Result<T, String> {
     let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     let found = all.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
-    found.ok_or_else(|| format!("one of {}", names.join(", ")))
+    found.ok_or_else(|| format!("use one of {}", names.join(", ")))
 }
 
-/// Writes runs in a format. A run that is given twice is written once. `table` selects the table of
-/// the formats CSV, NDJSON and Parquet.
+/// Writes runs in a format. A run that is listed twice is written once. `table` selects the table
+/// of the formats CSV, NDJSON and Parquet.
 ///
 /// # Errors
-/// The database cannot be read; the destination cannot be written.
+/// The database cannot be read, or the destination cannot be written.
 pub fn write(
     store: &Store,
     runs: &[RunRow],
@@ -103,12 +103,12 @@ pub fn write(
 fn written(result: io::Result<()>) -> Outcome<()> {
     result.map_err(|error| {
         let cause = ioengine::error::cause(&error);
-        Failure::failed(format!("writing the export: {cause}; give another --output"))
+        Failure::failed(format!("cannot write the export: {cause}; specify another --output"))
     })
 }
 
-/// The runs in the format of one tool: the original text of a single run that was imported from
-/// this format, otherwise a conversion of the points.
+/// Returns the runs as text in the format of another tool. For a single run that was imported from
+/// this format, this is the original text. Otherwise the points are converted.
 fn text(store: &Store, runs: &[RunRow], format: Format) -> Outcome<String> {
     let name = if format == Format::Sqlio { sqlio::FORMAT } else { fio::import::FORMAT };
     if let [run] = runs
@@ -123,7 +123,7 @@ fn text(store: &Store, runs: &[RunRow], format: Format) -> Outcome<String> {
         let label = run.label.clone().filter(|_| loaded.len() == 1);
         points.extend(loaded.into_iter().map(|point| (label.clone(), point)));
     }
-    let Some(last) = runs.last() else { return Err(Failure::usage("name a run to export")) };
+    let Some(last) = runs.last() else { return Err(Failure::usage("specify a run to export")) };
     if format == Format::Sqlio {
         let points: Vec<_> = points.into_iter().map(|(_, point)| point).collect();
         return Ok(sqlio::trace(&points, last.label.as_deref()));
@@ -143,7 +143,7 @@ fn metrics(store: &Store, run: &RunRow) -> Outcome<openmetrics::Run> {
     })
 }
 
-/// A file to which writes fail as soon as a signal has arrived.
+/// A file that refuses writes after a signal has arrived.
 #[derive(Debug)]
 pub struct Interruptible<'a> {
     file: File,
@@ -165,37 +165,37 @@ impl Write for Interruptible<'_> {
     }
 }
 
-/// A file to export to.
+/// The destination of an export.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
-    /// The file.
+    /// Path of the file.
     pub path: &'a Path,
-    /// The existing file that may be replaced (`--overwrite`).
+    /// The existing file that may be replaced (`--overwrite`). None if no file may be replaced.
     pub overwrite: Option<&'a Path>,
-    /// The database that is read; it and its log are never replaced.
+    /// The database that is exported. The database and its log are never replaced.
     pub db: &'a Path,
 }
 
 impl Output<'_> {
-    /// Whether the file exists and may be replaced.
+    /// Checks whether the file may be written. Returns true if it replaces an existing file.
     fn replaces(&self) -> Outcome<bool> {
         check_not_under_dev(self.path, "--output")?;
         let shown = self.path.display();
         let refused =
-            |why: &str| Err(Failure::refused(format!("{shown} {why}; give another --output")));
+            |why: &str| Err(Failure::refused(format!("{shown} {why}; specify another --output")));
         if lab::page::is_beside(self.path, self.db) {
             return refused("belongs to the database that is exported");
         }
         if let Some(named) = self.overwrite.filter(|named| *named != self.path) {
             let named = named.display();
             return Err(Failure::usage(format!(
-                "--overwrite {named} is not the file of --output; give --overwrite {shown}"
+                "--overwrite {named} is not the file of --output; use --overwrite {shown}"
             )));
         }
         match fs::symlink_metadata(self.path) {
             Ok(found) if !found.is_file() => refused("is not a file"),
             Ok(_) if self.overwrite.is_none() => Err(Failure::refused(format!(
-                "{shown} exists; give another --output, or --overwrite {shown}"
+                "{shown} exists; specify another --output, or use --overwrite {shown}"
             ))),
             Ok(_) if is_database(self.path) => refused("is a database"),
             found => Ok(found.is_ok()),
@@ -203,16 +203,16 @@ impl Output<'_> {
     }
 }
 
-/// Whether a file is a database of SQLite.
+/// Checks whether a file is an SQLite database.
 fn is_database(path: &Path) -> bool {
     let mut head = [0; 16];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && head.starts_with(b"SQLite format 3")
 }
 
-/// Writes a file completely or not at all: it is written under a temporary name in the same folder,
-/// and then renamed. An existing file is replaced only if `overwrite` names it. After a signal
-/// nothing is left behind.
+/// Writes a file completely or not at all. The data is written under a temporary name in the same
+/// directory, and the file is then renamed. An existing file is replaced only if `overwrite` is its
+/// path. After a signal, the temporary file is removed.
 ///
 /// # Errors
 /// The file exists or cannot be written, `write` fails, or a signal arrived.
@@ -225,7 +225,7 @@ pub fn to_file(
     let shown = path.display();
     let failed = |error: &io::Error| {
         let cause = ioengine::error::cause(error);
-        Failure::failed(format!("writing {shown}: {cause}; give another --output"))
+        Failure::failed(format!("cannot write {shown}: {cause}; specify another --output"))
     };
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));

@@ -1,5 +1,5 @@
-//! Fuzz target for the readers of other tools' results: any text yields runs that can be exported
-//! again, or an error of one line.
+//! Fuzz target for the parsers of other tools' results. Any text must yield runs that can be
+//! exported again, or an error of one line.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use crate::import;
 use crate::imported::Imported;
 use crate::{fio, openmetrics, sqlio};
 
-/// A text in any format that halfpower imports.
+/// Imports an arbitrary text, and exports the runs if there are any.
 ///
 /// # Panics
 /// If an error has several lines or no remedy, or if an imported run cannot be exported.
 pub fn imports(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    // fio's logs are recognised by their name.
+    // fio's logs are recognised by their file name, so the text is imported under several names.
     for name in ["a.txt", "a_bw.1.log", "a_lat.log"] {
         match import::read_text(name, &text) {
             Ok(runs) => can_be_exported(runs),

@@ -1,7 +1,7 @@
-//! Reads results of other tools: recognises the format of a file, and stores what it contains.
+//! Imports results of other tools: recognises the format of a file, and stores its results.
 //!
-//! All files are read and checked before anything is stored. Only regular files are read, and no
-//! more than 64 MiB of each, so that memory is bounded.
+//! All files are read and checked before anything is stored. Only regular files and standard input
+//! are read, and at most 64 MiB of each, so that memory is bounded.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -25,17 +25,17 @@ use crate::sqlio;
 /// Maximum size of a file (bytes).
 const BYTES_MAX: u64 = 64 << 20;
 
-/// A format that can be read.
+/// A file format that can be imported.
 struct Format {
     /// Name of the format in messages.
     name: &'static str,
-    /// Whether a file with this name and text has the format.
+    /// Returns true if a file with this name and text has the format.
     is_it: fn(&Path, &str) -> bool,
-    /// Reads the text. fio's JSON takes the logs of its jobs out of the logs of this import.
+    /// Parses the text. The parser of fio's JSON takes the logs of its jobs out of the given logs.
     read: fn(&Path, &str, &mut Logs) -> Outcome<Vec<Imported>>,
 }
 
-/// All formats; the first that recognises a file reads it.
+/// All formats. The first format that recognises a file is used.
 const FORMATS: [Format; 5] = [
     Format {
         name: "fio's JSON",
@@ -64,23 +64,23 @@ const FORMATS: [Format; 5] = [
     },
 ];
 
-/// Where and how imported results are stored.
+/// The destination of imported results.
 #[derive(Clone, Debug)]
 pub struct Destination {
-    /// The database.
+    /// Path of the database.
     pub db: PathBuf,
-    /// Label of the imported runs.
+    /// Label of the imported runs. None for no label.
     pub label: Option<String>,
-    /// Host of the imported runs, if the tool does not name it.
+    /// Host name of the imported runs if the tool does not report the host. None for "unknown".
     pub host: Option<String>,
 }
 
-/// What `import --json` prints.
+/// The output of `import --json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ImportDocument {
-    /// The program.
+    /// The program that wrote this document.
     pub halfpower: Program,
-    /// The runs, in the order of the files.
+    /// The imported runs, in the order of the files.
     pub runs: Vec<ImportedRun>,
 }
 
@@ -89,27 +89,27 @@ pub struct ImportDocument {
 pub struct ImportedRun {
     /// Number of the run in the database.
     pub run: i64,
-    /// Identifier of the run, made from the tool's output.
+    /// Identifier of the run, computed from the tool's output.
     pub uuid: String,
-    /// Whether the run was stored now; false if the same output was imported before.
+    /// Whether this import stored the run. False if the same output was imported before.
     pub is_new: bool,
-    /// The file.
+    /// Path of the imported file.
     pub file: String,
-    /// The tool with its version.
+    /// Name and version of the tool.
     pub tool: String,
-    /// Name of the host; "unknown" if the tool does not name it.
+    /// Name of the host. "unknown" if the tool does not report the host.
     pub host: String,
     /// Number of points.
     pub points: u64,
-    /// What the tool did not report.
+    /// Information that the tool did not report.
     pub not_reported: Vec<String>,
-    /// The run in one line.
+    /// Description of the run in one line.
     #[serde(skip)]
     line: String,
 }
 
 impl ImportDocument {
-    /// The runs, each in one line.
+    /// Describes each run in one line.
     pub fn lines(&self) -> Vec<String> {
         self.runs.iter().map(|run| run.line.replace(char::is_control, " ")).collect()
     }
@@ -122,7 +122,7 @@ impl ImportedRun {
         let known = match (stored.is_new, is_as_labelled) {
             (true, _) => "",
             (false, true) => " (imported before)",
-            (false, false) => " (imported before; halfpower runs tag changes its label)",
+            (false, false) => " (imported before; change its label with halfpower runs tag)",
         };
         ImportedRun {
             run: id,
@@ -138,32 +138,36 @@ impl ImportedRun {
     }
 }
 
-/// Whether a file may be the output of another tool: it is neither empty nor an SQLite database.
+/// Returns true if a file may be the output of another tool, because the file is neither empty nor
+/// an SQLite database.
 pub fn is_foreign(path: &Path) -> bool {
     let mut head = [0; 16];
     let read = File::open(path).and_then(|mut file| file.read(&mut head));
     path.is_file() && read.is_ok_and(|bytes| bytes > 0) && !head.starts_with(b"SQLite format 3")
 }
 
-/// Reads a file of any format; `-` means standard input.
+/// Reads a file of any format. The path `-` means standard input.
 ///
 /// # Errors
-/// One line with the file name: not readable, too large, unknown format, damaged.
+/// A message of one line with the file name, if the file cannot be read, is too large, has an
+/// unknown format, or is damaged.
 pub fn read(path: &Path) -> Outcome<Vec<Imported>> {
     let runs = read_all(&[path.to_path_buf()], text_of)?;
     Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
-/// Reads a text of any format; `name` is the file it comes from, for messages.
+/// Parses a text of any format. `name` is the name of the file, for messages and to recognise
+/// fio's logs.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub fn read_text(name: &str, text: &str) -> Outcome<Vec<Imported>> {
     let runs = read_all(&[PathBuf::from(name)], |_| Ok(text.to_owned()))?;
     Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
-/// Reads files that belong together: fio's logs join the JSON document of their job.
+/// Reads files that one command imports. The data of fio's logs are added to the run of fio's JSON
+/// output.
 fn read_all(
     files: &[PathBuf],
     text_of: impl Fn(&Path) -> Outcome<String>,
@@ -181,7 +185,7 @@ fn read_all(
         let Some(format) = FORMATS.iter().find(|format| (format.is_it)(path, &text)) else {
             let (path, names) = (path.display(), FORMATS.map(|format| format.name).join(", "));
             return Err(Failure::failed(format!(
-                "{path}: the format is unknown; halfpower imports {names}, logs of fio"
+                "{path}: the format is unknown; halfpower imports {names} and fio logs"
             )));
         };
         let found = (format.read)(path, &text, &mut logs);
@@ -200,13 +204,13 @@ fn named(path: &Path, failure: &Failure) -> Failure {
 fn text_of(path: &Path) -> Outcome<String> {
     let failed = |error: io::Error| {
         let (cause, path) = (ioengine::error::cause(&error), path.display());
-        Failure::failed(format!("reading {path}: {cause}; name a file that a tool has written"))
+        Failure::failed(format!("reading {path}: {cause}; specify the output of a supported tool"))
     };
     let mut bytes = Vec::new();
     if path == Path::new("-") {
         io::stdin().take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     } else {
-        // Checked first, because reading a pipe would block.
+        // The file type is checked before the file is opened, because opening a pipe would block.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(failed(io::ErrorKind::InvalidInput.into()));
         }
@@ -215,28 +219,31 @@ fn text_of(path: &Path) -> Outcome<String> {
     }
     if bytes.len() as u64 > BYTES_MAX {
         return Err(Failure::failed(format!(
-            "{} is larger than {} MiB; import fewer jobs at once",
+            "{} is larger than {} MiB; import output with fewer jobs",
             path.display(),
             BYTES_MAX >> 20
         )));
     }
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         let path = path.display();
-        return Err(Failure::failed(format!("reading {path}: it is UTF-16; save it as UTF-8")));
+        return Err(Failure::failed(format!(
+            "reading {path}: the file is UTF-16; save it as UTF-8"
+        )));
     }
     String::from_utf8(bytes)
-        .map_err(|_| failed(io::Error::new(io::ErrorKind::InvalidData, "not a text")))
+        .map_err(|_| failed(io::Error::new(io::ErrorKind::InvalidData, "the text is not UTF-8")))
 }
 
-/// The text without the byte order mark that some editors and shells write at the start of a file.
+/// Removes the byte order mark that some editors and shells write at the start of a file.
 fn without_mark(text: String) -> String {
     text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
 
-/// Imports files. With `plan`, the lines say what would be stored, and nothing is written.
+/// Imports files. With `plan`, nothing is stored, and the result describes the runs that would be
+/// stored.
 ///
 /// # Errors
-/// A file cannot be imported; then nothing is stored. The database cannot be written.
+/// A file cannot be imported, so nothing is stored, or the database cannot be written.
 pub fn import(files: &[PathBuf], to: &Destination, plan: bool) -> Outcome<ImportDocument> {
     let mut all = Vec::new();
     for (file, mut run) in read_all(files, text_of)? {
@@ -262,7 +269,7 @@ pub fn import(files: &[PathBuf], to: &Destination, plan: bool) -> Outcome<Import
     Ok(document)
 }
 
-/// Stores all runs, or none.
+/// Stores all runs. If a run cannot be stored, removes the runs that this import stored before it.
 fn store_all(
     all: &[(String, Imported)],
     files: &[PathBuf],

@@ -1,9 +1,9 @@
-//! Results of another tool: points and trials as halfpower keeps them, with what the tool did not
-//! report.
+//! Defines the results of another tool as halfpower stores them: points and trials, and a list of
+//! the information that the tool did not report.
 //!
-//! The tool's own output is stored with the run, so that an export in the same format loses
-//! nothing. The run's uuid is computed from this output, so that a second import of the same file
-//! is recognised.
+//! The tool's output is stored with the run, so that an export in the same format loses nothing.
+//! The uuid of the run is computed from this output, so that a second import of the same file is
+//! recognised.
 
 use std::collections::BTreeMap;
 
@@ -23,54 +23,54 @@ use results::{Import, NewRun, OriginRow, RunEnd, RunId, RunKind, RunRow, RunStat
 /// Host name of a run whose tool does not report the host.
 pub const UNKNOWN_HOST: &str = "unknown";
 
-/// What one run of another tool measured on one host.
+/// The results of one run of another tool on one host.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// The tool with its version, such as `fio-3.33`.
+    /// Name and version of the tool, such as `fio-3.33`.
     pub tool: String,
     /// Format of the document, such as `fio-json`.
     pub format: &'static str,
-    /// The command or the workload, in a few words.
+    /// Short description of the command or the workload.
     pub title: String,
-    /// Start, or the end if the tool reports only that (ns since 1970).
+    /// Start of the run, or its end if the tool reports only the end (ns since 1970).
     pub started_unix_ns: i64,
-    /// The host, as far as known.
+    /// The known facts about the host.
     pub host: Host,
-    /// The target, as far as known.
+    /// The known facts about the target.
     pub target: TargetFacts,
     /// The points, each with its trials.
     pub points: Vec<Point>,
-    /// What the tool did not report, in a few words each.
+    /// Information that the tool did not report, one short phrase each.
     pub missing: Vec<String>,
     /// The part of the tool's output that was used.
     pub document: String,
-    /// Text of other files (fio's logs) that were used for the points. It is not stored, but the
-    /// uuid depends on it.
+    /// Text of other files (fio's logs) that were used for the points. The text is not stored, but
+    /// the uuid depends on it.
     pub supplement: String,
 }
 
 /// The result of storing a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored {
-    /// The run.
+    /// The stored run.
     pub run: RunRow,
-    /// Whether the run was stored now; false if it was stored before.
+    /// Whether this call stored the run. False if the run was stored before.
     pub is_new: bool,
 }
 
 impl Imported {
-    /// Names the host, unless the tool named it.
+    /// Sets the name of the host, unless the tool reported the host.
     pub fn name_host(&mut self, name: &str) {
         if self.host.name == UNKNOWN_HOST {
             name.clone_into(&mut self.host.name);
         }
     }
 
-    /// Gives each trial the verdict `suspect`, because halfpower could not check it.
+    /// Gives each trial the verdict `suspect`, because halfpower could not check the trial.
     pub fn doubt(&mut self) {
         let tool = &self.tool;
         let reason = format!(
-            "measured by {tool}: caching, unwritten blocks and steadiness were not checked"
+            "measured by {tool}: caching, unwritten blocks and steady state were not checked"
         );
         let trials = self.points.iter_mut().flat_map(|point| &mut point.trials);
         trials.for_each(|trial| trial.verdict.flag(State::Suspect, Check::Imported, &reason));
@@ -79,7 +79,7 @@ impl Imported {
     /// Stores the run, unless the same output was stored before.
     ///
     /// # Errors
-    /// Nothing was measured; the database cannot be written.
+    /// The run has no results, or the database cannot be written.
     pub fn store(&self, store: &mut Store, file: &str, label: Option<&str>) -> Outcome<Stored> {
         let import = self.rows(file, label);
         let known = store.runs()?.into_iter().find(|run| run.uuid == import.run.uuid);
@@ -138,7 +138,7 @@ impl Imported {
         }
     }
 
-    /// A uuid made from the tool's output and the host.
+    /// Computes a uuid from the tool's output and the name of the host.
     fn uuid(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.host.name.as_bytes()).update(&[0]).update(self.document.as_bytes());
@@ -148,7 +148,7 @@ impl Imported {
         uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
     }
 
-    /// The import in one line.
+    /// Describes the run in one line.
     pub fn describe(&self) -> String {
         let points = units::counted(self.points.len() as u64, "point");
         let missing = match self.missing.as_slice() {
@@ -159,12 +159,13 @@ impl Imported {
     }
 }
 
-/// Facts as JSON. It cannot fail, because all map keys are text.
+/// Serializes facts as JSON. This cannot fail, because all map keys are text.
 fn json_text(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Converts a time in the tool's output from seconds to ns. `what` names it in the error message.
+/// Converts a time in the tool's output from seconds to ns. `what` is the name of the time for the
+/// error message.
 ///
 /// # Errors
 /// The number is negative, not finite, or more than 292 years.
@@ -179,10 +180,10 @@ pub fn time_ns(what: &str, seconds: f64) -> Outcome<u64> {
 }
 
 /// Builds a latency histogram from percentiles. The requests between two percentiles are counted at
-/// the upper one, so that [`Histogram::quantile`] returns the given percentiles.
+/// the upper percentile, so that [`Histogram::quantile`] returns the given percentiles.
 ///
-/// `percentiles` are shares (0 to 1) with latencies (ns), in any order. Values outside of `min_ns`
-/// and `max_ns` are clamped.
+/// `percentiles` are pairs of a share (0 to 1) and a latency (ns), in any order. Latencies are
+/// clamped to the range from `min_ns` to `max_ns`.
 pub fn histogram(
     count: u64,
     (min_ns, max_ns): (u64, u64),
@@ -207,9 +208,9 @@ pub fn histogram(
     of_counts(counts, (min_ns, max_ns), mean_ns)
 }
 
-/// Builds a latency histogram from pairs of a latency (ns) and its number of requests. The stated
-/// minimum, maximum and mean are used unless they contradict the counts. Only the result has memory
-/// for all buckets, because a document may have thousands of histograms.
+/// Builds a latency histogram from pairs of a latency (ns) and its number of requests. The given
+/// minimum, maximum and mean are used unless they contradict the counts. To save memory, only
+/// buckets with requests are allocated, because a document may have thousands of histograms.
 pub fn of_counts(
     counts: impl IntoIterator<Item = (u64, u64)>,
     (min_ns, max_ns): (u64, u64),
@@ -234,7 +235,7 @@ pub fn of_counts(
     })
 }
 
-/// Collects trials into points: trials with the same settings belong to one point.
+/// Groups trials by their settings. Trials with the same settings belong to one point.
 #[derive(Clone, Debug, Default)]
 pub struct Trials {
     /// The points, in the order of their first trials.
@@ -243,7 +244,7 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// Adds a trial.
+    /// Adds a trial to the point with the same settings, or to a new point.
     pub fn add(&mut self, key: PointKey, trial: Trial) {
         let settings = json::facts("", &WorkloadDocument::from(&key)).1;
         let place = *self.places.entry(settings).or_insert(self.points.len());
@@ -257,8 +258,8 @@ impl Trials {
     }
 }
 
-/// Adds the trial of another thread that ran the same workload at the same time: adds the counts,
-/// and keeps the longer time.
+/// Adds the trial of another thread that ran the same workload at the same time. The counts are
+/// summed. The longer of the two times is kept.
 pub fn add_threads(all: &mut Trial, other: &Trial) {
     for (mine, theirs) in all.directions.iter_mut().zip(&other.directions) {
         mine.bytes = mine.bytes.saturating_add(theirs.bytes);

@@ -1,8 +1,9 @@
-//! iozone's table of rates, as it is printed with `-a`, or with `-s`, `-r` and `-i`.
+//! Imports iozone's table of rates, as iozone prints it with `-a`, or with `-s`, `-r` and `-i`.
 //!
-//! A row has the size of the file and of a record (KiB) and rates (KiB/s) in columns of equal
-//! width, blank where a test was left out. `rewrite`, `read` and the random columns become points.
-//! `write`, which includes creating the file, is used only where there is no `rewrite`.
+//! A row has the file size (KiB), the record size (KiB), and rates (KiB/s) in columns of equal
+//! width. A column is blank if the test was not run. `rewrite`, `read` and the random columns
+//! become points. `write`, which includes the creation of the file, is used only in rows without
+//! `rewrite`.
 
 use cpucost::CpuUsage;
 use ioengine::{Caching, EngineKind};
@@ -17,26 +18,26 @@ use crate::imported::{self, Imported, Trials, UNKNOWN_HOST};
 
 /// Text at the beginning of the output of each run of iozone.
 const BANNER: &str = "Performance Test of File I/O";
-/// The remedy for a row whose columns cannot be told apart.
-const REMEDY: &str = "import the output as iozone printed it, with its blanks";
+/// Remedy in the error messages for rows whose columns cannot be recognised.
+const REMEDY: &str = "import the unchanged output of iozone, with all spaces";
 
-/// Format of the document.
+/// Name of the document's format in the database.
 pub const FORMAT: &str = "iozone-table";
 const KIB: u64 = 1024;
-/// Largest size and rate (KiB, KiB/s): 1 PiB.
+/// Maximum size (KiB) and maximum rate (KiB/s): 1 PiB and 1 PiB/s.
 const NUMBER_MAX: u64 = 1 << 40;
 /// Maximum number of different tests in a table.
 const POINTS_MAX: usize = 100_000;
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Whether a text is output of iozone.
+/// Returns true if a text is output of iozone.
 pub fn is_table(text: &str) -> bool {
     text.contains(BANNER) || text.lines().any(|line| ends(line).is_some())
 }
 
-/// Where the first three columns of the table end in a line; None if the line is not the header.
-/// All columns from the third on have the same width.
+/// Returns the positions at which the first three columns of the table end. None if the line is not
+/// the header of a table. The third column and all later columns have the same width.
 fn ends(line: &str) -> Option<[usize; 3]> {
     let words: Vec<&str> = line.split_whitespace().take(5).collect();
     if words.as_slice() != ["kB", "reclen", "write", "rewrite", "read"]
@@ -49,19 +50,19 @@ fn ends(line: &str) -> Option<[usize; 3]> {
     Some([line.find(words[0])? + 2, reclen, reclen + write])
 }
 
-/// What the lines above a table say about it.
+/// The settings that iozone prints above a table.
 #[derive(Clone, Debug, Default)]
 struct Section {
     is_direct: bool,
     is_through: bool,
     has_other_unit: bool,
     started_unix_ns: Option<i64>,
-    /// Ends of the first three columns; None outside of a table.
+    /// End positions of the first three columns. None outside of a table.
     ends: Option<[usize; 3]>,
 }
 
 impl Section {
-    /// Reads a line that is not a row of a table.
+    /// Parses a line that is not a row of a table.
     fn note(&mut self, line: &str) {
         if line.contains(BANNER) {
             *self = Section::default();
@@ -75,16 +76,18 @@ impl Section {
         self.ends = ends(line);
     }
 
-    /// The ends of the columns if the line is a row.
+    /// Returns the end positions of the first three columns. None if the line is not a row of a
+    /// table.
     fn is_row(&self, line: &str) -> Option<[usize; 3]> {
         self.ends.filter(|_| line.trim_start().starts_with(|c: char| c.is_ascii_digit()))
     }
 }
 
-/// Reads a table. Each run in the output has its own unit, caching and start.
+/// Parses the output of one or several runs of iozone. Unit, caching and start time may differ
+/// between runs.
 ///
 /// # Errors
-/// One line: no table, other units, or the number of the damaged line.
+/// A message of one line if there is no table, if a table has other units, or if a line is damaged.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let trials = trials(text)?;
     let starts = || trials.points.iter().flat_map(|point| &point.trials);
@@ -92,14 +95,14 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let version =
         text.split_once("$Revision: ").and_then(|(_, rest)| rest.split_whitespace().next());
     let missing = [
-        "the first write of a file where there is a rewrite",
+        "the first write of each file that was rewritten",
         "rereads and the tests backward, stride, record rewrite, fwrite and fread",
         "latencies",
         "CPU time",
         "the rate over time",
         "the time zone (UTC is assumed)",
     ];
-    let start = is_unknown.then_some("the start (no date that can be read; 1970 is stored)");
+    let start = is_unknown.then_some("the start time (no readable date; 1970 is stored)");
     Ok(vec![Imported {
         tool: format!("iozone-{}", version.unwrap_or("unknown")),
         format: FORMAT,
@@ -114,7 +117,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     }])
 }
 
-/// The trials of all tables.
+/// Collects the trials of all tables.
 fn trials(text: &str) -> Outcome<Trials> {
     let (mut trials, mut section) = (Trials::default(), Section::default());
     let last = text.lines().count();
@@ -130,8 +133,8 @@ fn trials(text: &str) -> Outcome<Trials> {
         };
         if number == last && !text.ends_with('\n') {
             return Err(Failure::failed(format!(
-                "line {number}: the row has no line end, so the file may be cut; create the \
-                 output again, or end the row if it is complete"
+                "line {number}: the row has no line end, so the file may be truncated; create the \
+                 output again, or add a newline if the row is complete"
             )));
         }
         let failed = |what: String| Failure::failed(format!("line {number}: {what}; {REMEDY}"));
@@ -147,14 +150,15 @@ fn trials(text: &str) -> Outcome<Trials> {
     }
     if trials.points.is_empty() {
         return Err(Failure::failed(
-            "no table with rates (kB, reclen, write ...); import what iozone printed with -a, or \
-             with -s, -r and -i",
+            "no table with rates (columns kB, reclen, write ...); import the output of iozone with \
+             -a, or with -s, -r and -i",
         ));
     }
     Ok(trials)
 }
 
-/// The start: `Run began: Sun Mar  5 12:56:17 2023`.
+/// Parses the start of a run from a line such as `Run began: Sun Mar  5 12:56:17 2023` (ns since
+/// 1970).
 fn began(line: &str) -> Option<i64> {
     let words: Vec<&str> = line.trim().strip_prefix("Run began:")?.split_whitespace().collect();
     let [_, month, day, time, year] = words.as_slice() else { return None };
@@ -163,7 +167,7 @@ fn began(line: &str) -> Option<i64> {
     date::parse_utc(&format!("{year}-{month:02}-{day:02} {time}"))
 }
 
-/// A row of the table.
+/// A row of a table.
 struct Row {
     file_kib: u64,
     record_kib: u64,
@@ -176,9 +180,9 @@ impl Row {
     fn read(line: &str, ends: [usize; 3]) -> Result<Row, String> {
         let line = line.trim_end();
         if !line.is_ascii() {
-            return Err("not a row of numbers".to_owned());
+            return Err("the row has characters that are not ASCII".to_owned());
         }
-        // Numbers end at the right edge of their column, unless blanks were removed or added.
+        // In unchanged output, each number ends at the right edge of its column.
         let number = |from: usize, to: usize| -> Result<Option<u64>, String> {
             let cell = line.get(from..to.min(line.len())).unwrap_or_default();
             let text = cell.trim_start();
@@ -191,19 +195,19 @@ impl Row {
                 return Err(format!("'{text}' does not end where its column ends"));
             }
             let number = text.parse().ok().filter(|number| *number <= NUMBER_MAX);
-            number.map(Some).ok_or_else(|| format!("'{}' is no number", text.escape_debug()))
+            number.map(Some).ok_or_else(|| format!("'{}' is not a number", text.escape_debug()))
         };
         let size = |from: usize, to: usize| {
             let size = number(from, to)?.filter(|size| *size > 0);
-            size.ok_or_else(|| "the size of the file or of a record is missing or 0".to_owned())
+            size.ok_or_else(|| "the file size or the record size is missing or 0".to_owned())
         };
         let (file_kib, record_kib) = (size(0, ends[0])?, size(ends[0], ends[1])?);
         if record_kib > file_kib {
-            return Err(format!("the record ({record_kib} KiB) is larger than the file"));
+            return Err(format!("the record size ({record_kib} KiB) is larger than the file"));
         }
         let record_bytes = record_kib.checked_mul(KIB).and_then(|bytes| bytes.try_into().ok());
-        let record_bytes =
-            record_bytes.ok_or_else(|| format!("the record ({record_kib} KiB) is over 4 GiB"))?;
+        let record_bytes = record_bytes
+            .ok_or_else(|| format!("the record size ({record_kib} KiB) is over 4 GiB"))?;
         let mut rates = [None; 6];
         for (index, rate) in rates.iter_mut().enumerate() {
             let width = ends[2] - ends[1];
@@ -213,7 +217,8 @@ impl Row {
         Ok(Row { file_kib, record_kib, record_bytes, rates })
     }
 
-    /// One trial for each test. It transfers the whole file once, at the printed rate.
+    /// Builds a trial for each test of the row. A test transfers the whole file once, at the
+    /// printed rate.
     fn trials(&self, caching: Caching) -> Outcome<Vec<(PointKey, Trial)>> {
         let [write, rewrite, read, _, random_read, random_write] = self.rates;
         let tests = [
@@ -226,7 +231,8 @@ impl Row {
         for (read_percent, pattern, rate) in tests {
             let Some(rate) = rate else { continue };
             let elapsed_ns =
-                imported::time_ns("a test", self.file_kib as f64 / rate as f64)?.max(1);
+                imported::time_ns("the duration of a test", self.file_kib as f64 / rate as f64)?
+                    .max(1);
             let workload = Workload {
                 engine_kind: EngineKind::Sync,
                 pattern,
@@ -253,7 +259,7 @@ impl Row {
 mod tests {
     use super::*;
 
-    /// The form that iozone 3 prints, with `-i 0 -i 2` in the second row: no reads.
+    /// Output of iozone 3. The second row is of a run with `-i 0 -i 2`, so it has no reads.
     const TABLE: &str = "\
 \tIozone: Performance Test of File I/O
 \t        Version $Revision: 3.489 $
@@ -298,8 +304,8 @@ iozone test complete.
     fn damaged_tables_are_refused_with_the_line() {
         for (from, to, cause) in [
             ("     2689", "      NaN", "line 8: 'NaN'"),
-            ("     2689", "    -2689", "line 8: '-2689' is no number"),
-            ("       4  ", "       0  ", "line 8: the size"),
+            ("     2689", "    -2689", "line 8: '-2689' is not a number"),
+            ("       4  ", "       0  ", "line 8: the file size"),
             ("          102400       4", "99999999999999999999   4", "line 8: "),
             ("          102400", "          1024é0", "line 8: "),
             ("kB  reclen", "kb  reclan", "no table with rates"),

@@ -1,9 +1,9 @@
-//! Results and jobs of other storage tools, in and out.
+//! Imports and exports results and jobs of other storage tools.
 //!
-//! Each tool has its own module. fio's jobs become settings of `lab::experiment`, so that a load of
-//! another tool passes the same checks as flags that a user typed. Results of other tools become
-//! points ([`imported`]); [`mod@import`] recognises the format of a file, and [`mod@export`] writes
-//! stored runs.
+//! Each tool has its own module. fio's jobs become settings of `lab::experiment`, so that these
+//! jobs pass the same checks as flags that a user typed. Results of other tools become points
+//! ([`imported`]). [`mod@import`] recognises the format of a file, and [`mod@export`] writes stored
+//! runs.
 
 mod checked;
 pub mod imported;

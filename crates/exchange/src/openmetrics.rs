@@ -1,8 +1,8 @@
-//! Stored points as metrics in the text format of Prometheus (OpenMetrics 1.0), such as for the
-//! textfile collector of a node exporter.
+//! Exports stored points as metrics in the text format of Prometheus (OpenMetrics 1.0), for example
+//! for the textfile collector of a node exporter.
 //!
-//! Each point is a set of gauges and a latency summary, with the workload as labels. Units are
-//! those of the standard: bytes and seconds.
+//! Each point becomes a set of gauges and a latency summary, with the workload as labels. The units
+//! are bytes and seconds, as the standard requires.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -13,25 +13,25 @@ use lab::machine::{Host, TargetFacts};
 use lab::point::Point;
 use lab::point_key::PointKey;
 
-/// Quantiles of the latency.
+/// Quantiles of the latency that are exported.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 /// A run whose points become metrics.
 #[derive(Debug)]
 pub struct Run {
-    /// Its label.
+    /// Label of the run. None if the run has no label.
     pub label: Option<String>,
-    /// Start (ns since 1970).
+    /// Start of the run (ns since 1970).
     pub started_unix_ns: i64,
-    /// The host.
+    /// The host of the run.
     pub host: Host,
-    /// The target.
+    /// The target of the run.
     pub target: TargetFacts,
-    /// Its points.
+    /// The points of the run.
     pub points: Vec<Point>,
 }
 
-/// A gauge: its name, its help text and its value.
+/// A gauge: its name, its help text, and the function that computes its value.
 type Gauge = (&'static str, &'static str, fn(&Run, &Point) -> Option<f64>);
 
 const GAUGES: [Gauge; 6] = [
@@ -41,22 +41,22 @@ const GAUGES: [Gauge; 6] = [
     ("halfpower_requests_per_second", "Median rate of requests.", |_, point| {
         Some(point.summary().requests_per_s.value)
     }),
-    ("halfpower_cpu_seconds_per_request", "CPU time charged to the process.", |_, point| {
+    ("halfpower_cpu_seconds_per_request", "CPU time of the process per request.", |_, point| {
         point.cpu_lower_ns().filter(|ns| *ns > 0.0).map(|ns| ns / 1e9)
     }),
-    ("halfpower_trials", "Number of trials without a soaker.", |_, point| {
+    ("halfpower_trials", "Number of trials that ran without a CPU soaker.", |_, point| {
         Some(point.unsoaked().len() as f64)
     }),
     ("halfpower_valid", "Whether the result is valid (1) or not (0).", |_, point| {
         Some(f64::from(u8::from(point.summary().verdict.state == lab::point::State::Valid)))
     }),
-    ("halfpower_start_timestamp_seconds", "Start of the run since 1970.", |run, _| {
+    ("halfpower_start_timestamp_seconds", "Start of the run (seconds since 1970).", |run, _| {
         Some(run.started_unix_ns as f64 / 1e9)
     }),
 ];
 
-/// The metrics of runs. If points of several runs have the same labels, only those of the first run
-/// are used; so name the newest run first.
+/// Formats the metrics of runs. If points of several runs have the same labels, only the points of
+/// the first of these runs are used, so the newest run should be first.
 pub fn text(runs: &[Run]) -> String {
     let mut points: Vec<(String, &Run, &Point)> = Vec::new();
     let mut known = HashSet::new();
@@ -64,7 +64,8 @@ pub fn text(runs: &[Run]) -> String {
         let mut of_run: HashMap<String, u32> = HashMap::new();
         for point in run.points.iter().filter(|point| !point.trials.is_empty()) {
             let mut labels = labels(run, &point.key);
-            // Points that differ in a setting without a label are numbered.
+            // If points differ only in settings that have no label, a number makes their labels
+            // unique.
             let count = of_run.entry(labels.clone()).or_insert(0);
             *count += 1;
             if *count > 1 {
@@ -127,7 +128,8 @@ fn labels(run: &Run, key: &PointKey) -> String {
     all.join(",")
 }
 
-/// Name of the target. For a test file, its folder, because each run has another file.
+/// Returns the name of the target. For a test file, returns its directory, because each run has
+/// another test file.
 fn place(target: &TargetFacts) -> String {
     let path = Path::new(&target.name);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -138,7 +140,7 @@ fn place(target: &TargetFacts) -> String {
     }
 }
 
-/// A label's value: backslash, quote and line end are escaped.
+/// Escapes backslashes, quotes and line ends in the value of a label.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

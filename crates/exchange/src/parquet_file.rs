@@ -1,7 +1,8 @@
-//! A table of stored runs as an Apache Parquet file, for pandas, DuckDB and Spark.
+//! Exports a table of stored runs as an Apache Parquet file, for pandas, DuckDB and Spark.
 //!
-//! The columns are those of CSV; all are optional, because NULL means not measured. Rows are
-//! written in groups, so that memory does not grow with their number.
+//! The columns are the same as in the CSV export. All columns are optional, because a value that
+//! was not measured is NULL. Rows are written in groups, so that memory does not grow with the
+//! number of rows.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 use results::{Cell, Kind, RunId, Store, Table};
 
-/// Rows in memory at a time.
+/// Number of rows in a row group, all of which are in memory at the same time.
 const GROUP_ROWS: usize = 65_536;
 
-/// The values of a column in one group of rows, and whether each row has one (definition level).
+/// A column of one row group: its values, and for each row whether the row has a value (definition
+/// level).
 struct Column {
     values: Values,
     levels: Vec<i16>,
@@ -39,8 +41,8 @@ impl Column {
         Column { values, levels: Vec::new() }
     }
 
-    /// Adds a value. A value that does not fit the column's type becomes NULL, but the types are
-    /// chosen so that all values fit.
+    /// Adds a value. A value that does not fit the type of the column becomes NULL, but the types
+    /// are chosen so that all values fit.
     fn push(&mut self, cell: Cell<'_>) {
         let is_value = match (&mut self.values, cell) {
             (Values::Integers(all), Cell::Integer(number)) => put(all, number),
@@ -74,7 +76,8 @@ pub fn write(
     table: Table,
     out: &mut (impl Write + Send),
 ) -> Outcome<()> {
-    let failed = |error: ParquetError| Failure::failed(format!("writing: {error}"));
+    let failed =
+        |error: ParquetError| Failure::failed(format!("writing the Parquet file: {error}"));
     let kinds = store.kinds(runs, table)?;
     let schema = schema(&store.columns(table)?, &kinds).map_err(failed)?;
     let mut file = SerializedFileWriter::new(out, schema, Arc::default()).map_err(failed)?;
@@ -149,7 +152,7 @@ mod tests {
          "percentile": {"50.0": 100, "99.0": 800}}}},
         {"jobname": "c", "write": {"io_bytes": 8192, "total_ios": 2, "runtime": 7}}]}"#;
 
-    /// The rows of the table as CSV, with NULL as an empty field.
+    /// Reads the rows of a Parquet file as the fields of CSV. NULL becomes an empty field.
     fn rows_of(path: &std::path::Path) -> Vec<Vec<String>> {
         let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
         let row = |row: parquet::record::Row| {
@@ -181,7 +184,7 @@ mod tests {
             let expected: Vec<Vec<String>> =
                 csv.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect();
             assert_eq!(rows_of(&path), expected, "{name}");
-            // fio's JSON has no intervals.
+            // fio's JSON has no intervals, so only the table `intervals` is empty.
             assert_eq!(expected.is_empty(), name == "intervals");
         }
     }
@@ -191,6 +194,6 @@ mod tests {
         let store = Store::open(tempfile::tempdir().unwrap().path().join("a.db")).unwrap();
         let mut no_room: &mut [u8] = &mut [0; 10];
         let failure = write(&store, &[], Table::Points, &mut no_room).unwrap_err();
-        assert!(failure.message.starts_with("writing: "), "{failure}");
+        assert!(failure.message.starts_with("writing the Parquet file: "), "{failure}");
     }
 }

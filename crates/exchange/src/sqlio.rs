@@ -1,7 +1,8 @@
-//! The papers' SQLIO: the trace lines of fourteen fields that `classic sqlio` writes, in and out.
+//! Imports and exports trace files of the papers' SQLIO. Each line has fourteen fields, as
+//! `classic sqlio` writes them.
 //!
-//! Lines with the same settings are trials of one point. A line does not say whether requests were
-//! sequential or random, and has no latencies.
+//! Lines with the same settings are trials of one point. A line does not state whether requests
+//! were sequential or random, and has no latencies.
 
 use cpucost::CpuUsage;
 use ioengine::EngineKind;
@@ -15,28 +16,29 @@ use workload::Workload;
 use crate::checked;
 use crate::imported::{self, Imported, Trials, UNKNOWN_HOST};
 
-/// Format of the document.
+/// Name of the document's format in the database.
 pub const FORMAT: &str = "sqlio-csv";
-/// Bytes of a MB and a KB in the papers.
+/// Number of bytes in an MB of the papers.
 const MB: f64 = 1_048_576.0;
+/// Number of bytes in a KB of the papers.
 const KB: f64 = 1024.0;
-/// By what share MB/s may exceed IO/s times the block size, because both are rounded.
+/// Maximum share by which MB/s may exceed IO/s times the block size.
 const EXCESS_MAX: f64 = 0.02;
-/// Maximum rounding error of MB/s, IO/s and the block size (KB): half of the last digit.
+/// Maximum rounding error of MB/s, IO/s and the block size (KB): half a unit of the third decimal.
 const ROUNDING: f64 = 0.000_5;
 /// Maximum number of different tests in a trace.
 const POINTS_MAX: usize = 100_000;
 
-/// Whether a text is a trace file.
+/// Returns true if a text is a trace file.
 pub fn is_trace(text: &str) -> bool {
     let first = text.lines().next();
     first.is_some_and(|line| line.trim_end() == trace::header())
 }
 
-/// Reads a trace file.
+/// Parses a trace file.
 ///
 /// # Errors
-/// One line with the number of the damaged line.
+/// A message of one line with the number of the damaged line.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let mut trials = Trials::default();
     let (mut title, mut has_mix, mut has_sizes) = (String::new(), false, false);
@@ -64,11 +66,14 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let points = trials.points;
     let started = points.iter().flat_map(|point| &point.trials).map(|t| t.started_unix_ns).min();
     let Some(started_unix_ns) = started else {
-        return Err(Failure::failed("the trace has no line; nothing to import"));
+        return Err(Failure::failed(
+            "nothing to import, because the trace has no data lines; specify another trace",
+        ));
     };
     let missing = ["whether requests were random", "latencies", "the rate over time"];
-    let share = has_mix.then_some("the share of reads (half is assumed)");
-    let sizes = has_sizes.then_some("the size of each request (some were smaller than the block)");
+    let share = has_mix.then_some("the share of reads (50% is assumed)");
+    let sizes =
+        has_sizes.then_some("the request sizes (some requests were smaller than the block)");
     Ok(vec![Imported {
         tool: "sqlio".to_owned(),
         format: FORMAT,
@@ -83,8 +88,8 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     }])
 }
 
-/// By what share MB/s exceed IO/s times the block size (negative if they are less); 0 if rounding
-/// explains the difference.
+/// Returns the share by which MB/s exceeds IO/s times the block size. The share is negative if MB/s
+/// is smaller, and 0 if rounding explains the difference.
 fn excess(line: &TraceLine) -> f64 {
     let most = (line.io_per_s + ROUNDING) * (line.block_kb + ROUNDING) * KB;
     let least = (line.io_per_s - ROUNDING).max(0.0) * (line.block_kb - ROUNDING).max(0.0) * KB;
@@ -98,18 +103,18 @@ fn excess(line: &TraceLine) -> f64 {
     }
 }
 
-/// The point and the trial of a line.
+/// Converts a line to a trial, and to the key of the trial's point.
 fn test(line: &TraceLine) -> Result<(PointKey, Trial), String> {
     let block_bytes = (line.block_kb * KB).round();
     if line.threads == 0 || block_bytes == 0.0 || line.clock_s == 0.0 {
-        return Err("no threads, block size or time".to_owned());
+        return Err("the number of threads, the block size or the time is 0".to_owned());
     }
     let block_bytes =
         checked::whole(block_bytes, u64::from(u32::MAX)).ok_or("BlockSize is more than 4 GiB")?;
     let file_bytes = checked::whole((line.file_kb * KB).round(), checked::NUMBER_MAX);
     let file_bytes = file_bytes.ok_or("FileSize is too large")?;
     if excess(line) > EXCESS_MAX {
-        return Err("MB/s are more than IO/s times BlockSize".to_owned());
+        return Err("MB/s is larger than IO/s times BlockSize".to_owned());
     }
     let trial = trial(line)?;
     Ok((key(line, block_bytes as u32, file_bytes)?, trial))
@@ -181,7 +186,7 @@ fn trial(line: &TraceLine) -> Result<Trial, String> {
     }
 }
 
-/// The trace of points: a header, and a line for each trial without a soaker.
+/// Formats points as a trace file: a header, and a line for each trial without a soaker.
 pub fn trace(points: &[Point], label: Option<&str>) -> String {
     let mut lines = vec![trace::header()];
     for point in points {
@@ -217,10 +222,10 @@ mod tests {
     #[test]
     fn a_damaged_line_is_named() {
         let text = format!("{}\n1,2,3\n", trace::header());
-        assert!(read(&text).unwrap_err().message.starts_with("line 2: 3 fields"));
+        assert!(read(&text).unwrap_err().message.starts_with("line 2: the line has 3 fields"));
         let idle = "10,160,mix,64,8,H,0,30,1,30,1,2,2026-11-21 20:45:08,";
         let text = format!("{}\n{idle}\n", trace::header());
-        assert!(read(&text).unwrap_err().message.starts_with("line 2: no threads"));
+        assert!(read(&text).unwrap_err().message.starts_with("line 2: the number of threads"));
         let mix = read(&text.replace("H,0", "H,1")).unwrap().remove(0);
         assert_eq!(mix.points[0].trials[0].requests(), 4800);
         assert!(mix.missing.iter().any(|text| text.contains("share of reads")));
@@ -239,10 +244,10 @@ mod tests {
     #[test]
     fn numbers_that_contradict_each_other_or_cannot_be_stored_are_refused_with_the_line() {
         for (from, to, cause) in [
-            ("10.000,", "10000,", "MB/s are more than IO/s"),
-            ("10.000,", "1e300,", "MB/s are more than IO/s"),
+            ("10.000,", "10000,", "MB/s is larger than IO/s"),
+            ("10.000,", "1e300,", "MB/s is larger than IO/s"),
             ("read,4,", "read,1e20,", "BlockSize is more than 4 GiB"),
-            ("read,4,", "read,0.0001,", "no threads, block size or time"),
+            ("read,4,", "read,0.0001,", "the block size or the time is 0"),
             (",2.000,", ",1e-12,", "Clock(s) is less than 1 ns"),
             (",2.000,", ",1e15,", "Clock(s)"),
             ("65536", "1e300", "FileSize is too large"),

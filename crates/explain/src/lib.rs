@@ -1,9 +1,9 @@
-//! Texts that explain what halfpower prints: terms, reasons of verdicts, findings of surveys,
-//! advice, and studies with their findings.
+//! Contains the texts that explain the output of halfpower: terms, reasons of verdicts, findings of
+//! surveys, advice, and studies with their findings.
 //!
-//! The texts are Markdown files in `topics/`, one for each kind, and part of the program, so they
-//! need no network. The crate imports nothing of halfpower; tests of the crates above it check that
-//! everything they print has its topic.
+//! The texts are Markdown files in `topics/`. They are compiled into the program, so they need no
+//! network. This crate depends on no other crate of halfpower. Tests of the crates that use this
+//! crate check that there is a topic for every term, reason and finding that they print.
 #![forbid(unsafe_code)]
 
 mod topic;

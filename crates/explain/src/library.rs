@@ -1,55 +1,55 @@
-//! Finds the topics for a word. If no topic has this name, it offers topics with similar names and
+//! Finds the topics for a word. If no topic has this name, suggests topics with similar names and
 //! topics whose text mentions the word.
 
 use std::sync::OnceLock;
 
 use crate::topic::{Kind, Topic};
 
-/// If no topic has the name, names at least this similar to it are offered (Jaro-Winkler, 0 to 1).
+/// Minimum similarity of a suggested name to the given word (Jaro-Winkler, 0 to 1).
 const SIMILAR_MIN: f64 = 0.9;
-/// Maximum number of similar names, and of topics that mention the word.
+/// Maximum number of suggestions of each kind: similar names, and topics that mention the word.
 const OFFERS_MAX: usize = 5;
 
-/// All topics.
+/// Returns all topics. They are parsed at the first call.
 fn all() -> &'static [Topic] {
     static ALL: OnceLock<Vec<Topic>> = OnceLock::new();
     ALL.get_or_init(|| Kind::ALL.into_iter().flat_map(Kind::topics).collect())
 }
 
-/// The topics of one kind, in the order of their file.
+/// Returns the topics of one kind, in the order of the Markdown file.
 pub fn of_kind(kind: Kind) -> impl Iterator<Item = &'static Topic> {
     all().iter().filter(move |topic| topic.kind == kind)
 }
 
-/// Whether a finding with this id has a topic.
+/// Returns true if the finding with this id has a topic.
 pub fn is_finding(id: &str) -> bool {
     let mut all = of_kind(Kind::StudyFinding).chain(of_kind(Kind::Finding));
     all.any(|topic| topic.name == id)
 }
 
-/// The name of the check in a reason of a verdict, such as `noisy` in
+/// Extracts the name of the check from a reason of a verdict, such as `noisy` from
 /// `best reads (direct): noisy: +-19%`.
 pub fn check_of(reason: &str) -> Option<&str> {
     let is_check = |part: &&str| of_kind(Kind::Reason).any(|topic| topic.name == *part);
     reason.split(": ").find(is_check)
 }
 
-/// What was found for a word.
+/// The result of looking up a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Topics with this name, such as a study and a finding that share it.
+    /// These topics have this name. A study and a finding, for example, may have the same name.
     Topics(Vec<&'static Topic>),
     /// No topic has this name.
     Other {
         /// Similar names, the most similar first.
         similar: Vec<&'static str>,
-        /// Topics whose text mentions the word.
+        /// Names of topics whose text mentions the word.
         mentioned_in: Vec<&'static str>,
     },
 }
 
-/// Looks a word up. Case, and whether words are joined by spaces, dashes or underscores, do not
-/// matter; `depth/knee` names the finding `knee` of the study `depth`.
+/// Looks up a word. Case is ignored, and spaces, dashes and underscores are treated as equal.
+/// `depth/knee` means the finding `knee` of the study `depth`.
 pub fn find(word: &str) -> Found {
     let wanted = plain(word);
     let topics: Vec<&Topic> = all().iter().filter(|topic| is_named(topic, &wanted)).collect();
@@ -68,13 +68,13 @@ fn is_named(topic: &Topic, wanted: &str) -> bool {
         || full.is_some_and(|full| has_name(&full))
 }
 
-/// A name in lower case, with dashes between its words.
+/// Normalises a name: lower case, dashes between the words, and no punctuation around the name.
 fn plain(name: &str) -> String {
     let name = name.trim().trim_matches(|c: char| matches!(c, '[' | ']' | ':' | '.' | ','));
     name.to_lowercase().replace([' ', '_'], "-")
 }
 
-/// Names like `wanted`, the most similar first.
+/// Returns the names of topics that are similar to `wanted`, the most similar first.
 fn similar(wanted: &str) -> Vec<&'static str> {
     let likeness = |topic: &Topic| {
         let names = std::iter::once(&topic.name).chain(&topic.also);
@@ -89,7 +89,7 @@ fn similar(wanted: &str) -> Vec<&'static str> {
     offers(alike.into_iter().map(|(_, name)| name))
 }
 
-/// Names of the topics whose text mentions `wanted`.
+/// Returns the names of the topics whose text mentions `wanted`.
 fn mentions(wanted: &str) -> Vec<&'static str> {
     let spaced = wanted.replace('-', " ");
     let mentions = |topic: &&Topic| {
@@ -99,7 +99,7 @@ fn mentions(wanted: &str) -> Vec<&'static str> {
     offers(all().iter().filter(mentions).map(|topic| topic.name.as_str()))
 }
 
-/// The first few different names.
+/// Returns the first [`OFFERS_MAX`] distinct names.
 fn offers(all: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
     for name in all {

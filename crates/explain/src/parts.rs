@@ -1,18 +1,18 @@
-//! Splits the text of a topic into paragraphs, list items and code. The terminal and the page lay
-//! these out in their own way.
+//! Splits the text of a topic into paragraphs, list items and code. The terminal and the HTML page
+//! each have their own layout for these blocks.
 
-/// A part of a text.
+/// A block of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Block {
-    /// A paragraph, without line ends.
+    /// The block is a paragraph, joined to one line.
     Text(String),
-    /// An item of a list, without line ends.
+    /// The block is an item of a list, joined to one line.
     Item(String),
-    /// Code, with its line ends.
+    /// The block is code, with its line ends.
     Code(String),
 }
 
-/// Splits a Markdown text into paragraphs, items of lists, and code in fences.
+/// Splits a Markdown text into paragraphs, list items and fenced code blocks.
 pub fn paragraphs(text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let (mut is_code, mut is_new) = (false, true);

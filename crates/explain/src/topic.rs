@@ -1,24 +1,25 @@
-//! A topic, and the Markdown from which it is read.
+//! Parses topics from Markdown.
 //!
-//! A file of topics starts with a heading of level 1. Each heading of level 2 is the name of a
-//! topic and begins it; in the file of studies, each heading of level 3 begins the topic of a
-//! finding of that study. Lines `Also:`, `Source:` and `See:` right below the heading give other
-//! names, the source, and related topics. The rest is text: paragraphs, lists, and code in fences.
+//! A file of topics starts with a heading of level 1. Each heading of level 2 begins a topic and is
+//! the name of this topic. In the file of studies, each heading of level 3 begins the topic of a
+//! finding of the study above. Lines `Also:`, `Source:` and `See:` right below the heading contain
+//! other names, the source, and related topics. The rest is text: paragraphs, lists, and fenced
+//! code blocks.
 
-/// What a topic explains.
+/// The kind of thing that a topic explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A term, such as half-power point.
+    /// The topic explains a term, such as half-power point.
     Term,
-    /// A reason why a result is suspect or invalid.
+    /// The topic explains why a result is suspect or invalid.
     Reason,
-    /// A finding of a survey.
+    /// The topic explains a finding of a survey.
     Finding,
-    /// A rule of advice.
+    /// The topic explains a piece of advice.
     Advice,
-    /// A study.
+    /// The topic explains a study.
     Study,
-    /// A finding of a study.
+    /// The topic explains a finding of a study.
     StudyFinding,
 }
 
@@ -27,7 +28,7 @@ impl Kind {
     pub const ALL: [Kind; 6] =
         [Kind::Term, Kind::Reason, Kind::Finding, Kind::Advice, Kind::Study, Kind::StudyFinding];
 
-    /// The kind in words, such as "reason of a verdict".
+    /// Returns the kind in words, such as "reason of a verdict".
     pub fn name(self) -> &'static str {
         match self {
             Kind::Term => "term",
@@ -39,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// The heading of a list of this kind.
+    /// Returns the heading for a list of topics of this kind.
     pub fn plural(self) -> &'static str {
         match self {
             Kind::Term => "Terms",
@@ -51,7 +52,8 @@ impl Kind {
         }
     }
 
-    /// The Markdown with all topics of this kind. Findings of studies are in the file of studies.
+    /// Returns the Markdown text with all topics of this kind. Findings of studies are in the file
+    /// of studies.
     fn source(self) -> &'static str {
         match self {
             Kind::Term => include_str!("../topics/terms.md"),
@@ -62,30 +64,30 @@ impl Kind {
         }
     }
 
-    /// The level of the headings that begin a topic of this kind.
+    /// Returns the level of the headings that begin a topic of this kind.
     fn level(self) -> usize {
         if self == Kind::StudyFinding { 3 } else { 2 }
     }
 
-    /// All topics of this kind, in the order of their file.
+    /// Parses all topics of this kind, in the order of the Markdown file.
     pub fn topics(self) -> Vec<Topic> {
         parse(self, self.source())
     }
 }
 
-/// A topic.
+/// A text that explains a term, reason, finding, study or piece of advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
-    /// What it explains.
+    /// The kind of thing that the topic explains.
     pub kind: Kind,
-    /// Its name, such as `half-power point` or `noisy`.
+    /// Name of the topic, such as `half-power point` or `noisy`.
     pub name: String,
-    /// The study whose finding it is; only for [`Kind::StudyFinding`].
+    /// Name of the study that has the finding. None unless the kind is [`Kind::StudyFinding`].
     pub study: Option<String>,
-    /// Other names.
+    /// Other names of the topic.
     pub also: Vec<String>,
-    /// The source of what the text states: a paper with its section, or a kernel document. Empty if
-    /// the text needs none.
+    /// The source of the statements in the text: a paper with its section, or a kernel document.
+    /// Empty if the text needs no source.
     pub source: String,
     /// Names of related topics.
     pub see: Vec<String>,
@@ -93,7 +95,7 @@ pub struct Topic {
     pub text: String,
 }
 
-/// The topics of one kind in a file.
+/// Parses the topics of one kind from the text of a file.
 fn parse(kind: Kind, markdown: &str) -> Vec<Topic> {
     let mut topics: Vec<Topic> = Vec::new();
     let (mut study, mut is_inside, mut is_code) = (None, false, false);
@@ -129,8 +131,8 @@ fn parse(kind: Kind, markdown: &str) -> Vec<Topic> {
     topics
 }
 
-/// Adds a line of the Markdown to the topic: an `Also:`, `See:` or `Source:` line before its text,
-/// or a line of the text.
+/// Adds a line to a topic: an `Also:`, `See:` or `Source:` line above the text, or a line of the
+/// text.
 fn add(topic: &mut Topic, line: &str) {
     let list = |text: &str| text.split(", ").map(|name| name.trim().to_owned()).collect();
     match line.split_once(": ").filter(|_| topic.text.trim().is_empty()) {

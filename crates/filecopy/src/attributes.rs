@@ -1,7 +1,9 @@
-//! Owner, permission bits, ACLs, extended attributes and times of copies, by the rules of [`Keep`].
+//! Sets the owner, permission bits, ACLs, extended attributes and times of copies, by the rules of
+//! [`Keep`].
 //!
 //! Attributes that the destination's file system does not support, or that this user may not set,
-//! are left out and counted. Any other failure is a problem of that file, which is still copied.
+//! are left out and counted. Any other failure is reported as a problem of the file, but the file
+//! is still copied.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -32,7 +34,8 @@ const CAPABILITY: &CStr = c"security.capability";
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// Counts of attributes that were left out, by reason, each with the path of the first.
+/// Counters of the attributes that were left out, one for each reason. Each counter also has the
+/// path of the first file.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
     unsupported: Counter,
@@ -67,16 +70,16 @@ impl Counter {
 }
 
 impl LeftOut {
-    /// Reports what was left out.
+    /// Reports the number of attributes that were left out, for each reason.
     pub fn note(&self, settings: &Settings) {
         self.unsupported.note(
             settings,
-            "extended attributes were not kept: the destination's file system does not support \
-             them, or not this kind of attribute",
+            "extended attributes were not kept, because the destination's file system does not \
+             support this kind of attribute",
         );
         self.not_permitted.note(
             settings,
-            "extended attributes were not kept: this user may not read or set them",
+            "extended attributes were not kept, because this user may not read or set them",
         );
         self.flags.note(
             settings,
@@ -84,13 +87,13 @@ impl LeftOut {
         );
         self.owners.note(
             settings,
-            "entries belong to other users or groups than their sources: only root may change \
+            "copies have another owner or group than their sources, because only root may change \
              owners",
         );
     }
 }
 
-/// Group and default ACL that new files in a directory inherit from it.
+/// The group of new files in a directory, and whether new files inherit a default ACL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inherited {
     gid: u32,
@@ -111,7 +114,8 @@ impl Inherited {
     }
 }
 
-/// Permission bits of the group in an ACL, limited by its mask.
+/// Returns the permission bits of the group in an ACL, limited by the mask of the ACL. None if the
+/// ACL has no entry for the group.
 fn group_bits_of_acl(acl: &[u8]) -> Option<u32> {
     const GROUP_OBJ: u16 = 4;
     const MASK: u16 = 16;
@@ -128,10 +132,11 @@ fn group_bits_of_acl(acl: &[u8]) -> Option<u32> {
     Some(group? & mask & 7)
 }
 
-/// The mode with which a new file is created. It is private to its owner if the attributes are set
-/// later. Otherwise it has the permission bits of the source, so that a copy never allows more than
-/// its source. If the copy has another group, or its directory gives it an ACL, the group gets only
-/// permissions that all other users have too.
+/// Returns the mode with which a new file is created. If the attributes are set later, only the
+/// owner may access the file before that. Otherwise the file gets the permission bits of the
+/// source, so that a copy never allows more than its source. If the copy has another group or
+/// inherits an ACL from its directory, the group gets only permissions that all other users have
+/// too.
 pub(crate) fn creation_mode(
     keep: Keep,
     source: &EntryInfo,
@@ -149,7 +154,8 @@ pub(crate) fn creation_mode(
     let group = if source.gid != inherited.gid || inherited.has_default_acl {
         group & others
     } else {
-        // With an ACL, the group bits of the mode are those of the ACL's mask.
+        // If the source has an ACL, the group bits of the mode contain the mask of the ACL, so the
+        // permissions of the group must be read from the ACL.
         let mut acl = [0; 4096];
         match source_file.attribute(ACCESS_ACL, &mut acl) {
             Ok(length) => group_bits_of_acl(&acl[..length]).unwrap_or(0) & group,
@@ -160,8 +166,8 @@ pub(crate) fn creation_mode(
     bits & 0o707 | group << 3
 }
 
-/// The mode of a new directory: that of a new file under [`Keep::Mode`], minus the umask unless a
-/// default ACL applies.
+/// Returns the mode of a new directory. It is the mode of a new file under [`Keep::Mode`], minus
+/// the umask if there is no default ACL.
 pub(crate) fn directory_mode(
     source: &EntryInfo,
     source_file: Handle,
@@ -172,7 +178,7 @@ pub(crate) fn directory_mode(
     if inherited.has_default_acl { mode } else { mode & !umask }
 }
 
-/// Whether an existing entry already has the attributes that a copy would get.
+/// Returns true if an existing entry already has the attributes that a copy would get.
 pub(crate) fn are_same(keep: Keep, source: &EntryInfo, target: &EntryInfo) -> bool {
     if keep == Keep::Mode {
         return true;
@@ -185,7 +191,7 @@ pub(crate) fn are_same(keep: Keep, source: &EntryInfo, target: &EntryInfo) -> bo
     owner && mode && are_same_times(source, target)
 }
 
-/// Whether two modification times are equal, at the resolution of the coarser file system.
+/// Returns true if two modification times are equal at the resolution of the coarser file system.
 pub(crate) fn are_same_times(source: &EntryInfo, target: &EntryInfo) -> bool {
     let ((seconds, ns), (other, other_ns)) = (source.modified, target.modified);
     let is_cut = other_ns % 100 == 0 && ns / 100 == other_ns / 100;
@@ -196,19 +202,21 @@ pub(crate) fn are_same_times(source: &EntryInfo, target: &EntryInfo) -> bool {
 pub(crate) struct AttributeCopy<'a> {
     pub settings: &'a Settings,
     pub left_out: &'a LeftOut,
-    /// The open source and its metadata.
+    /// The open source.
     pub source: Handle<'a>,
+    /// The metadata of the source.
     pub info: &'a EntryInfo,
-    /// The open copy, and its path for messages.
+    /// The open copy.
     pub target: Handle<'a>,
+    /// The path of the copy, for messages.
     pub path: &'a Path,
-    /// Whether the copy existed before; extended attributes that the source does not have are then
-    /// removed.
+    /// Whether the copy existed before. If so, extended attributes that the source does not have
+    /// are removed.
     pub is_old: bool,
 }
 
 impl AttributeCopy<'_> {
-    /// Sets all kept attributes of the source, times last.
+    /// Sets all attributes that the settings keep. The times are set after the other attributes.
     pub fn all(&self) -> Result<(), Problem> {
         let keep = self.settings.keep;
         if keep == Keep::Mode {
@@ -233,8 +241,8 @@ impl AttributeCopy<'_> {
         attributes
     }
 
-    /// Sets the owner, mode and attributes of the replaced file, but nothing that gives the new
-    /// content more privileges.
+    /// Sets the owner, mode and attributes of the replaced file, but no set-user-ID bit,
+    /// set-group-ID bit or capability, so that the new content gets no privileges.
     pub fn of_replaced(&self, force: bool) -> Result<(), Problem> {
         let (has_owner, has_group) = self.owner(self.info.uid, self.info.gid)?;
         let has_both = has_owner && has_group;
@@ -243,8 +251,8 @@ impl AttributeCopy<'_> {
                 ProblemKind::Failed,
                 self.path,
                 format!(
-                    "{} belongs to another user or group, and replacing it would change that; run \
-                     as its owner or as root, or use --force",
+                    "{} belongs to another user or group, and replacing it would change its owner \
+                     or group; run as its owner or as root, or use --force",
                     self.path.display()
                 ),
             ));
@@ -258,12 +266,13 @@ impl AttributeCopy<'_> {
         attributes
     }
 
-    /// Sets owner and group; returns which of them succeeded.
+    /// Sets owner and group. Returns two flags: whether the copy has the wanted owner, and whether
+    /// the copy has the wanted group.
     fn owner(&self, uid: u32, gid: u32) -> Result<(bool, bool), Problem> {
         let kept = match self.target.set_owner(Some(uid), Some(gid)) {
             Ok(()) => (true, true),
-            // Only root may change the owner; a user may change the group only to a group that the
-            // user belongs to.
+            // Only root may change the owner. A user may change the group only to a group that the
+            // user belongs to, so the group is tried separately.
             Err(Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP) => {
                 (uid == geteuid().as_raw(), self.target.set_owner(None, Some(gid)).is_ok())
             }
@@ -277,22 +286,22 @@ impl AttributeCopy<'_> {
 
     fn mode(&self, mode: u32) -> Result<(), Problem> {
         match self.target.set_mode(mode) {
-            // File systems without permission bits (vfat) cannot set them.
+            // File systems without permission bits (vfat) report this error.
             Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
             Err(Errno::PERM) if self.info.uid != geteuid().as_raw() => Ok(()),
             Err(error) => Err(self.failed("setting the mode of", error)),
         }
     }
 
-    /// Sets the times of the source.
+    /// Sets the access and modification times of the copy to those of the source.
     pub fn times(&self) -> Result<(), Problem> {
         let set = self.target.set_times(&timestamps(self.info));
         set.map_err(|error| self.failed("setting the times of", error))
     }
 
-    /// Copies ACLs, or all extended attributes if `all`, except those in `except`. ACLs that the
-    /// source does not have are removed, because the copy may have inherited them from its
-    /// directory.
+    /// Copies the ACLs, or all extended attributes if `all` is true, except the names in `except`.
+    /// ACLs that the source does not have are removed, because the copy may have inherited them
+    /// from its directory.
     fn attributes(&self, all: bool, except: &[&CStr]) -> Result<(), Problem> {
         let is_kept = |name: &CString| {
             let name = name.as_c_str();
@@ -313,7 +322,7 @@ impl AttributeCopy<'_> {
                     }
                 }
                 Err(Errno::PERM | Errno::ACCESS) => self.left_out.not_permitted.add(self.path),
-                // The attribute was removed meanwhile.
+                // Another program removed the attribute meanwhile.
                 Err(Errno::NODATA) => {}
                 Err(error) => problem = self.attribute_failed(name, error).or(problem),
             }
@@ -330,7 +339,7 @@ impl AttributeCopy<'_> {
         }
         for inherited in [ACCESS_ACL, DEFAULT_ACL] {
             if !names.iter().any(|name| name.as_c_str() == inherited) {
-                // This fails if there is no such attribute, which is harmless.
+                // The call fails if the copy has no such attribute, which is harmless.
                 let _ = self.target.remove_attribute(inherited);
             }
         }
@@ -360,8 +369,8 @@ impl AttributeCopy<'_> {
     }
 }
 
-/// Sets owner, attributes and times of a symbolic link. It has no permission bits and cannot be
-/// opened, so its attributes are accessed by name in the open directory.
+/// Sets the owner, extended attributes and times of a symbolic link. A link has no permission bits
+/// and cannot be opened, so its attributes are accessed by name in the open directory.
 pub(crate) fn set_link_attributes(
     settings: &Settings,
     left_out: &LeftOut,
@@ -408,9 +417,10 @@ fn timestamps(info: &EntryInfo) -> Timestamps {
     Timestamps { last_access: time(info.accessed), last_modification: time(info.modified) }
 }
 
-/// Names of the extended attributes; empty if they are not supported.
+/// Returns the names of the extended attributes. The list is empty if attributes are not supported
+/// or may not be read.
 fn names(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<CString>, Errno> {
-    // Most files have no attributes, so asking for the length first would waste a system call.
+    // Most files have no attributes, so an extra system call for the length would be wasted.
     let mut buffer = vec![0; 1024];
     loop {
         let length = match list(&mut buffer) {

@@ -1,6 +1,6 @@
-//! BLAKE3 checksums, computed on all CPUs.
+//! Computes BLAKE3 checksums on all CPUs.
 //!
-//! The hash is a tree over the content, whose parts can be hashed in any order. Data in the page
+//! BLAKE3 is a hash tree, so the parts of the content can be hashed in any order. Data in the page
 //! cache are hashed in place by all threads. Blocks from a device are hashed by all threads while
 //! the next blocks are being read.
 
@@ -18,19 +18,20 @@ use rayon::slice::ParallelSlice;
 use crate::problem::Problem;
 use crate::stream::Input;
 
-/// Size of a piece that one thread hashes (bytes); a power of two, as the hash tree requires.
+/// Size of a piece that one thread hashes (bytes). The hash tree requires a power of two.
 const PART_BYTES: usize = 512 << 10;
-/// Number of pieces hashed from the page cache between two progress calls.
+/// Number of pieces that are hashed from the page cache between two calls of the progress callback.
 const PARTS_AT_ONCE: u64 = 256;
-/// Minimum share of the data in the page cache (7 of 8) for hashing them in place. Page faults then
-/// read the missing pages, which is still faster than reading everything.
+/// Minimum share of the data in the page cache (7 of 8) for hashing in place. Page faults then read
+/// the missing pages, which is faster than a read of all data.
 const RESIDENT_SHARE: (u64, u64) = (7, 8);
 
-/// BLAKE3 of the rest of an input, and its length (bytes). `watch` is called repeatedly with the
-/// number of bytes read so far.
+/// Computes the BLAKE3 checksum from the current position of an input to its end. Returns the
+/// checksum and the number of hashed bytes. `watch` is called repeatedly with the number of bytes
+/// that were read until then.
 ///
 /// # Errors
-/// Any error of reading, with name and offset.
+/// A read error, with the name of the input and the offset.
 pub fn checksum(input: &mut Input, mut watch: impl FnMut(u64)) -> Result<(Hash, u64), Problem> {
     let mut tree = Tree::default();
     let begin = input.reader().position();
@@ -58,7 +59,8 @@ pub fn checksum(input: &mut Input, mut watch: impl FnMut(u64)) -> Result<(Hash, 
     Ok((tree.finish(), bytes))
 }
 
-/// The next pieces of the file, if nearly all of them are in the page cache and all can be read.
+/// Hashes the next pieces of the file in place. None if too few of them are in the page cache, or
+/// if a piece cannot be read.
 fn cached_parts(file: &File, mapped: &MappedFile, first: u64) -> Option<Vec<Part>> {
     let last = (mapped.length() / PART_BYTES as u64).min(first + PARTS_AT_ONCE);
     let (at, length) = (first * PART_BYTES as u64, (last - first) * PART_BYTES as u64);
@@ -71,14 +73,15 @@ fn cached_parts(file: &File, mapped: &MappedFile, first: u64) -> Option<Vec<Part
         mapped.lend(at, PART_BYTES, |data| Part::of(data, index)).ok()
     };
     let numbers: Vec<u64> = (first..last).collect();
-    // Pieces are assigned to threads one by one, so that no CPU is idle at the end.
+    // Each thread takes one piece at a time, so that no CPU is idle at the end.
     numbers.into_par_iter().with_max_len(1).map(hash).collect()
 }
 
 /// A hashed piece of a file.
 struct Part {
     value: ChainingValue,
-    /// The hash of the whole file if it has only this piece; None unless this is the first piece.
+    /// The hash of the whole file if the file consists of this piece only. None unless this is the
+    /// first piece.
     alone: Option<Hash>,
 }
 
@@ -91,13 +94,14 @@ impl Part {
     }
 }
 
-/// The hash tree so far: its complete subtrees from left to right.
+/// The hash tree of the data that were added. Only the hashes of complete subtrees are stored, from
+/// left to right.
 #[derive(Default)]
 struct Tree {
     subtrees: Vec<ChainingValue>,
     parts: u64,
     alone: Option<Hash>,
-    /// Bytes of an incomplete piece.
+    /// The bytes of the last piece if this piece is incomplete.
     partial: Vec<u8>,
 }
 
@@ -106,7 +110,7 @@ impl Tree {
         self.parts * PART_BYTES as u64 + self.partial.len() as u64
     }
 
-    /// Adds the next bytes.
+    /// Adds the next bytes of the content.
     fn update(&mut self, data: &[u8]) {
         let mut data = data;
         if !self.partial.is_empty() {
@@ -123,7 +127,7 @@ impl Tree {
         self.partial.extend_from_slice(parts.remainder());
         let first = self.parts;
         let parts: Vec<Part> = match data.len() / PART_BYTES {
-            // Too little data for another thread.
+            // A single piece is hashed by this thread, because there is no work for others.
             0 | 1 => data.chunks_exact(PART_BYTES).map(|part| Part::of(part, first)).collect(),
             _ => {
                 let hash = |(index, part)| Part::of(part, first + index as u64);
@@ -141,8 +145,8 @@ impl Tree {
         self.parts += 1;
     }
 
-    /// Joins subtrees of equal size. The last join (the root) is computed differently, so joining
-    /// waits until more data follow.
+    /// Joins subtrees of equal size. The root of the tree is computed differently, so subtrees are
+    /// joined only when more data follow.
     fn join_complete(&mut self) {
         while self.subtrees.len() > self.parts.count_ones() as usize {
             let right = self.subtrees.pop();
@@ -152,7 +156,7 @@ impl Tree {
         }
     }
 
-    /// The hash of all data.
+    /// Returns the hash of all data.
     fn finish(mut self) -> Hash {
         match (self.parts, self.partial.is_empty(), self.alone) {
             (0, ..) => return blake3::hash(&self.partial),

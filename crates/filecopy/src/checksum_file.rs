@@ -1,27 +1,28 @@
-//! Checksum files in the format of b3sum. Each line has 64 hexadecimal digits, two spaces and a
-//! name.
+//! Parses and formats checksum files in the format of b3sum. Each line has 64 hexadecimal digits,
+//! two spaces and a name.
 //!
-//! Backslashes and line breaks in a name are escaped as `\\`, `\n` and `\r`; such a line starts
-//! with a backslash. Names are bytes, as in the file system.
+//! Backslashes and line breaks in a name are escaped as `\\`, `\n` and `\r`. A line with an escaped
+//! name starts with a backslash. Names are arbitrary bytes, as in the file system.
 
 /// One line of a checksum file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sum {
-    /// The checksum.
+    /// The checksum of the file.
     pub hash: blake3::Hash,
     /// Name of the file.
     pub name: Vec<u8>,
 }
 
 impl Sum {
-    /// The line, without line break.
+    /// Formats the line, without a line break.
     pub fn line(&self) -> Vec<u8> {
         let (escapes, name) = escaped(&self.name);
         [escapes, self.hash.to_hex().as_bytes(), b"  ", &name].concat()
     }
 }
 
-/// The prefix of the line (a backslash if the name has escapes) and the escaped name.
+/// Escapes a name. Returns the prefix of the line (a backslash if anything was escaped) and the
+/// escaped name.
 pub fn escaped(name: &[u8]) -> (&'static [u8], Vec<u8>) {
     let mut written = Vec::with_capacity(name.len());
     for byte in name {
@@ -36,10 +37,10 @@ pub fn escaped(name: &[u8]) -> (&'static [u8], Vec<u8>) {
     (escapes, written)
 }
 
-/// Parses a checksum file; empty lines are skipped.
+/// Parses a checksum file. Empty lines are skipped.
 ///
 /// # Errors
-/// The number of the first invalid line, from 1, and what is wrong with it.
+/// The number of the first invalid line, from 1, and the reason.
 pub fn parse(text: &[u8]) -> Result<Vec<Sum>, (usize, &'static str)> {
     let lines = text.split(|byte| *byte == b'\n').zip(1..);
     let lines = lines.map(|(line, number)| (line.strip_suffix(b"\r").unwrap_or(line), number));
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn lines_are_those_of_b3sum() {
-        // The checksum of empty input, from the BLAKE3 test vectors.
+        // The expected checksum of empty input is from the BLAKE3 test vectors.
         let empty = Sum { hash: blake3::hash(b""), name: b"a b".to_vec() };
         let line = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262  a b";
         assert_eq!(empty.line(), line.as_bytes());

@@ -1,22 +1,20 @@
-//! A checksum of a file's content that treats holes as zeros without reading them: runs of zeros
-//! are hashed by their length.
+//! Computes a checksum of a file's content that treats holes as zeros without reading the holes.
 //!
 //! The content is divided into blocks. Blocks with data are hashed. Blocks of zeros are counted,
-//! and their number is hashed before the next block with data. The checksum therefore does not
-//! depend on which zeros are holes, and terabytes of holes take no time.
+//! and their number is hashed before the next block with data. The checksum is therefore the same
+//! whether zeros are stored or are holes, and terabytes of holes are hashed at once.
 
-/// Block size (bytes).
 const BLOCK_BYTES: usize = 64 << 10;
-/// Prefix hashed before a data block.
+/// Prefix that is hashed before a block with data.
 const DATA: [u8; 1] = [1];
-/// Prefix hashed before a count of zero blocks.
+/// Prefix that is hashed before a count of zero blocks.
 const ZEROS: [u8; 1] = [0];
 
-/// The checksum of content that is fed in order.
+/// State of a checksum. The content is added in order.
 #[derive(Clone, Debug)]
 pub(crate) struct ContentHasher {
     hasher: blake3::Hasher,
-    /// An incomplete block.
+    /// The bytes of the last block if this block is incomplete.
     partial: Vec<u8>,
     zero_blocks: u64,
     bytes: u64,
@@ -32,12 +30,11 @@ impl ContentHasher {
         }
     }
 
-    /// Number of bytes given so far.
+    /// Returns the number of added bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Adds data.
     pub fn data(&mut self, data: &[u8]) {
         self.bytes += data.len() as u64;
         let mut data = data;
@@ -60,7 +57,7 @@ impl ContentHasher {
         self.partial.extend_from_slice(blocks.remainder());
     }
 
-    /// Adds zeros.
+    /// Adds `bytes` zeros.
     pub fn zeros(&mut self, bytes: u64) {
         let zeros = [0; 4096];
         let mut left = bytes;
@@ -99,7 +96,7 @@ impl ContentHasher {
         }
     }
 
-    /// The checksum.
+    /// Returns the checksum of all content.
     pub fn finish(mut self) -> blake3::Hash {
         self.close_zeros();
         let partial = std::mem::take(&mut self.partial);
@@ -109,8 +106,8 @@ impl ContentHasher {
 }
 
 fn is_zeros(block: &[u8]) -> bool {
-    // Large steps without branches let the compiler vectorise. A block with data usually ends the
-    // loop at the first step.
+    // The compiler vectorises large steps without branches. In a block with data, the loop usually
+    // ends after the first step.
     let mut steps = block.chunks(4096);
     steps.all(|step| step.iter().fold(0, |all, byte| all | byte) == 0)
 }

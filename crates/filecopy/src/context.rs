@@ -1,5 +1,5 @@
-//! State shared by all parts of a session: settings, private directories, hard links, attributes
-//! left out, and problems.
+//! Holds the state that all parts of a session share: settings, private directories, hard links,
+//! counters of attributes that were left out, and problems.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::staging::{PrivateDirectory, Staging};
 use crate::state::TreeRecord;
 
-/// A tree that gets its final name when it is complete.
+/// A directory tree in a private directory. It is renamed to its final name when it is complete.
 #[derive(Debug)]
 pub(crate) struct StagedTree {
     pub private: Arc<PrivateDirectory>,
@@ -36,16 +36,18 @@ pub(crate) struct Context {
     pub left_out: LeftOut,
     pub staged: Mutex<Vec<StagedTree>>,
     pub records: Mutex<Vec<TreeRecord>>,
-    /// Directories to flush at the end; true to flush their whole file system.
+    /// Directories to flush at the end of the session. If the flag is true, the whole file system
+    /// of the directory is flushed instead.
     pub roots: Mutex<Vec<(Arc<Directory>, bool)>>,
-    /// Whether a tree is copied, so that its files are flushed together at the end.
+    /// Whether a directory tree is copied. If so, most files are not flushed one by one, but at the
+    /// end of the session.
     is_tree: AtomicBool,
     problems: Mutex<Vec<Problem>>,
-    /// Remedies already reported; each is reported once.
+    /// Remedies that were already reported. Each remedy is reported only once.
     remedies: Mutex<HashSet<&'static str>>,
 }
 
-/// Locks a mutex and ignores poisoning, because its holders leave consistent states.
+/// Locks a mutex and ignores poisoning, because the state is consistent even after a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -66,7 +68,8 @@ impl Context {
         }
     }
 
-    /// Announces many files, to flush them together at the end.
+    /// Announces that many files will be copied, so that most of them are not flushed one by one,
+    /// but at the end of the session.
     pub fn expect_many(&self) {
         self.is_tree.store(true, Ordering::Relaxed);
     }
@@ -75,7 +78,7 @@ impl Context {
         self.is_tree.load(Ordering::Relaxed)
     }
 
-    /// Records a problem; the copy continues.
+    /// Records a problem. The session continues with other files.
     pub fn report(&self, mut problem: Problem) {
         problem.remedy = problem.remedy.filter(|remedy| lock(&self.remedies).insert(remedy));
         if problem.kind != ProblemKind::Stopped {
@@ -89,7 +92,7 @@ impl Context {
         !lock(&self.problems).is_empty()
     }
 
-    /// All problems so far.
+    /// Returns all problems of the session.
     pub fn into_problems(self) -> Vec<Problem> {
         self.problems.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,7 +107,8 @@ impl Context {
         self.settings.tell(&Event::Skipped(path.to_path_buf()));
     }
 
-    /// Schedules a directory, or its whole file system, to be flushed at the end.
+    /// Schedules a flush of a directory at the end of the session. If `whole` is true, the whole
+    /// file system of the directory is flushed.
     pub fn flush_later(&self, directory: &Arc<Directory>, whole: bool) {
         lock(&self.roots).push((Arc::clone(directory), whole));
     }

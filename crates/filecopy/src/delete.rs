@@ -1,5 +1,5 @@
-//! Deletion of entries that the source does not have, if the program allows it. Entries that a
-//! filter excludes are kept.
+//! Deletes entries of the destination that the source does not have, if the program allows the
+//! deletion. Entries that a filter excludes are kept.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -13,8 +13,8 @@ use crate::settings::Change;
 use crate::state::PRIVATE_PREFIX;
 use crate::target::TargetDirectory;
 
-/// Removes the entries of a directory that the source directory does not have. Entries excluded by
-/// a filter stay.
+/// Removes the entries of a directory whose names the source directory does not have (`names`).
+/// Entries that a filter excludes are kept.
 pub(crate) fn extras(
     context: &Context,
     target: &TargetDirectory,
@@ -26,8 +26,8 @@ pub(crate) fn extras(
         Ok(entries) => entries,
         Err(error) => return context.report(on_errno("reading", &target.path)(error)),
     };
-    // All names are collected before the first removal, because reading a changing directory may
-    // repeat names.
+    // All names are collected before the first removal, because a directory that changes while it
+    // is read may return a name twice.
     let extras: Vec<OsString> = entries
         .filter_map(Result::ok)
         .map(|entry| entry.name)

@@ -1,5 +1,5 @@
-//! Open directories, and operations on their entries by name. Only functions whose name says so
-//! follow symbolic links, so nobody can redirect a copy by replacing a link.
+//! Wraps open directories and operations on their entries by name. Symbolic links are followed only
+//! on request, so that nobody can redirect a copy by replacing an entry with a link.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -14,37 +14,37 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Metadata of an entry.
+/// Metadata of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryInfo {
     /// Device number of the entry's file system.
     pub device: u64,
     /// Inode number.
     pub inode: u64,
-    /// Type and permission bits.
+    /// File type and permission bits.
     pub mode: u32,
     /// Number of hard links.
     pub links: u64,
     /// User id of the owner.
     pub uid: u32,
-    /// Group id.
+    /// Group id of the entry.
     pub gid: u32,
-    /// Device number, for a device file.
+    /// Number of the device that a device file represents.
     pub rdev: u64,
     /// Size of the entry (bytes).
     pub size: u64,
-    /// Allocated storage (bytes).
+    /// Size of the allocated storage (bytes).
     pub stored_bytes: u64,
-    /// Last access (s, ns).
+    /// Time of the last access (s and ns since 1970).
     pub accessed: (i64, i64),
-    /// Last modification of the content (s, ns).
+    /// Time of the last modification of the content (s and ns since 1970).
     pub modified: (i64, i64),
-    /// Last change of content or attributes (s, ns).
+    /// Time of the last change of content or attributes (s and ns since 1970).
     pub changed: (i64, i64),
 }
 
 impl EntryInfo {
-    /// Metadata of an open file.
+    /// Reads the metadata of an open file.
     ///
     /// # Errors
     /// The error of fstat(2).
@@ -70,32 +70,32 @@ impl EntryInfo {
         }
     }
 
-    /// Type of the entry.
+    /// Returns the type of the entry.
     pub fn file_type(&self) -> FileType {
         FileType::from_raw_mode(self.mode)
     }
 
-    /// Whether the entry is a directory.
+    /// Returns true if the entry is a directory.
     pub fn is_directory(&self) -> bool {
         self.file_type() == FileType::Directory
     }
 
-    /// Whether the entry is a regular file.
+    /// Returns true if the entry is a regular file.
     pub fn is_file(&self) -> bool {
         self.file_type() == FileType::RegularFile
     }
 
-    /// Device and inode number, which identify the entry on this machine.
+    /// Returns the device and inode numbers, which identify the entry on this machine.
     pub fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
 
-    /// Permission bits, including set-user-ID, set-group-ID and sticky.
+    /// Returns the permission bits, including set-user-ID, set-group-ID and sticky.
     pub fn permissions(&self) -> u32 {
         self.mode & 0o7777
     }
 
-    /// Whether the file may have holes.
+    /// Returns true if the file may have holes.
     pub fn is_sparse(&self) -> bool {
         self.stored_bytes < self.size && self.size > 4096
     }
@@ -109,7 +109,7 @@ pub(crate) fn type_name(kind: FileType) -> &'static str {
         FileType::Fifo => "a named pipe",
         FileType::Socket => "a socket",
         FileType::CharacterDevice | FileType::BlockDevice => "a device",
-        FileType::Unknown => "something of an unknown kind",
+        FileType::Unknown => "an entry of an unknown type",
     }
 }
 
@@ -124,26 +124,26 @@ pub(crate) struct Directory {
 const OPEN: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 
 impl Directory {
-    /// Opens a directory by path; symbolic links are followed.
+    /// Opens a directory by path. Symbolic links are followed.
     pub fn open(path: &Path) -> Result<Directory, Errno> {
         let named = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let fd = openat(CWD, named, OPEN, Mode::empty())?;
         Ok(Directory { fd, path: path.to_path_buf() })
     }
 
-    /// Opens a subdirectory.
+    /// Opens a subdirectory. Fails if the name is a symbolic link.
     pub fn enter(&self, name: &OsStr) -> Result<Directory, Errno> {
         let fd = openat(&self.fd, name, OPEN | OFlags::NOFOLLOW, Mode::empty())?;
         Ok(Directory { fd, path: self.path.join(name) })
     }
 
-    /// Opens a subdirectory; a symbolic link is followed.
+    /// Opens a subdirectory. A symbolic link is followed.
     pub fn enter_following(&self, name: &OsStr) -> Result<Directory, Errno> {
         let fd = openat(&self.fd, name, OPEN, Mode::empty())?;
         Ok(Directory { fd, path: self.path.join(name) })
     }
 
-    /// Opens a directory several levels below.
+    /// Opens a directory below this directory by relative path. Symbolic links are not followed.
     pub fn descend(&self, relative: &Path) -> Result<Directory, Errno> {
         let again = openat(&self.fd, c".", OPEN, Mode::empty())?;
         let mut directory = Directory { fd: again, path: self.path.clone() };
@@ -154,7 +154,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The path of an entry, for messages.
+    /// Returns the path of an entry, for messages.
     pub fn join(&self, name: &OsStr) -> PathBuf {
         self.path.join(name)
     }
@@ -163,12 +163,12 @@ impl Directory {
         EntryInfo::of(&self.fd)
     }
 
-    /// Metadata of an entry; `None` if it does not exist.
+    /// Reads the metadata of an entry. `None` if the entry does not exist.
     pub fn look_up(&self, name: &OsStr) -> Result<Option<EntryInfo>, Errno> {
         self.stat(name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Metadata of an entry; a symbolic link is followed.
+    /// Reads the metadata of an entry. A symbolic link is followed.
     pub fn look_up_following(&self, name: &OsStr) -> Result<Option<EntryInfo>, Errno> {
         self.stat(name, AtFlags::empty())
     }
@@ -189,13 +189,14 @@ impl Directory {
         Ok(openat(&self.fd, name, flags, Mode::empty())?.into())
     }
 
-    /// Opens an entry with the given flags.
+    /// Opens an entry with the given flags. Fails if the entry is a symbolic link.
     pub fn open_with(&self, name: &OsStr, flags: OFlags, mode: u32) -> Result<File, Errno> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         Ok(openat(&self.fd, name, flags, Mode::from_raw_mode(mode))?.into())
     }
 
-    /// Opens an entry with O_PATH, only for its metadata; works for links too.
+    /// Opens an entry with O_PATH, which gives access to its metadata only. A symbolic link is not
+    /// followed.
     pub fn open_entry(&self, name: &OsStr) -> Result<File, Errno> {
         self.open_with(name, OFlags::PATH, 0)
     }
@@ -215,7 +216,7 @@ impl Directory {
         unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
     }
 
-    /// Removes a directory with its contents.
+    /// Removes a directory and its contents.
     pub fn remove_all(&self, name: &OsStr) -> Result<(), Errno> {
         match self.remove_directory(name) {
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
@@ -233,21 +234,21 @@ impl Directory {
         self.remove_directory(name)
     }
 
-    /// Target of a symbolic link.
+    /// Returns the target of a symbolic link.
     pub fn read_link(&self, name: &OsStr) -> Result<CString, Errno> {
         readlinkat(&self.fd, name, Vec::with_capacity(256))
     }
 
-    /// Renames an entry into another directory and replaces an existing entry.
+    /// Moves an entry to another directory and replaces an existing entry there.
     pub fn rename(&self, name: &OsStr, to: &Directory, new_name: &OsStr) -> Result<(), Errno> {
         renameat(&self.fd, name, &to.fd, new_name)
     }
 
-    /// Renames an entry into another directory; fails if the new name exists.
+    /// Moves an entry to another directory. Fails if the new name exists.
     pub fn rename_new(&self, name: &OsStr, to: &Directory, new_name: &OsStr) -> Result<(), Errno> {
         match renameat_with(&self.fd, name, &to.fd, new_name, RenameFlags::NOREPLACE) {
-            // The file system does not support RENAME_NOREPLACE. Checking for the name first leaves
-            // a race.
+            // The file system does not support RENAME_NOREPLACE. The check before the rename is the
+            // best alternative, although another program may create the name in between.
             Err(Errno::INVAL | Errno::NOSYS) => match to.look_up(new_name)? {
                 Some(_) => Err(Errno::EXIST),
                 None => self.rename(name, to, new_name),
@@ -256,7 +257,7 @@ impl Directory {
         }
     }
 
-    /// The entries of the directory, except `.` and `..`.
+    /// Lists the entries of the directory, except `.` and `..`.
     pub fn entries(&self) -> Result<Entries, Errno> {
         Ok(Entries { inner: Dir::read_from(&self.fd)? })
     }
@@ -278,16 +279,16 @@ impl AsFd for Directory {
     }
 }
 
-/// Path of an open file in /proc, for calls that accept only paths.
+/// Returns the path of an open file in /proc, for calls that accept only paths.
 pub(crate) fn path_of(file: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
-/// An entry as listed in a directory.
+/// An entry as returned by the listing of a directory.
 #[derive(Debug)]
 pub(crate) struct DirectoryEntry {
     pub name: OsString,
-    /// File type; unknown if the file system does not report it.
+    /// File type. `FileType::Unknown` if the file system does not report the type in listings.
     pub kind: FileType,
 }
 

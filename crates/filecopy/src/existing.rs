@@ -1,5 +1,5 @@
-//! Decides what to do with an entry if its destination exists: replace it, set its attributes, or
-//! leave it alone.
+//! Decides what to do if the destination of an entry exists: replace the existing entry, set its
+//! attributes, or leave it unchanged.
 
 use std::ffi::OsStr;
 
@@ -8,18 +8,18 @@ use crate::problem::{Problem, ProblemKind, on_errno};
 use crate::settings::{Change, Existing, Settings};
 use crate::target::TargetDirectory;
 
-/// What to do with an entry of the destination.
+/// The action for an entry of the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// The destination does not exist.
     Create,
     /// The destination exists and may be replaced.
     Replace(EntryInfo),
-    /// The content is equal; the attributes must be set.
+    /// The destination has the same content, but its attributes must be set.
     Refresh,
-    /// Content and attributes are the same.
+    /// The destination has the same content and attributes.
     UpToDate,
-    /// The existing entry is kept, because the settings say so.
+    /// The destination exists and is left unchanged, as the settings require.
     Leave,
 }
 
@@ -32,7 +32,8 @@ pub(crate) enum Comparison {
     Different,
 }
 
-/// Decides what to do with an entry. `compare` compares it with an existing entry of the same type.
+/// Decides what to do with an entry. `compare` compares the source with an existing entry of the
+/// same type.
 pub(crate) fn decide(
     settings: &Settings,
     source: &EntryInfo,
@@ -45,13 +46,14 @@ pub(crate) fn decide(
     let Some(there) = there else { return Ok(Decision::Create) };
     let shown = path.display();
     if there.identity() == source.identity() {
-        let what = format!("{shown} is the source itself; name another destination");
+        let what = format!("{shown} is the source itself; specify another destination");
         return Err(Problem::new(ProblemKind::Failed, &path, what));
     }
     if there.is_directory() {
         let source = type_name(source.file_type());
         let what = format!(
-            "{shown} is a directory, the source is {source}; remove it or name another destination"
+            "{shown} is a directory, but the source is {source}; remove the directory or specify \
+             another destination"
         );
         return Err(Problem::new(ProblemKind::Refused, &path, what));
     }

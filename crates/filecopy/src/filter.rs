@@ -1,11 +1,11 @@
-//! Include and exclude patterns, as in `rsync --include` and `--exclude`.
+//! Filters entries by include and exclude patterns, as in `rsync --include` and `--exclude`.
 //!
-//! A pattern is matched against the path of an entry below the source. If it contains a slash
-//! (other than at its end), it matches the end of a path of any depth; if it also begins with a
-//! slash, it matches only the whole path. A pattern without a slash matches the name of an entry at
-//! any depth. A slash at the end limits a pattern to directories. `*` and `?` do not match a slash,
-//! `**` does. The first matching rule decides; an entry without a matching rule is copied. An
-//! excluded directory is not entered.
+//! A pattern is matched against the path of an entry below the source. A pattern that begins with a
+//! slash must match the whole path. A pattern with a slash elsewhere (other than at its end)
+//! matches the end of a path at any depth. A pattern without a slash matches the name of an entry
+//! at any depth. A slash at the end limits a pattern to directories. `*` and `?` do not match a
+//! slash, but `**` does. The first matching rule decides. An entry without a matching rule is
+//! copied. An excluded directory is not entered.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub struct FilterRule {
     only_directories: bool,
 }
 
-/// An ordered list of rules.
+/// An ordered list of include and exclude rules.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     rules: Vec<FilterRule>,
@@ -38,7 +38,7 @@ impl FilterRule {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// Why the pattern is invalid.
+    /// The pattern is invalid. The text gives the reason.
     pub fn new(includes: bool, pattern: &str) -> Result<FilterRule, String> {
         let text = pattern.strip_suffix('/').unwrap_or(pattern);
         let (is_anchored, text) = match text.strip_prefix('/') {
@@ -49,7 +49,8 @@ impl FilterRule {
             return Err(format!("the pattern '{pattern}' is empty"));
         }
         let parse = |text: &str| {
-            Pattern::new(text).map_err(|error| format!("the pattern '{pattern}': {}", error.msg))
+            Pattern::new(text)
+                .map_err(|error| format!("invalid pattern '{pattern}': {}", error.msg))
         };
         let is_path = is_anchored || text.contains('/');
         let anywhere = (is_path && !is_anchored).then(|| parse(&format!("**/{text}")));
@@ -74,12 +75,12 @@ impl FilterRule {
 }
 
 impl Filter {
-    /// A filter with these rules; the first match decides.
+    /// Creates a filter. The first rule that matches an entry decides.
     pub fn new(rules: Vec<FilterRule>) -> Filter {
         Filter { rules }
     }
 
-    /// Whether an entry at a path below the source is copied.
+    /// Returns true if an entry at a path below the source is copied.
     pub fn accepts(&self, path: &Path, is_directory: bool) -> bool {
         if self.rules.is_empty() {
             return true;

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 /// Paths that cannot be read, each with the reason.
 pub type Unreadable = Vec<(PathBuf, String)>;
 
-/// The named files and all files in named directories, sorted by name; links are not followed.
-/// `is_file` decides which of the named paths count as files.
+/// Returns the given files, and all files below the given directories, sorted by name in each
+/// directory. Symbolic links are not followed. `is_file` decides which of the given paths are
+/// files.
 pub fn files(named: &[PathBuf], is_file: impl Fn(&Path) -> bool) -> (Vec<PathBuf>, Unreadable) {
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for path in named {

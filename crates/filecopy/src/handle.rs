@@ -1,5 +1,5 @@
-//! An open entry whose metadata are read and set. Special files are opened with O_PATH only, so
-//! their metadata are set through their path in /proc.
+//! Reads and sets the metadata of open entries. Special files are opened with O_PATH only, so their
+//! metadata are accessed through their path in /proc.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,12 +23,12 @@ pub(crate) struct Handle<'a> {
 type Result<T> = std::result::Result<T, Errno>;
 
 impl<'a> Handle<'a> {
-    /// A file or directory opened for reading or writing.
+    /// Wraps a file or directory that is open for reading or writing.
     pub fn of(file: &'a impl AsFd) -> Handle<'a> {
         Handle { fd: file.as_fd(), by_path: false }
     }
 
-    /// A special file opened with O_PATH.
+    /// Wraps an entry that is open with O_PATH.
     pub fn of_special(file: &'a impl AsFd) -> Handle<'a> {
         Handle { fd: file.as_fd(), by_path: true }
     }
@@ -83,7 +83,8 @@ impl<'a> Handle<'a> {
         if self.by_path { removexattr(path_of(self.fd), name) } else { fremovexattr(self.fd, name) }
     }
 
-    /// Whether the entry has the immutable or append-only flag, if the file system tells.
+    /// Returns true if the entry has the immutable or append-only flag. False if the file system
+    /// does not report flags.
     pub fn is_locked(&self) -> bool {
         const IMMUTABLE: u64 = 0x10;
         const APPEND: u64 = 0x20;

@@ -1,5 +1,6 @@
-//! Inode numbers, birth times and mounts, by statx(2). Linux before 4.11 and some containers do not
-//! have that call; then fstatat(2) is used, which lacks the birth time and the mount.
+//! Reads inode numbers, birth times and mount ids with statx(2). Linux before 4.11 and some
+//! containers do not support this call. There, fstatat(2) is used, which returns neither the birth
+//! time nor the mount id.
 
 use std::path::Path;
 
@@ -7,22 +8,22 @@ use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, Statx, StatxFlags, statat, statx};
 use rustix::io::Errno;
 
-/// What identifies a file on this machine.
+/// The numbers that identify a file on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inode {
     /// Device number of the file system.
     pub device: u64,
     pub number: u64,
-    /// Birth time (s, ns); None if the file system or the kernel does not report it. It
-    /// distinguishes files with the same number, because inode numbers are reused, often
-    /// immediately.
+    /// Birth time (s and ns since 1970). None if the file system or the kernel does not report the
+    /// birth time. Inode numbers are reused, often immediately, so only the birth time
+    /// distinguishes an old file from a new file with the same number.
     pub born: Option<(i64, u32)>,
-    /// The mount; 0 before Linux 5.8.
+    /// Id of the mount. 0 before Linux 5.8.
     pub mount: u64,
 }
 
 impl Inode {
-    /// The inode of an open file.
+    /// Reads the inode of an open file.
     ///
     /// # Errors
     /// The error of statx(2) or fstatat(2).
@@ -30,10 +31,10 @@ impl Inode {
         Inode::at(file, Path::new(""), AtFlags::EMPTY_PATH)
     }
 
-    /// The inode of a file in a directory.
+    /// Reads the inode of a file in a directory.
     ///
     /// # Errors
-    /// As of [`Inode::of`].
+    /// The error of statx(2) or fstatat(2).
     pub fn at(directory: impl AsFd, path: &Path, flags: AtFlags) -> Result<Inode, Errno> {
         let wanted = StatxFlags::INO | StatxFlags::BTIME | StatxFlags::MNT_ID;
         match statx(&directory, path, flags, wanted) {

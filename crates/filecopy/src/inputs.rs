@@ -1,6 +1,4 @@
-//! Inputs as users name them: files and devices, and standard input as `-`.
-//!
-//! All programs that read them open, name and measure their inputs in the same way.
+//! Opens the inputs of commands: files, devices, and standard input, which users write as `-`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileTypeExt;
@@ -12,20 +10,20 @@ use seqio::Options;
 use crate::problem::Problem;
 use crate::stream::Input;
 
-/// Whether a path means standard input.
+/// Returns true if a path means standard input.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The path as shown to users.
+/// Formats the path for messages.
 pub fn shown(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Size of a file or device, if known (bytes).
+/// Returns the size of a file or block device (bytes). None if the size is not known.
 pub fn size_of(path: &Path) -> Option<u64> {
     let metadata = fs::metadata(path).ok().filter(|_| !is_stdin(path))?;
-    // Only block devices are opened: opening a named pipe would wait for its writer.
+    // Only block devices are opened, because opening a named pipe would wait for a writer.
     if metadata.file_type().is_block_device() {
         return File::open(path).and_then(|file| open_file::size_bytes(&file)).ok();
     }

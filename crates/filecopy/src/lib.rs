@@ -1,14 +1,15 @@
 //! Copies files, directory trees, devices and streams at the speed of the storage, with the
 //! attributes that `cp -a` and `rsync` keep. A file is copied completely or not at all.
 //!
-//! A [`Session`] copies any number of sources. It copies everything it can, reports each failure
-//! with its path, and a later session copies the rest. A file gets its name only when it is
-//! complete, and nobody else can open it before that. Existing files are replaced only if the
-//! program allows it ([`Settings::may_replace`]).
+//! A [`Session`] copies any number of sources. If an entry cannot be copied, the session reports
+//! the failure with its path and continues, and a later session copies the rest. A file gets its
+//! name only when it is complete. No other program can open the file before that. Existing files
+//! are replaced only if the program allows the replacement ([`Settings::may_replace`]).
 //!
 //! The crate `seqio` moves the bytes. This crate walks the trees, decides what to do with each
-//! entry, and sets owners, modes, times and attributes. It never follows symbolic links below the
-//! given paths: all work there is done through open directories.
+//! entry, and sets owners, modes, times and attributes. All entries below the given paths are
+//! accessed through open directories, and symbolic links there are followed only with
+//! [`Links::Follow`].
 #![forbid(unsafe_code)]
 
 mod problem;

@@ -1,5 +1,5 @@
-//! A limit on bytes per second, shared by all threads of a session. Threads wait until their bytes
-//! are allowed.
+//! Limits the total throughput of all threads of a session. Each thread waits until the limit
+//! allows its next bytes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use ioengine::{Clock, Monotonic};
 /// Interval at which a waiting thread checks whether to stop (ns).
 const NAP_NS: u64 = 50_000_000;
 
-/// A rate limit.
+/// A limit on bytes per second that several threads share.
 #[derive(Debug)]
 pub struct Limiter {
     bytes_per_s: Option<f64>,
@@ -19,14 +19,14 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limit that starts now; `None` means unlimited.
+    /// Creates a limit that starts now. `None` means unlimited.
     pub fn new(bytes_per_s: Option<f64>) -> Limiter {
         let clock = Monotonic::uncalibrated();
         let (taken, since_ns) = (AtomicU64::new(0), clock.now_ns());
         Limiter { bytes_per_s, taken, since_ns, clock }
     }
 
-    /// Waits until `bytes` more bytes are allowed, or until `stop` returns true.
+    /// Waits until the limit allows `bytes` more bytes, or until `stop` returns true.
     pub(crate) fn take(&self, bytes: u64, stop: impl Fn() -> bool) {
         let Some(rate) = self.bytes_per_s else { return };
         let before = self.taken.fetch_add(bytes, Ordering::Relaxed);
@@ -55,7 +55,7 @@ mod tests {
                 scope.spawn(|| (0..5).for_each(|_| limiter.take(20_000, || false)));
             }
         });
-        // Of ten parts of 20 ms each, the last part is allowed after nine parts.
+        // Each of the ten parts takes 20 ms, so the last part starts after 180 ms or later.
         assert!(clock.now_ns() - start_ns >= 180_000_000);
         limiter.take(1 << 40, || true);
         Limiter::new(None).take(u64::MAX, || false);

@@ -1,5 +1,5 @@
-//! Hard links: the first name of a file is copied, and its other names become links to that copy,
-//! across all sources of a session.
+//! Recreates hard links across all sources of a session. The first name of a file is copied, and
+//! the other names become links to this copy.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::directory::{Directory, EntryInfo};
 
-/// The copy of a file with several names, made under its first name.
+/// The copy of a file that has several names. The copy was created under the first of these names.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstCopy {
     root: Arc<Directory>,
@@ -17,12 +17,12 @@ pub(crate) struct FirstCopy {
 }
 
 impl FirstCopy {
-    /// An entry given by its path from a root directory.
+    /// Describes a copy by its path relative to an open root directory.
     pub fn new(root: &Arc<Directory>, relative: PathBuf, info: &EntryInfo) -> FirstCopy {
         FirstCopy { root: Arc::clone(root), relative, identity: info.identity() }
     }
 
-    /// Opens the copy for linking; `None` if it no longer exists.
+    /// Opens the copy for linking. `None` if the copy no longer exists.
     pub fn open(&self) -> Option<File> {
         let name = self.relative.file_name()?;
         let parent = self.root.descend(self.relative.parent()?).ok()?;
@@ -30,7 +30,7 @@ impl FirstCopy {
         EntryInfo::of(&file).is_ok_and(|info| info.identity() == self.identity).then_some(file)
     }
 
-    /// Device and inode number of the file.
+    /// Returns the device and inode numbers of the copy.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
@@ -43,15 +43,15 @@ enum State {
     Done(FirstCopy),
 }
 
-/// The files with several names that this session has met.
+/// The files with several names that this session has encountered, by device and inode number.
 #[derive(Debug, Default)]
 pub(crate) struct HardLinks {
     met: Mutex<HashMap<(u64, u64), State>>,
     changed: Condvar,
 }
 
-/// The right to copy the first name. Call `settle` after copying; dropping the value gives up the
-/// right.
+/// The right to copy a file under its first name. `settle` must be called after the copy. If the
+/// value is dropped instead, another thread may copy the file.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     links: &'a HardLinks,
@@ -60,8 +60,8 @@ pub(crate) struct Claim<'a> {
 }
 
 impl HardLinks {
-    /// Returns the right to copy a file, or as an error its copy that was made under another name.
-    /// Waits while another thread is copying the file.
+    /// Returns the right to copy a file. Returns the existing copy as the error if the file was
+    /// already copied under another name. Waits while another thread is copying the file.
     pub fn claim(&self, source: &EntryInfo) -> Result<Claim<'_>, FirstCopy> {
         let source = source.identity();
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +91,7 @@ impl HardLinks {
 }
 
 impl Claim<'_> {
-    /// Records where the first name was copied to.
+    /// Records the copy. The other names of the file then become links to this copy.
     pub fn settle(mut self, first: FirstCopy) {
         self.is_settled = true;
         self.links.set(self.source, Some(State::Done(first)));
@@ -99,7 +99,8 @@ impl Claim<'_> {
 }
 
 impl Drop for Claim<'_> {
-    /// If the file was not copied, the next thread that claims it tries again.
+    /// Gives up the right if the file was not copied. The next thread that claims the file tries
+    /// again.
     fn drop(&mut self) {
         if !self.is_settled {
             self.links.set(self.source, None);

@@ -1,5 +1,5 @@
-//! Problems with single paths: what failed, why, and the remedy if known. A copy continues with
-//! everything else.
+//! Describes problems with single paths: what failed, why, and the remedy if known. The copy
+//! continues with the other paths.
 
 use std::fmt;
 use std::io;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// Kind of problem; determines the exit code of a program.
+/// The kind of a problem, which determines the exit code of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProblemKind {
     /// The destination exists and must not be replaced.
     Refused,
     /// A system call failed, or the source changed.
     Failed,
-    /// Data read back from the storage differ from what was written.
+    /// The data read back from the storage differ from the written data.
     Differs,
     /// The user stopped the copy.
     Stopped,
@@ -23,20 +23,20 @@ pub enum ProblemKind {
 /// A path that could not be copied as requested, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Kind of the problem.
+    /// The kind of the problem.
     pub kind: ProblemKind,
-    /// The path, in the source or in the destination.
+    /// The path of the entry in the source or in the destination.
     pub path: PathBuf,
-    /// What failed, for which path, and why.
+    /// A message that says what failed, for which path, and why.
     pub what: String,
-    /// A remedy, if known and not reported before.
+    /// A remedy. None if there is no known remedy or if it was reported before.
     pub remedy: Option<&'static str>,
-    /// Error number of a failed system call.
+    /// Error number of the failed system call. None if no system call failed.
     pub errno: Option<i32>,
 }
 
 impl Problem {
-    /// A problem that does not come from a system call.
+    /// Creates a problem that is not the failure of a system call.
     pub fn new(kind: ProblemKind, path: &Path, what: impl Into<String>) -> Problem {
         let (path, what) = (path.to_path_buf(), what.into());
         Problem { kind, path, what, remedy: None, errno: None }
@@ -48,7 +48,7 @@ impl Problem {
         Problem { remedy: Some(remedy), ..self }
     }
 
-    /// A failed system call: what was attempted on which path.
+    /// Describes a failed system call. `doing` is the attempted operation, such as "reading".
     pub fn io(doing: &str, path: &Path, error: &io::Error) -> Problem {
         let cause = ioengine::error::cause(error);
         let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -58,7 +58,7 @@ impl Problem {
         problem
     }
 
-    /// The user stopped the copy.
+    /// Creates the problem for a copy that the user stopped.
     pub fn stopped(path: &Path) -> Problem {
         Problem::new(ProblemKind::Stopped, path, "stopped")
     }
@@ -71,29 +71,29 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The remedy for an error of a system call, if known.
+/// Returns the remedy for an error of a system call. None if no remedy is known.
 fn remedy(error: &io::Error) -> Option<&'static str> {
     let errno = Errno::from_io_error(error)?;
     Some(match errno {
-        Errno::NOSPC => "free space there and run the same command again",
+        Errno::NOSPC => "free space on that file system and run the same command again",
         Errno::DQUOT => "raise the quota and run the same command again",
-        Errno::FBIG => "the file system or ulimit -f does not allow so large a file",
-        Errno::ROFS => "name a destination that can be written",
+        Errno::FBIG => "raise ulimit -f, or use a file system that allows files of this size",
+        Errno::ROFS => "specify a destination that can be written",
         Errno::ACCESS | Errno::PERM => "run as the owner or as root",
         Errno::MFILE | Errno::NFILE => "raise the limit on open files (ulimit -n)",
         Errno::IO => "the device failed; see dmesg",
-        Errno::NAMETOOLONG => "the destination allows only shorter names",
+        Errno::NAMETOOLONG => "shorten the name, or use a file system that allows longer names",
         _ => return None,
     })
 }
 
-/// Converts an error of an operation on a path.
+/// Returns a function that converts an I/O error of an operation on a path to a problem.
 pub(crate) fn on(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> Problem {
     let path = path.to_path_buf();
     move |error| Problem::io(doing, &path, &error)
 }
 
-/// Converts an error of a `rustix` call on a path.
+/// Returns a function that converts an error of a `rustix` call on a path to a problem.
 pub(crate) fn on_errno(doing: &'static str, path: &Path) -> impl Fn(Errno) -> Problem {
     let path = path.to_path_buf();
     move |errno| Problem::io(doing, &path, &errno.into())
@@ -109,8 +109,8 @@ mod tests {
         let problem = Problem::io("writing", Path::new("/data/x"), &full);
         assert_eq!(
             problem.to_string(),
-            "writing /data/x: no space left on device; free space there and run the same command \
-             again"
+            "writing /data/x: no space left on device; free space on that file system and run the \
+             same command again"
         );
         assert_eq!(problem.errno, Some(28));
     }

@@ -1,5 +1,5 @@
-//! Progress of a session: counters that all threads update, and events that report what happened
-//! to single paths.
+//! Reports the progress of a session: counters that all threads update, and events about single
+//! paths.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub enum Event {
         /// Path of the copy.
         to: PathBuf,
     },
-    /// Dry run: the entry would be copied.
+    /// In a dry run: the entry would be copied.
     WouldCopy {
         /// Path of the source.
         from: PathBuf,
@@ -29,13 +29,13 @@ pub enum Event {
         /// Whether an existing entry would be replaced.
         replaces: bool,
     },
-    /// The destination has the same entry already.
+    /// The destination already has the same entry.
     UpToDate(PathBuf),
-    /// The existing entry stays, as requested.
+    /// The existing entry is left unchanged, as requested.
     Skipped(PathBuf),
     /// The entry was removed because the source does not have it.
     Deleted(PathBuf),
-    /// Dry run: the entry would be removed.
+    /// In a dry run: the entry would be removed.
     WouldDelete(PathBuf),
     /// The entry could not be copied.
     Problem(Problem),
@@ -66,43 +66,43 @@ pub struct Progress {
     notes: Mutex<Vec<String>>,
 }
 
-/// The counts at one moment.
+/// Snapshot of the counters of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
-    /// Files that were copied.
+    /// Number of copied files.
     pub files: u64,
-    /// Directories that were created.
+    /// Number of created directories.
     pub directories: u64,
-    /// Symbolic and hard links that were created.
+    /// Number of created symbolic and hard links.
     pub links: u64,
-    /// Named pipes, sockets and devices that were created.
+    /// Number of created named pipes, sockets and devices.
     pub special: u64,
-    /// Entries that already existed and were up to date.
+    /// Number of entries that already existed and were up to date.
     pub up_to_date: u64,
-    /// Existing entries that the settings keep.
+    /// Number of existing entries that were left unchanged, as the settings require.
     pub skipped: u64,
-    /// Entries that were removed because the source does not have them.
+    /// Number of entries that were removed because the source does not have them.
     pub deleted: u64,
-    /// Entries that could not be copied as requested.
+    /// Number of entries that could not be copied as requested.
     pub problems: u64,
-    /// Bytes of all files, holes included (bytes).
+    /// Total size of all files, including holes (bytes).
     pub bytes: u64,
-    /// Bytes that were read and written, without holes and shared blocks.
+    /// Number of bytes that were read and written, without holes and shared blocks.
     pub moved_bytes: u64,
-    /// Bytes that an earlier, interrupted session had already copied (bytes).
+    /// Number of bytes that were already at the destination, from earlier sessions.
     pub resumed_bytes: u64,
-    /// Files that share the blocks of their source.
+    /// Number of files that share the blocks of their source (reflinks).
     pub reflinks: u64,
-    /// Files whose data the file server copied (copy_file_range(2)).
+    /// Number of files whose data the file server copied (copy_file_range(2)).
     pub by_server: u64,
-    /// How the last large file was copied, in words.
+    /// Description of the method that copied the last large file.
     pub how: String,
     /// Messages for the user.
     pub notes: Vec<String>,
 }
 
 impl Counts {
-    /// Bytes copied by this session.
+    /// Returns the number of bytes that this session copied.
     pub fn new_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.resumed_bytes)
     }
@@ -118,8 +118,8 @@ impl Progress {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// The share of the work that is done, if the total is known: of the files if there are trees,
-    /// otherwise of the bytes.
+    /// Returns the finished share of the work (0 to 1): the share of the files if directory trees
+    /// are copied, otherwise the share of the bytes. None if the total is not known.
     pub fn share(&self) -> Option<f64> {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let done = || of(&self.files) + of(&self.up_to_date) + of(&self.skipped);
@@ -152,7 +152,7 @@ impl Progress {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
 
-    /// The current counts.
+    /// Returns the current counts.
     pub fn counts(&self) -> Counts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counts {

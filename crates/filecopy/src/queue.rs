@@ -1,9 +1,10 @@
-//! The queue of files that wait for a copying thread, and the choice of the next file.
+//! Queues the files that wait for a copying thread, and chooses the next file for a thread.
 //!
-//! Only one thread at a time can add a name to a directory, and waiting threads waste CPU, because
-//! the kernel's lock spins while its owner runs. A thread therefore takes files of its current
-//! directory first. When that directory has no more files, the thread switches to a directory
-//! without a thread, or else shares a directory.
+//! Only one thread at a time can add a name to a directory. Threads that wait for a directory waste
+//! CPU time, because the kernel's lock spins while its owner runs. A thread therefore prefers files
+//! of its current directory. When this directory has no more files, the thread switches to a
+//! directory on which no other thread works. If there is no such directory, the
+//! thread shares a directory with other threads.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -12,23 +13,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::directory::Directory;
 use crate::target::TargetDirectory;
 
-/// Capacity of the queue.
+/// Maximum number of files in the queue.
 const CAPACITY: usize = 1024;
-/// Length at which a full queue accepts files again, so that the walking thread is not woken for
-/// every file.
+/// Length at which a full queue accepts files again. Half the capacity, so that the walking thread
+/// is not woken for every file.
 const REFILL_LENGTH: usize = CAPACITY / 2;
 
-/// A file to copy under its own name.
+/// A file to copy. The copy has the same name.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// ID of the file's directory.
+    /// Number of the file's directory.
     pub number: usize,
     pub source: Arc<Directory>,
     pub target: Arc<TargetDirectory>,
     pub name: OsString,
 }
 
-/// The queue between the walking thread and the copying threads.
+/// The queue between the thread that walks the tree and the copying threads.
 #[derive(Debug)]
 pub(crate) struct Queue<T = Job> {
     state: Mutex<State<T>>,
@@ -39,16 +40,16 @@ pub(crate) struct Queue<T = Job> {
 #[derive(Debug)]
 struct State<T> {
     jobs: VecDeque<T>,
-    /// Current directory of each thread.
+    /// Number of the directory in which each thread copies files. None if the thread has no file.
     directories: Vec<Option<usize>>,
     is_closed: bool,
-    /// Set while the walking thread waits for an empty queue.
+    /// Whether the walking thread waits until the queue is empty.
     drains: bool,
 }
 
 /// An item of the queue that belongs to a directory.
 pub(crate) trait InDirectory {
-    /// Number of the directory.
+    /// Returns the number of the directory.
     fn directory(&self) -> usize;
 }
 
@@ -59,7 +60,7 @@ impl InDirectory for Job {
 }
 
 impl<T: InDirectory> Queue<T> {
-    /// An empty queue for `threads` threads.
+    /// Creates an empty queue for `threads` copying threads.
     pub fn new(threads: usize) -> Queue<T> {
         let directories = vec![None; threads];
         let state = State { jobs: VecDeque::new(), directories, is_closed: false, drains: false };
@@ -70,7 +71,7 @@ impl<T: InDirectory> Queue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a file; waits while the queue is full.
+    /// Adds a file. Waits while the queue is full.
     pub fn push(&self, job: T) {
         let mut state = self.lock();
         if state.jobs.len() >= CAPACITY {
@@ -93,13 +94,14 @@ impl<T: InDirectory> Queue<T> {
         state.drains = false;
     }
 
-    /// Announces that no more files will come.
+    /// Announces that no more files will be added.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.has_more.notify_all();
     }
 
-    /// Takes a file for a thread; waits for one. `None` after the last.
+    /// Takes a file for a thread. Waits until there is a file. `None` if the queue is closed and
+    /// empty.
     pub fn take(&self, thread: usize) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -140,7 +142,7 @@ impl<T: InDirectory> State<T> {
 mod tests {
     use super::*;
 
-    /// Directory and number, for tests.
+    /// Test item with the number of its directory and its own number.
     struct Numbered(usize, usize);
 
     impl InDirectory for Numbered {

@@ -1,5 +1,5 @@
-//! Copies of single files: each file is checked, copied to an unnamed file, verified, given its
-//! attributes, and finally named.
+//! Copies single files. The destination is checked, the data are copied to an unnamed file and
+//! verified, the attributes are set, and finally the file gets its name.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -31,15 +31,15 @@ use crate::watcher::Watcher;
 
 /// Maximum number of attempts if the source changes while it is copied.
 const ATTEMPTS_MAX: u32 = 3;
-/// Maximum size of a file that is copied again if the source changes (bytes).
+/// Maximum size of a file that is copied again if the source changes during the copy (bytes).
 const RETRY_SIZE_MAX: u64 = 256 << 20;
 
-/// A source entry, by its name in an open directory.
+/// A source entry, identified by its name in an open directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceEntry<'a> {
     pub directory: &'a Directory,
     pub name: &'a OsStr,
-    /// Whether a symbolic link is followed.
+    /// Whether the entry is followed if it is a symbolic link.
     pub follows: bool,
 }
 
@@ -49,7 +49,7 @@ impl SourceEntry<'_> {
     }
 }
 
-/// Copies a regular file into a directory, or the contents of a block device into a file there.
+/// Copies a regular file into a directory. Copies the contents of a block device to a regular file.
 pub(crate) fn copy(
     context: &Context,
     buffer: &mut Buffer,
@@ -63,7 +63,7 @@ pub(crate) fn copy(
     let info = EntryInfo::of(&file).map_err(on_errno("looking at", &from))?;
     if !info.is_file() && !(info.file_type() == rustix::fs::FileType::BlockDevice) {
         let (shown, kind) = (from.display(), type_name(info.file_type()));
-        let what = format!("{shown} was a file when the copy began, and is {kind} now");
+        let what = format!("{shown} was a file when the copy began, but is {kind} now");
         return Err(Problem::new(ProblemKind::Failed, &from, what));
     }
     let job = Job { context, file, info, from, target, name, to: target.join(name) };
@@ -81,14 +81,14 @@ pub(crate) fn copy(
             if link(context, &first, &job.info, target, name)? {
                 Ok(())
             } else {
-                // The copy cannot be linked there, so this name becomes a separate file.
+                // A hard link to the copy is not possible, so this name becomes a separate file.
                 job.run(buffer).map(drop)
             }
         }
     }
 }
 
-/// Creates another name for a copy; returns false if that is not possible.
+/// Creates a hard link to a copy. Returns false if a link is not possible.
 pub(crate) fn link(
     context: &Context,
     first: &FirstCopy,
@@ -127,8 +127,8 @@ pub(crate) fn link(
             context.settings.tell(&Event::Copied { from: to.clone(), to });
             Ok(true)
         }
-        // There are too many links, or the destination is on another file system or has no hard
-        // links.
+        // The file has too many links, the destination is on another file system, or its file
+        // system does not support hard links.
         Err(_) => Ok(false),
     }
 }
@@ -141,7 +141,7 @@ struct UnnamedCopy {
     bytes: u64,
 }
 
-/// The copy of one file.
+/// The state of copying one file.
 struct Job<'a> {
     context: &'a Context,
     file: File,
@@ -157,12 +157,14 @@ impl Job<'_> {
         &self.context.settings
     }
 
-    /// The attributes to keep. A device's own attributes are not kept if it is copied to a file.
+    /// Returns the attributes to keep. The attributes of a device are not kept if its contents are
+    /// copied to a file.
     fn keep(&self) -> Keep {
         if self.info.is_file() { self.settings().keep } else { Keep::Mode }
     }
 
-    /// Copies the file, unless the existing entry stays; returns the metadata of the copy if known.
+    /// Copies the file, unless the existing entry is left unchanged or is up to date. Returns the
+    /// metadata of the copy or of the up-to-date entry, otherwise None.
     fn run(&self, buffer: &mut Buffer) -> Result<Option<EntryInfo>, Problem> {
         let settings = self.settings();
         let decided = decide(settings, &self.info, self.target, self.name, |existing_info| {
@@ -214,13 +216,13 @@ impl Job<'_> {
         settings.tell(&Event::WouldCopy { from, to, replaces });
     }
 
-    /// Metadata of the existing entry at the destination.
+    /// Reads the metadata of the existing entry at the destination.
     fn existing_info(&self) -> Result<Option<EntryInfo>, Problem> {
         self.target.look_up(self.name).map_err(on_errno("looking at", &self.to))
     }
 
-    /// Whether no page of the source is in the page cache. The pages that the copy brings into it
-    /// are then dropped.
+    /// Returns true if no page of the source is in the page cache. If so, the pages that the copy
+    /// adds to the page cache are dropped afterwards.
     fn is_cold(&self) -> bool {
         if self.settings().cached || Buffer::suits(&self.info) {
             return false;
@@ -230,8 +232,8 @@ impl Job<'_> {
             && open_file::resident_bytes(&self.file).is_ok_and(|bytes| bytes == 0)
     }
 
-    /// Copies into an unnamed file, tries again if the source changes meanwhile, and then gives the
-    /// copy its name.
+    /// Copies the data to an unnamed file and then gives this file its name. Copies again if the
+    /// source changes during the copy.
     fn copy(
         &self,
         buffer: &mut Buffer,
@@ -263,8 +265,8 @@ impl Job<'_> {
             if has_changed {
                 let shown = self.from.display();
                 let what = format!(
-                    "{shown} changed while it was copied, so the copy may be a mixture of both \
-                     states; copy it again when nothing writes to it"
+                    "{shown} changed while it was copied, so the copy may be a mixture of old and \
+                     new data; copy it again when no program writes to it"
                 );
                 self.context.report(Problem::new(ProblemKind::Failed, &self.from, what));
             }
@@ -276,7 +278,7 @@ impl Job<'_> {
         unreachable!("the last attempt returns")
     }
 
-    /// Copies the data into an unnamed file and, if requested, verifies them.
+    /// Copies the data to an unnamed file and, if requested, verifies the copied data.
     fn make(
         &self,
         place: Place,
@@ -287,7 +289,7 @@ impl Job<'_> {
         let settings = self.settings();
         let handle = Handle::of(&self.file);
         let mode = match replaced {
-            // Private until it has the attributes of the replaced file.
+            // Only the owner may access the copy until it has the attributes of the replaced file.
             Some(replaced) if replaced.is_file() => 0o600,
             _ => creation_mode(self.keep(), before, handle, self.target.inherited()),
         };
@@ -332,7 +334,7 @@ impl Job<'_> {
         Ok(UnnamedCopy { new, resumable, bytes })
     }
 
-    /// Copies the data.
+    /// Copies the data from the offset `begin`.
     fn bytes(
         &self,
         new: &File,
@@ -364,7 +366,7 @@ impl Job<'_> {
         progress.note_how(&copied.how);
     }
 
-    /// The problem for a failed read of the source or write of the copy, with the offset.
+    /// Returns the problem for a failed read of the source or a failed write of the copy.
     fn failed(&self, side: Side, offset: Option<u64>, error: &io::Error) -> Problem {
         if self.settings().stops() {
             return Problem::stopped(&self.from);
@@ -374,7 +376,7 @@ impl Job<'_> {
         problem_at(doing, path, offset, error)
     }
 
-    /// Handles a failed copy; keeps the data that a later run can resume from.
+    /// Handles a failed copy. Keeps the unfinished file if a later session can resume the copy.
     fn abandon(
         &self,
         new: NewFile,
@@ -403,8 +405,8 @@ impl Job<'_> {
         }
         let shown = self.to.display();
         let what = format!(
-            "{shown}: the bytes read back differ from those written, and the copy was discarded; \
-             check the device and its cable, then copy again"
+            "{shown}: the data read back differ from the data that were written, so the copy was \
+             discarded; check the device and its cable, then copy again"
         );
         Err(Problem::new(ProblemKind::Differs, &self.to, what))
     }
@@ -417,8 +419,8 @@ impl Job<'_> {
         }
     }
 
-    /// Sets the attributes and makes the copy durable. A problem with attributes does not prevent
-    /// the copy from being named.
+    /// Sets the attributes and makes the copy durable. If attributes cannot be set, returns the
+    /// problem as a value, because the copy still gets its name.
     fn finish(
         &self,
         new: &File,
@@ -432,7 +434,7 @@ impl Job<'_> {
             _ => self.giving(Handle::of(&self.file), source, new).all().err(),
         };
         if settings.resume && self.keep() == Keep::Mode && source.is_file() {
-            // Size and time let the next session recognise the copy.
+            // The next session recognises a finished copy by its size and modification time.
             self.giving(Handle::of(&self.file), source, new).times()?;
         }
         let risks_size = source.is_sparse();
@@ -463,7 +465,7 @@ impl Job<'_> {
         }
     }
 
-    /// Sets the attributes that the copy keeps of the replaced file.
+    /// Gives the copy the attributes of the file that it replaces.
     fn keep_of_replaced(
         &self,
         new: &File,
@@ -512,7 +514,7 @@ impl Job<'_> {
         Ok(if is_same { Comparison::Same } else { Comparison::OtherAttributes })
     }
 
-    /// Compares both files byte by byte.
+    /// Returns true if the source and the existing file have the same bytes.
     fn has_same_content(&self) -> Result<bool, Problem> {
         let Some(directory) = self.target.directory() else { return Ok(false) };
         let Ok(existing_info) = directory.open_file(self.name, false) else { return Ok(false) };
@@ -547,7 +549,7 @@ impl Job<'_> {
     }
 }
 
-/// A problem with an offset in the file.
+/// Describes a failed operation on a file, with the offset of the failure.
 pub(crate) fn problem_at(
     doing: &str,
     path: &Path,
@@ -555,7 +557,7 @@ pub(crate) fn problem_at(
     error: &io::Error,
 ) -> Problem {
     match offset {
-        // The offset does not matter if the file system is full.
+        // If the file system is full, the offset is omitted, because it does not help the user.
         Some(offset) if error.kind() != io::ErrorKind::StorageFull => {
             Problem::io(&format!("{doing} at byte {offset} of"), path, error)
         }
@@ -568,7 +570,7 @@ pub(crate) fn drop_cached_pages(file: &File) {
     let _ = fadvise(file, 0, None, Advice::DontNeed);
 }
 
-/// The umask of this process.
+/// Returns the umask of this process.
 pub(crate) fn umask() -> u32 {
     static MASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *MASK.get_or_init(|| {
@@ -597,7 +599,7 @@ fn sum_up_with(
     bytes: u64,
     hasher: &mut ContentHasher,
 ) -> At<()> {
-    // Uses a separate descriptor, because the caller uses the position of `file`.
+    // The file is opened again, because the caller uses the position of `file`.
     let mut reader = options.open(path_of(file)).map_err(|error| (0, error))?;
     let mut left = bytes;
     while left > 0 {
@@ -617,10 +619,11 @@ fn sum_up_with(
     Ok(())
 }
 
-/// Checksum of the first `bytes` bytes of a file, read from the storage.
+/// Computes the checksum of the first `bytes` bytes of a file, as read from the storage.
 pub(crate) fn read_back(settings: &Settings, file: &File, bytes: u64) -> At<blake3::Hash> {
     let mut hasher = ContentHasher::new();
-    // Drops cached pages and uses direct I/O if possible, so that the data come from the storage.
+    // Cached pages are dropped and direct I/O is used if possible, so that the data are read from
+    // the storage and not from the page cache.
     drop_cached_pages(file);
     let options = Options::new().cache(Cache::Direct);
     sum_up_with(settings, &options, file, bytes, &mut hasher)?;

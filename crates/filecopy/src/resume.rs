@@ -1,8 +1,8 @@
-//! Resumable copies of large files. The location of the unfinished file and its durable length are
-//! recorded in the state folder at intervals.
+//! Makes copies of large files resumable. The location of the unfinished file and its durable
+//! length are recorded in the state directory at intervals.
 //!
-//! A file of an earlier session is used only if it is the recorded file, belongs to this user
-//! alone, and the source has not changed.
+//! A session resumes an unfinished file only if it is the recorded file, if only this user can
+//! access it, and if the source has not changed.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -18,18 +18,19 @@ use crate::problem::{Problem, ProblemKind, on, on_errno};
 use crate::staging::{NewFile, Place};
 use crate::state::{Identity, PRIVATE_PREFIX, PartialRecord, State, inode_and_birth};
 
-/// Minimum size of a resumable file (bytes); smaller files are copied from the start.
+/// Minimum size of a file whose copy is resumable (bytes). Smaller files are always copied from the
+/// start.
 pub(crate) const SIZE_MIN_BYTES: u64 = 8 << 20;
-/// Bytes copied between two records of the progress.
+/// Number of bytes that are copied between two records of the progress.
 const NOTE_BYTES: u64 = 256 << 20;
 /// Maximum time between two records of the progress (ns).
 const NOTE_NS: u64 = 2_000_000_000;
-/// Maximum wait until the kernel has completed the last requests of a killed copy (ns).
+/// Maximum time to wait until the kernel has completed the last requests of a killed copy (ns).
 const DYING_NS: u64 = 2_000_000_000;
-/// Pause between two checks during this wait.
+/// Pause between two attempts to lock an unfinished file.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The copy of a file that can be resumed.
+/// The recorder of a copy's progress, which makes the copy resumable.
 #[derive(Debug)]
 pub(crate) struct Resumable {
     state: State,
@@ -39,11 +40,11 @@ pub(crate) struct Resumable {
     clock: Monotonic,
 }
 
-/// An unfinished file, its length (bytes), and the recorder of its progress.
+/// An unfinished file, the number of bytes that it already has, and the recorder of its progress.
 pub(crate) type Begun = (NewFile, u64, Resumable);
 
-/// Opens the unfinished file of an earlier session, or creates one. `None` if progress cannot be
-/// recorded; the reason is reported.
+/// Opens the unfinished file of an earlier session, or creates a new file. Reports the reason and
+/// returns `None` if progress cannot be recorded.
 pub(crate) fn begin(
     place: Place,
     name: &OsStr,
@@ -52,7 +53,7 @@ pub(crate) fn begin(
 ) -> Result<Option<Begun>, Problem> {
     let settings = place.settings;
     let folder = settings.state_folder.as_deref();
-    let state = folder.map_or_else(|| Err("no state folder".to_owned()), State::open);
+    let state = folder.map_or_else(|| Err("there is no state directory".to_owned()), State::open);
     let identity = Identity::of(source_path).map_err(|e| ioengine::error::cause(&e));
     let (state, identity) = match (state, identity) {
         (Ok(state), Ok(identity)) => (state, identity),
@@ -101,12 +102,13 @@ fn full_path(directory: &Directory, name: &OsStr) -> PathBuf {
     full_path_of(directory).join(name)
 }
 
-/// Path of an open directory.
+/// Returns the absolute path of an open directory.
 fn full_path_of(directory: &Directory) -> PathBuf {
     std::fs::read_link(path_of(directory)).unwrap_or_else(|_| directory.path.clone())
 }
 
-/// Opens the unfinished file of a record; `None` if it is no longer the same file.
+/// Opens the unfinished file of a record. `None` if the recorded file no longer exists or cannot be
+/// used.
 fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<NewFile>, Problem> {
     let (Some(parent), Some(name)) = (record.directory.parent(), record.directory.file_name())
     else {
@@ -130,7 +132,7 @@ fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<
     });
     let is_it = inode_and_birth(&file.file).is_ok_and(|it| it == (record.inode, record.born));
     if !fits || !is_it {
-        // The file is not the recorded one, so it is not deleted.
+        // This is not the recorded file, so it must not be deleted.
         file.keep();
         return Ok(None);
     }
@@ -140,13 +142,14 @@ fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<
     file.keep();
     let shown = target.display();
     let what = format!(
-        "another copy is writing to {shown}; wait for its end, or name another destination"
+        "another copy is writing to {shown}; wait until it ends, or specify another destination"
     );
     Err(Problem::new(ProblemKind::Refused, target, what))
 }
 
-/// Locks an unfinished file. The kernel completes the requests of a killed copy and holds the lock
-/// until then, so this function waits.
+/// Locks an unfinished file. Returns false if another copy has the lock. The kernel keeps the
+/// lock of a killed copy until its last requests are completed, so the function waits up to
+/// [`DYING_NS`].
 fn lock(file: &NewFile) -> bool {
     let clock = Monotonic::uncalibrated();
     let until_ns = clock.now_ns() + DYING_NS;
@@ -154,14 +157,14 @@ fn lock(file: &NewFile) -> bool {
         match flock(&file.file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if clock.now_ns() < until_ns => clock.sleep(TICK),
             Err(Errno::WOULDBLOCK) => return false,
-            // Without locking support there is nothing to check.
+            // If the file system does not support locks, the file is used without a lock.
             _ => return true,
         }
     }
 }
 
 impl Resumable {
-    /// Called when all data before an offset are written; records the offset at intervals.
+    /// Records at intervals that all data before the offset `up_to` are written.
     pub fn written(&mut self, file: &std::fs::File, up_to: u64) {
         let now_ns = self.clock.now_ns();
         let is_far = up_to.saturating_sub(self.record.done_bytes) >= NOTE_BYTES;
@@ -171,8 +174,8 @@ impl Resumable {
         }
     }
 
-    /// Makes the copied data durable and records its length. If recording fails, a resumed copy
-    /// repeats the data since the last record.
+    /// Makes the copied data durable and records their length. If the record cannot be written, a
+    /// resumed copy copies the data since the last record again.
     pub fn note(&mut self, file: &std::fs::File, up_to: u64) {
         self.noted_ns = self.clock.now_ns();
         if file.sync_data().is_ok() {
@@ -183,12 +186,12 @@ impl Resumable {
         }
     }
 
-    /// Whether anything was recorded.
+    /// Returns true if progress was recorded.
     pub fn is_noted(&self) -> bool {
         self.record.done_bytes > 0
     }
 
-    /// Removes the record, because the copy was named or abandoned.
+    /// Removes the record. Must be called when the copy has its final name or is discarded.
     pub fn forget(&self) {
         self.state.forget_partial(&self.target);
     }

@@ -1,5 +1,5 @@
-//! A session copies any number of sources in sequence, then makes all copies durable and returns
-//! all problems.
+//! Copies any number of sources in sequence, then makes all copies durable and returns all
+//! problems.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -24,18 +24,18 @@ use crate::tree;
 /// The destination of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Path of the copy; the directory that contains it exists.
+    /// Path of the copy. The directory that will contain the copy must exist.
     pub path: PathBuf,
 }
 
-/// Copies sources with common settings.
+/// A session that copies any number of sources with the same settings.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) context: Context,
 }
 
 impl Session {
-    /// Starts a session and raises the open-file limit of this process as far as possible.
+    /// Starts a session. Raises the limit on open files of this process to the maximum.
     pub fn new(settings: Settings) -> Session {
         let limit = getrlimit(Resource::Nofile);
         if limit.current < limit.maximum {
@@ -44,12 +44,13 @@ impl Session {
         Session { context: Context::new(settings) }
     }
 
-    /// Announces many files, which are then flushed together.
+    /// Announces that many files will be copied, so that most of them are not flushed one by one,
+    /// but at the end of the session.
     pub fn expect_many(&self) {
         self.context.expect_many();
     }
 
-    /// The settings.
+    /// Returns the settings of the session.
     pub fn settings(&self) -> &Settings {
         &self.context.settings
     }
@@ -72,7 +73,7 @@ impl Session {
         let follows =
             self.context.settings.links == Links::Follow || self.context.settings.keep < Keep::All;
         let Ok((source_parent, source_name)) = split(from) else {
-            // `/`, `.` and `..` are directories without a name in a parent.
+            // The source is `/` or ends in `.` or `..`, so it has no name in a parent directory.
             let source = Directory::open(from).map_err(on_errno("opening", from))?;
             let info = source.info().map_err(on_errno("looking at", from))?;
             return self.copy_tree(source, info, &root, &name);
@@ -142,15 +143,15 @@ impl Session {
         }
     }
 
-    /// Names staged trees, makes everything durable, and reports attributes that were left out.
-    /// Returns all problems of the session.
+    /// Gives complete trees their names, makes all copies durable, and reports the attributes that
+    /// were left out. Returns all problems of the session.
     pub fn finish(self) -> Vec<Problem> {
         let staged = std::mem::take(&mut *lock(&self.context.staged));
         if let Err(problem) = self.name_staged_trees(&staged) {
             self.context.report(problem);
         }
-        // The private directory of a staged tree may contain private directories of single entries,
-        // so it is removed after them.
+        // The private directory of a tree may contain private directories of single entries, so
+        // these must be removed first.
         self.context.staging.close();
         drop(staged);
         if self.context.settings.sync && !self.context.settings.dry_run {
@@ -168,7 +169,7 @@ impl Session {
             let path = parent.join(name);
             if is_broken {
                 let removed = inside.remove_all(OsStr::new(TREE));
-                removed.map_err(on_errno("removing what was copied for", &path))?;
+                removed.map_err(on_errno("removing the incomplete copy of", &path))?;
                 continue;
             }
             if self.context.settings.sync {
@@ -177,7 +178,7 @@ impl Session {
             let named = inside.rename_new(OsStr::new(TREE), parent, name);
             named.map_err(|error| match error {
                 rustix::io::Errno::EXIST => crate::staging::appeared(&path),
-                error => on_errno("naming", &path)(error),
+                error => on_errno("renaming the copy to", &path)(error),
             })?;
         }
         Ok(())
@@ -200,8 +201,8 @@ impl Session {
         }
     }
 
-    /// Marks the records of the trees as finished, because all directories now have their
-    /// attributes.
+    /// Marks the records of all trees as finished. Must be called after the attributes of all
+    /// directories were set.
     fn close_records(&self) {
         let state = self.context.settings.state_folder.as_deref().and_then(State::existing);
         for record in lock(&self.context.records).drain(..) {
@@ -212,11 +213,11 @@ impl Session {
     }
 }
 
-/// Checks, without changing anything, whether a directory can be copied to a destination: not into
-/// itself, and not over another type of entry.
+/// Checks whether a directory can be copied to a destination, without changing anything. A
+/// directory can be copied neither into itself nor over an entry of another type.
 ///
 /// # Errors
-/// Why not.
+/// The reason why the directory cannot be copied.
 pub fn check_tree(from: &Path, to: &Destination, all_or_nothing: bool) -> Result<(), Problem> {
     let (parent, name) = split(&to.path).map_err(on("copying to", &to.path))?;
     let root = Directory::open(&parent).map_err(on_errno("opening", &parent))?;
@@ -224,16 +225,16 @@ pub fn check_tree(from: &Path, to: &Destination, all_or_nothing: bool) -> Result
     tree::check(&source, &root, &name, all_or_nothing)
 }
 
-/// Whether a directory is an earlier copy of a source, so that a repeated command uses the same
-/// destination.
+/// Returns true if the directory `to` was created as a copy of the source `from`. A repeated
+/// command then uses the same destination.
 pub fn is_copy_of(state_folder: &Path, from: &Path, to: &Path) -> bool {
     let Some(state) = State::existing(state_folder) else { return false };
     let (Ok(source), Ok(target)) = (Identity::of(from), Identity::of(to)) else { return false };
     state.tree(&target).is_some_and(|record| record.made && record.source == source)
 }
 
-/// Whether a path is a symbolic link of another user, which may point anywhere. Links of this user
-/// and of root can be followed.
+/// Returns true if a path is a symbolic link of another user. Such a link may point anywhere. Links
+/// of this user and of root can be followed.
 pub fn is_foreign_link(path: &Path) -> bool {
     let own = geteuid().as_raw();
     let is_foreign = |link: Metadata| link.is_symlink() && link.uid() != own && link.uid() != 0;

@@ -1,5 +1,5 @@
-//! Settings of a copy: which attributes are kept, what may be replaced, how data are moved, and who
-//! is notified.
+//! Defines the settings of a copy: which attributes are kept, which entries may be replaced, how
+//! data are moved, and who receives events.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use crate::progress::{Event, Progress};
 /// | | `Mode` | `Basics` | `All` |
 /// |---|---|---|---|
 /// | permission bits | those of the source, limited | yes | yes |
-/// | set-user-ID, set-group-ID, sticky | no | with their owner and group | likewise |
-/// | owner, group | no | if this user may set them | likewise |
+/// | set-user-ID, set-group-ID, sticky | no | if owner and group are kept | same as `Basics` |
+/// | owner, group | no | if this user may set them | same as `Basics` |
 /// | times of access and modification | no | yes | yes |
 /// | ACLs | no | yes | yes |
 /// | extended attributes, capabilities | no | no | if file system and user allow |
@@ -26,20 +26,21 @@ use crate::progress::{Event, Progress};
 /// | named pipes, sockets, devices | created | created | created |
 /// | flags (`chattr +i`, `+a`) | no | no | no, but reported |
 ///
-/// "Limited" means minus the umask, or within the default ACL of the directory, so that a copy
-/// never allows more than its source. If the copy has another group, or its directory gives it an
-/// ACL, its group gets only permissions that all other users have too.
+/// "Limited" means minus the umask, or limited by the default ACL of the directory, so that a copy
+/// never allows more than its source. If the copy has another group or inherits an ACL from its
+/// directory, the group gets only permissions that all other users have too.
 ///
-/// With `Mode`, a replaced file keeps its own owner, permission bits, ACL and attributes, but not
-/// set-user-ID, set-group-ID and capabilities. With `Basics` and `All` it gets those of the source.
+/// With `Mode`, a file that is replaced keeps its owner, permission bits, ACL and attributes, but
+/// not set-user-ID, set-group-ID and capabilities. With `Basics` and `All`, the file gets the
+/// attributes of the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keep {
-    /// Permission bits.
+    /// The copy keeps the permission bits.
     #[default]
     Mode,
-    /// Mode, owner and times.
+    /// The copy keeps the permission bits, owner, group, ACLs and times.
     Basics,
-    /// Everything in the table of [`Keep`].
+    /// The copy keeps all attributes in the table of [`Keep`].
     All,
 }
 
@@ -53,16 +54,16 @@ pub enum Links {
     Follow,
 }
 
-/// What to do if the destination exists and differs.
+/// The action if the destination exists and differs from the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// Replace the existing entry, if the program allows it.
+    /// The existing entry is replaced, if the program allows the replacement.
     #[default]
     Replace,
-    /// Replace an existing entry that is older than the source, if the program allows it; keep all
-    /// others.
+    /// The existing entry is replaced if it is older than the source and the program allows the
+    /// replacement. Otherwise it is left unchanged.
     Update,
-    /// Keep the existing entry.
+    /// The existing entry is left unchanged.
     Leave,
 }
 
@@ -75,62 +76,64 @@ pub enum Change {
     Remove,
 }
 
-/// Returns the reason why an existing entry must not be replaced or removed, or `Ok` if it may be.
+/// A function that decides whether an existing entry may be replaced or removed. If the change is
+/// not allowed, the function returns the reason as the error.
 pub type MayReplace = Arc<dyn Fn(&Path, &EntryInfo, Change) -> Result<(), String> + Send + Sync>;
-/// Receives events.
+/// A function that receives the events of a session.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// How a [`Session`](crate::Session) copies.
+/// The settings of a [`Session`](crate::Session).
 pub struct Settings {
-    /// How the data of large files are moved.
+    /// Options for moving the data of large files.
     pub options: seqio::Options,
-    /// What is kept of the sources.
+    /// The attributes of the sources that copies keep.
     pub keep: Keep,
     /// How symbolic links are copied.
     pub links: Links,
-    /// Stay on the file system of the source: directories of other file systems are created but not
-    /// entered.
+    /// Whether the copy stays on the file system of the source. If so, directories on other file
+    /// systems are created empty.
     pub one_file_system: bool,
     /// Filter for the entries below the sources.
     pub filter: Filter,
-    /// What to do with existing entries.
+    /// The action if the destination exists and differs from the source.
     pub existing: Existing,
-    /// Remove entries that the source does not have from existing directories, if the program
-    /// allows it.
+    /// Whether entries that the source does not have are removed from existing directories, if the
+    /// program allows the removal.
     pub delete: bool,
-    /// Replace a file even if its owner cannot be kept.
+    /// Whether a file is replaced even if its owner or group cannot be kept.
     pub force: bool,
-    /// A tree appears under its name only when it is complete.
+    /// Whether a directory tree appears under its name only when it is complete.
     pub all_or_nothing: bool,
-    /// Read each copy back from its storage and compare it, before the copy gets its name.
+    /// Whether each copy is read back from its storage and compared before it gets its name.
     pub verify: bool,
-    /// Resume interrupted copies, and make this copy resumable. Files of equal size and time are
-    /// considered the same.
+    /// Whether interrupted copies are resumed and this copy is made resumable. Files of equal size
+    /// and modification time are then considered equal.
     pub resume: bool,
-    /// Make everything durable at the end of the session.
+    /// Whether all copies are made durable at the end of the session.
     pub sync: bool,
-    /// Keep copied data in the page cache.
+    /// Whether copied data stay in the page cache.
     pub cached: bool,
-    /// Change nothing; the listener gets the intended changes.
+    /// Whether the session changes nothing and only reports the intended changes to the listener.
     pub dry_run: bool,
-    /// Number of files of a tree that are copied concurrently.
+    /// Number of files of a directory tree that are copied concurrently.
     pub threads: u32,
-    /// Folder for records of unfinished copies; `None` for no records.
+    /// Directory for records of unfinished copies. `None` for no records.
     pub state_folder: Option<PathBuf>,
-    /// Decides whether an existing entry may be replaced or removed.
+    /// Function that decides whether an existing entry may be replaced or removed.
     pub may_replace: MayReplace,
-    /// Receives events.
+    /// Function that receives the events of the session.
     pub listener: Listener,
     /// Counters of the session.
     pub progress: Arc<Progress>,
-    /// Rate limit for all threads together.
+    /// Limit on the total throughput of all threads.
     pub limiter: Limiter,
-    /// The program sets this to stop the session.
+    /// Whether the session must stop. The program sets this flag.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Default for Settings {
-    /// Keeps permission bits, replaces nothing, makes copies durable.
+    /// Returns settings that keep the permission bits, replace no existing entry, and make copies
+    /// durable.
     fn default() -> Settings {
         Settings {
             options: seqio::Options::new(),

@@ -1,5 +1,5 @@
-//! Small files are read into one buffer and written from it, with few system calls, and without
-//! leaving pages in the page cache if the kernel supports that.
+//! Copies small files through one buffer, with few system calls. If the kernel supports
+//! RWF_DONTCACHE and the settings allow it, the copied pages do not stay in the page cache.
 
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
@@ -11,27 +11,29 @@ use crate::directory::EntryInfo;
 use crate::settings::Settings;
 use crate::watcher::Watcher;
 
-/// Maximum size of a file copied this way (bytes).
+/// Maximum size of a file that is copied through the buffer (bytes).
 const SMALL_BYTES: u64 = 1 << 20;
 /// RWF_DONTCACHE of linux/fs.h (Linux 6.14).
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// The buffer of a thread.
+/// The copy buffer of a thread.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     memory: Vec<u8>,
-    /// Flags of requests; removed if a file system does not support them.
+    /// Flags for reads. Empty after a file system did not support the flags.
     read_flags: ReadWriteFlags,
+    /// Flags for writes. Empty after a file system did not support the flags.
     write_flags: ReadWriteFlags,
 }
 
-/// Side, offset (bytes) and error of a failed copy.
+/// The side (source or destination), offset (bytes) and error of a failed copy.
 pub(crate) type Failed = (Side, u64, std::io::Error);
 
 impl Buffer {
-    /// A buffer for a session. Reads leave nothing in the page cache. Writes leave nothing either
-    /// if the session flushes at its end, because that flush then has less to do. Without a flush,
-    /// written pages stay in the page cache, because immediate writes would slow down the reads.
+    /// Creates a buffer for a session. Unless the settings keep copied data in the page cache,
+    /// reads leave no pages there. Writes leave no pages either if the session flushes at its end,
+    /// because the flush then takes less time. Without a flush, written pages stay in the page
+    /// cache, because immediate writes to the device would slow down the reads.
     pub fn new(settings: &Settings) -> Buffer {
         let flags = |stays| if stays { ReadWriteFlags::empty() } else { DONT_CACHE };
         Buffer {
@@ -41,13 +43,13 @@ impl Buffer {
         }
     }
 
-    /// Whether a file is small and has no holes.
+    /// Returns true if a file is small and has no holes.
     pub fn suits(info: &EntryInfo) -> bool {
         info.is_file() && info.size <= SMALL_BYTES && !info.is_sparse()
     }
 
-    /// Copies the content of a file to a new one. If the file grew after it was listed, the new
-    /// data are copied too.
+    /// Copies the content of a file to a new file. If the source grew after it was listed, the
+    /// added data are copied too.
     pub fn copy(
         &mut self,
         source: &File,
@@ -55,7 +57,8 @@ impl Buffer {
         watcher: &mut Watcher,
     ) -> Result<(), Failed> {
         let by_watcher = |error| (Side::Watcher, 0, error);
-        // One byte more than the maximum size, so that the first read also detects the end.
+        // The buffer is one byte larger than the largest small file, so that the first read also
+        // detects the end of the file.
         self.memory.resize(SMALL_BYTES as usize + 1, 0);
         let mut at = 0;
         loop {
@@ -73,7 +76,7 @@ impl Buffer {
         }
     }
 
-    /// Fills the buffer; returns less only at the end of the file.
+    /// Reads until the buffer is full or the file ends. Returns the number of bytes read.
     fn read(&mut self, file: &File, at: u64) -> Result<usize, Failed> {
         let mut filled = 0;
         while filled < self.memory.len() {

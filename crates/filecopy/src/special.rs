@@ -1,5 +1,5 @@
-//! Copies of symbolic links, named pipes, sockets and devices. They are created anew, with the
-//! attributes of the source.
+//! Copies symbolic links, named pipes, sockets and devices: creates a new entry of the same type,
+//! with the attributes of the source.
 
 use std::ffi::OsStr;
 
@@ -18,7 +18,7 @@ use crate::settings::Keep;
 use crate::staging::make_entry;
 use crate::target::TargetDirectory;
 
-/// Copies a special entry.
+/// Copies a symbolic link or special file.
 pub(crate) fn copy(
     context: &Context,
     source: SourceEntry,
@@ -46,7 +46,8 @@ pub(crate) fn copy(
     }
 }
 
-/// Creates the special file; returns its metadata if known.
+/// Creates the link or special file, unless the existing entry is left unchanged or is up to date.
+/// Returns the metadata of the new or up-to-date entry, otherwise None.
 fn make(
     context: &Context,
     source: SourceEntry,
@@ -90,7 +91,7 @@ fn make(
     let make = |directory: &Directory, name: &OsStr| {
         match &link_target {
             Some(text) => symlinkat(text.as_c_str(), directory, name),
-            // The file has no permissions until it has its attributes.
+            // Nobody has permissions for the special file until its attributes are set.
             None => mknodat(directory, name, info.file_type(), Mode::empty(), info.rdev),
         }
         .map_err(on_errno("creating", &to))?;
@@ -105,7 +106,7 @@ fn make(
         }
         Ok(())
     };
-    // A symbolic link without attributes to set can be created directly.
+    // A new symbolic link for which no attributes must be set can be created in place.
     if link_target.is_some() && settings.keep == Keep::Mode && !replaces {
         make(place.destination, name)?;
     } else {

@@ -1,10 +1,11 @@
-//! Files without their final name: unnamed if the file system supports it (O_TMPFILE), otherwise in
-//! a private directory next to the destination, under a name that cannot be guessed. In both cases
-//! nobody else can open the file, and it either becomes the copy in one step or disappears.
+//! Files that do not have their final name yet. If the file system supports O_TMPFILE, such a file
+//! has no name. Otherwise the file is in a private directory next to the destination. The name of
+//! that directory cannot be guessed. In both cases nobody else can open the file. In the end, the
+//! file either gets its final name in one step, or is removed.
 //!
-//! A copy that replaces an existing entry also waits in the private directory. The directory is
-//! created when first needed, recorded in the state folder before it is used, and removed at the
-//! end.
+//! A copy that replaces an existing entry is also put into the private directory, until it is
+//! renamed to its final name. The directory is created when first needed, recorded in the state
+//! folder before its first use, and removed at the end.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -22,16 +23,16 @@ use crate::problem::{Problem, ProblemKind, on_errno};
 use crate::settings::Settings;
 use crate::state::{PRIVATE_PREFIX, SessionNotes, State};
 
-/// Identifies a mount. Files can be renamed only within a mount.
+/// Identifies a mount. Files can be renamed only within one mount.
 pub(crate) type Mount = (u64, u64);
 
-/// The mount that contains a directory.
+/// Returns the mount that contains a directory.
 pub(crate) fn mount_of(directory: &Directory) -> Result<Mount, Errno> {
     let found = Inode::of(directory)?;
     Ok((found.device, found.mount))
 }
 
-/// A private directory; removed when its last user is dropped.
+/// A private directory. Dropping the last reference removes the directory, unless `kept` is set.
 #[derive(Debug)]
 pub(crate) struct PrivateDirectory {
     parent: Directory,
@@ -39,13 +40,12 @@ pub(crate) struct PrivateDirectory {
     inside: Directory,
     inode: u64,
     next: AtomicU64,
-    /// Set if the directory stays because it contains a resumable file.
+    /// Whether the directory is kept because it contains a resumable file.
     pub kept: AtomicBool,
     session: Arc<Mutex<Option<SessionNotes>>>,
 }
 
 impl PrivateDirectory {
-    /// The open directory.
     pub fn inside(&self) -> &Directory {
         &self.inside
     }
@@ -60,7 +60,7 @@ impl Drop for PrivateDirectory {
         if self.kept.load(Ordering::Relaxed) {
             return;
         }
-        // A directory that cannot be removed stays recorded for `clean`.
+        // If the directory cannot be removed, its record stays, so that `clean` can find it.
         if self.parent.remove_directory(&self.name).is_ok()
             && let Some(session) = &mut *lock(&self.session)
         {
@@ -73,18 +73,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The private directories of a session, and known properties of the file systems.
+/// The private directories of a session, and the mounts that lack O_TMPFILE.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     directories: Mutex<HashMap<Mount, Arc<PrivateDirectory>>>,
-    /// Mounts that do not support O_TMPFILE.
+    /// Mounts whose file system does not support O_TMPFILE.
     without_tmpfile: Mutex<HashSet<Mount>>,
     session: Arc<Mutex<Option<SessionNotes>>>,
 }
 
 impl Staging {
-    /// A private directory on the file system of a destination: in `anchor` if `anchor` is on that
-    /// file system, otherwise in the destination directory.
+    /// Returns the private directory on the mount of a destination. If there is none yet, creates
+    /// one: in `anchor` if `anchor` is on that mount, otherwise in the destination directory.
     pub fn directory(&self, place: Place) -> Result<Arc<PrivateDirectory>, Problem> {
         let Place { settings, anchor, destination, mount, .. } = place;
         let mut directories = lock(&self.directories);
@@ -98,7 +98,7 @@ impl Staging {
         Ok(made)
     }
 
-    /// A new private directory for a single file.
+    /// Creates a new private directory and records it for `clean`.
     pub fn make(
         &self,
         settings: &Settings,
@@ -140,7 +140,7 @@ impl Staging {
             name: name.to_owned(),
             inside,
             inode: info.inode,
-            // Avoids names that files of the earlier session may have.
+            // Starts above the numbers that the earlier session used as file names.
             next: AtomicU64::new(1 << 32),
             kept: false.into(),
             session: Arc::clone(&self.session),
@@ -161,15 +161,15 @@ impl Staging {
         if let Err(error) = notes.and_then(|notes| notes.note(token, &full, inode)) {
             let cause = ioengine::error::cause(&error);
             settings.note(format!(
-                "{} could not be recorded for `clean` ({cause}); if this copy is killed, remove it \
-                 by hand",
+                "{} could not be recorded ({cause}), so halfpower clean cannot find it; if this \
+                 copy is killed, remove this directory by hand",
                 path.display()
             ));
         }
     }
 
-    /// Removes the private directory inside a directory, before the outer directory gets its final
-    /// times.
+    /// Drops the private directories in `directory`. The caller sets the times of `directory`
+    /// afterwards, because the removal changes these times.
     pub fn leave(&self, directory: &Directory) {
         let Ok(info) = directory.info() else { return };
         let lies_there = |private: &PrivateDirectory| {
@@ -178,7 +178,7 @@ impl Staging {
         lock(&self.directories).retain(|_, private| !lies_there(private));
     }
 
-    /// Removes all unused private directories.
+    /// Drops all private directories, which removes those that no file uses.
     pub fn close(&self) {
         lock(&self.directories).clear();
     }
@@ -200,11 +200,11 @@ impl Staging {
     }
 }
 
-/// Whether a directory belongs to this user, and nobody else can write to it.
+/// Checks whether this user owns a directory and no other user has access to it.
 ///
 /// A file server may report another owner for this user's files (NFS with `root_squash`, or without
-/// a common ID mapping domain), and some file systems have no permission bits. Then the directory
-/// is compared with a new private directory inside it.
+/// a common ID mapping domain), and some file systems have no permission bits. In these cases the
+/// directory is compared with a new private directory inside it.
 fn is_ours(directory: &Directory, info: &EntryInfo) -> Result<bool, Errno> {
     if info.uid == rustix::process::geteuid().as_raw() && is_private(info) {
         return Ok(true);
@@ -216,38 +216,41 @@ fn is_ours(directory: &Directory, info: &EntryInfo) -> Result<bool, Errno> {
     Ok(probe?.is_some_and(|probe| is_like(info, &probe)))
 }
 
-/// Whether the permission bits keep other users out.
+/// Checks whether the permission bits deny other users all access.
 fn is_private(info: &EntryInfo) -> bool {
     info.mode & 0o077 == 0
 }
 
-/// Whether a directory has the owner of a new private one, and is as private.
+/// Checks whether a directory has the same owner as `probe`, a new private directory, and is at
+/// least as private.
 fn is_like(directory: &EntryInfo, probe: &EntryInfo) -> bool {
     directory.uid == probe.uid && (is_private(directory) || !is_private(probe))
 }
 
-/// A file without its final name.
+/// A file that does not have its final name yet.
 #[derive(Debug)]
 pub(crate) struct NewFile {
-    /// Open for reading and writing.
+    /// The file, open for reading and writing.
     pub file: File,
-    /// The private directory of the file and the file's name there; `None` if it is unnamed.
+    /// The private directory that contains the file, and the file's name in it. None if the file
+    /// has no name.
     place: Option<(Arc<PrivateDirectory>, OsString)>,
 }
 
-/// The directory in which new files are created.
+/// Where new files are created: the destination directory, and the directory in which a private
+/// directory may be created (`anchor`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     pub settings: &'a Settings,
     pub staging: &'a Staging,
     pub anchor: &'a Directory,
     pub destination: &'a Directory,
-    /// Mount of the destination.
+    /// The mount that contains `destination`.
     pub mount: Mount,
 }
 
 impl NewFile {
-    /// Creates a file with this mode, minus the umask.
+    /// Creates a file without a final name. The umask is applied to `mode`.
     pub fn make(place: Place, mode: u32) -> Result<NewFile, Problem> {
         let path = &place.destination.path;
         let failed = on_errno("creating a file in", path);
@@ -258,7 +261,8 @@ impl NewFile {
         NewFile::within(&private, None, mode).map_err(failed)
     }
 
-    /// Creates a file in a private directory, or opens an existing file by name.
+    /// Creates a file in a private directory. With `name`, opens the existing file of that name
+    /// instead.
     pub fn within(
         private: &Arc<PrivateDirectory>,
         name: Option<&OsStr>,
@@ -272,16 +276,16 @@ impl NewFile {
         Ok(NewFile { file, place: Some((Arc::clone(private), name)) })
     }
 
-    /// Name of the file in its private directory.
+    /// Returns the name of the file in its private directory. None if the file has no name.
     pub fn name(&self) -> Option<&OsStr> {
         self.place.as_ref().map(|(_, name)| name.as_os_str())
     }
 
-    /// Gives the new file its final name; replaces an existing entry if allowed.
+    /// Gives the file its final name. With `replaces`, an existing entry is replaced.
     pub fn publish(mut self, place: Place, name: &OsStr, replaces: bool) -> Result<(), Problem> {
         let destination = place.destination;
         let path = destination.join(name);
-        let failed = on_errno("naming", &path);
+        let failed = on_errno("renaming the copy to", &path);
         let appeared = |error: Errno| match error {
             Errno::EXIST => appeared(&path),
             error => failed(error),
@@ -322,10 +326,10 @@ impl Drop for NewFile {
     }
 }
 
-/// Links an open unnamed file.
+/// Gives an open file that has no name a name in a directory.
 fn link_file(file: &File, directory: &Directory, name: &OsStr) -> Result<(), Errno> {
     match linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
-        // AT_EMPTY_PATH needs a privilege or a newer kernel; the path in /proc always works.
+        // AT_EMPTY_PATH needs a privilege or a newer kernel. The path in /proc always works.
         Err(Errno::NOENT | Errno::PERM) => {
             linkat(CWD, path_of(file), directory, name, AtFlags::SYMLINK_FOLLOW)
         }
@@ -334,8 +338,8 @@ fn link_file(file: &File, directory: &Directory, name: &OsStr) -> Result<(), Err
 }
 
 /// Creates a link or special file under a temporary name, sets its attributes and renames it. (A
-/// regular file needs no temporary name until it is complete: `O_TMPFILE`.) With `replaces`, it
-/// replaces an existing entry.
+/// regular file needs no temporary name until it is complete: `O_TMPFILE`.) With `replaces`, an
+/// existing entry is replaced.
 pub(crate) fn make_entry(
     place: Place,
     name: &OsStr,
@@ -355,16 +359,17 @@ pub(crate) fn make_entry(
     let _ = private.inside.remove(&waiting);
     match renamed {
         Err(Errno::EXIST) if !replaces => Err(appeared(&destination.join(name))),
-        renamed => renamed.map_err(on_errno("naming", &destination.join(name))),
+        renamed => renamed.map_err(on_errno("renaming the copy to", &destination.join(name))),
     }
 }
 
-/// The problem to report if another program created an entry under the name of a copy.
+/// Returns the problem to report if another program created an entry under the name of a copy.
 pub(crate) fn appeared(path: &std::path::Path) -> Problem {
     let shown = path.display();
     let what = format!(
-        "{shown} was created by another program during the copy and is left alone; name another \
-         destination, or run the same command again with --overwrite={shown}"
+        "{shown} was created by another program during the copy, so the copy was not moved \
+         there; specify another destination, or run the same command again with \
+         --overwrite={shown}"
     );
     Problem::new(ProblemKind::Refused, path, what)
 }
@@ -392,7 +397,7 @@ mod tests {
         assert_eq!(is_ours(&private, &info), Ok(true));
         let (shared, info) = opened("shared", 0o777);
         assert_eq!(is_ours(&shared, &info), Ok(false));
-        assert_eq!(fs::read_dir(folder.path().join("shared")).unwrap().count(), 0, "no probe");
+        assert_eq!(fs::read_dir(folder.path().join("shared")).unwrap().count(), 0, "no probe left");
     }
 
     #[test]
@@ -403,8 +408,8 @@ mod tests {
         let (private, without_bits) = (0o040_700, 0o040_755);
         assert!(is_like(&seen(65534, private), &seen(65534, private)));
         assert!(is_like(&seen(0, without_bits), &seen(0, without_bits)));
-        assert!(!is_like(&seen(1000, private), &seen(65534, private)), "of another user");
-        assert!(!is_like(&seen(65534, 0o040_777), &seen(65534, private)), "open to others");
+        assert!(!is_like(&seen(1000, private), &seen(65534, private)), "another user owns it");
+        assert!(!is_like(&seen(65534, 0o040_777), &seen(65534, private)), "others may enter it");
     }
 
     struct Bench {
@@ -457,7 +462,7 @@ mod tests {
         publish("third", true).unwrap();
         assert_eq!(read(), "third");
         bench.staging.close();
-        assert_eq!(bench.names(), ["copy"], "nothing else is left");
+        assert_eq!(bench.names(), ["copy"], "only the copy is left");
         assert!(crate::state::leftovers(&bench.folder.path().join("state")).is_empty());
     }
 
@@ -485,7 +490,7 @@ mod tests {
         let name = Path::new(&private.inside().path).file_name().unwrap().to_owned();
         assert!(
             name.to_str().unwrap().len() > PRIVATE_PREFIX.len() + 30,
-            "its name has a random token"
+            "the name contains a random token"
         );
         drop(private);
         bench.staging.close();

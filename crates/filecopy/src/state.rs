@@ -1,8 +1,9 @@
-//! Records kept between sessions: which trees were copied where, the progress of large files, and
-//! what to remove after a kill. They are in a folder that only the copying user may write.
+//! Records that are kept between sessions: which trees were copied to which directories, the
+//! progress of large files, and the private directories to remove after a copy was killed. The
+//! records are in a folder to which only the user who copies may write.
 //!
 //! A record is used only if the file system still has the recorded file or directory. A folder that
-//! another user owns or may write is refused.
+//! another user owns or can write to is refused.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,24 +17,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::inode::Inode;
 
-/// Prefix of the names of private directories.
+/// Prefix of the names of the private directories that contain unfinished files.
 pub(crate) const PRIVATE_PREFIX: &str = ".halfpower-";
-/// Maximum number of tree records; the oldest are removed.
+/// Maximum number of tree records. When this number is reached, the oldest records are removed
+/// until half of this number remains.
 const TREES_MAX: usize = 1000;
 
 /// Identifies a file or directory across reboots. Device numbers change at boot; inode numbers and
 /// birth times do not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    /// Absolute path without links; in hexadecimal if it is not valid text.
+    /// Absolute path with symbolic links resolved. Hexadecimal if the path is not valid UTF-8.
     path: String,
     inode: u64,
-    /// Birth time (s, ns); `None` if the file system does not report it.
+    /// Birth time (s, ns). None if the file system does not report it.
     born: Option<(i64, u32)>,
 }
 
 impl Identity {
-    /// The identity of an existing file or directory.
     pub fn of(path: &Path) -> io::Result<Identity> {
         let path = path.canonicalize()?;
         let found = Inode::at(CWD, &path, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -45,7 +46,7 @@ impl Identity {
     }
 }
 
-/// Inode number and birth time of an open file.
+/// Returns the inode number and the birth time (s, ns) of an open file.
 pub(crate) fn inode_and_birth(file: &File) -> io::Result<(u64, Option<(i64, u32)>)> {
     let found = Inode::of(file)?;
     Ok((found.number, found.born))
@@ -63,52 +64,53 @@ fn key_of(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
 }
 
-/// A tree that was or is being copied.
+/// The record of a directory tree that was copied or is being copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TreeRecord {
     pub source: Identity,
     pub target: Identity,
-    /// Whether the copy created the directory.
+    /// Whether the copy created the target directory.
     pub made: bool,
-    /// Whether the copy is running or was interrupted, so that directories in it may still be
-    /// private.
+    /// Whether the copy is running or was interrupted. If so, directories of the target may not
+    /// have their final permissions yet.
     pub unfinished: bool,
 }
 
-/// Progress of a large file.
+/// The record of the progress of a large file: how many bytes were copied, and from and to which
+/// file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartialRecord {
-    /// The source: path, inode, size (bytes), times of modification and change (s, ns).
+    /// The source file. The next three fields hold its size (bytes) and its times of modification
+    /// and change (s, ns).
     pub source: Identity,
     pub size: u64,
     pub modified: (i64, i64),
     pub changed: (i64, i64),
-    /// The unfinished file, in a private directory next to the destination.
+    /// The private directory that contains the unfinished copy. The next three fields identify the
+    /// file in it.
     pub directory: PathBuf,
     pub name: String,
     pub inode: u64,
     pub born: Option<(i64, u32)>,
-    /// Length of the complete and durable data from the start (bytes).
+    /// Number of bytes from the start of the file that were copied and are durable.
     pub done_bytes: u64,
 }
 
-/// A private directory made by a session.
+/// The record of a private directory that a session created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
-    /// Path of the private directory.
     pub directory: PathBuf,
-    /// Inode number of the private directory.
     pub inode: u64,
 }
 
-/// The folder with the records of copies.
+/// The state folder, which contains the records of copies.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     folder: PathBuf,
 }
 
 impl State {
-    /// Opens the folder if it exists and is safe to use.
+    /// Opens the folder if it exists and is safe to use. Otherwise returns None.
     pub fn existing(folder: &Path) -> Option<State> {
         folder.symlink_metadata().ok().and_then(|_| State::open(folder).ok())
     }
@@ -116,7 +118,7 @@ impl State {
     /// Opens the folder, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// The reason why the folder cannot be used.
     pub fn open(folder: &Path) -> Result<State, String> {
         let shown = folder.display();
         let failed = |error: &io::Error| format!("{shown}: {}", ioengine::error::cause(error));
@@ -125,8 +127,8 @@ impl State {
         let user = rustix::process::geteuid().as_raw();
         if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
             return Err(format!(
-                "{shown} belongs to or can be written by somebody else; set XDG_STATE_HOME to a \
-                 folder of your own"
+                "{shown} is owned or writable by another user; set XDG_STATE_HOME to a folder of \
+                 your own"
             ));
         }
         Ok(State { folder: folder.to_path_buf() })
@@ -160,13 +162,13 @@ impl State {
         let _ = fs::remove_file(self.folder.join(name));
     }
 
-    /// The record of the tree that was copied to a directory, from any source.
+    /// Returns the record of the tree that was copied to `target`, from any source.
     pub fn tree(&self, target: &Identity) -> Option<TreeRecord> {
         let record: TreeRecord = self.read(&format!("tree-{}.json", target.key()))?;
         (record.target == *target).then_some(record)
     }
 
-    /// Stores the record of a tree.
+    /// Stores the record of a tree. If there are too many tree records, removes the oldest first.
     pub fn keep_tree(&self, record: &TreeRecord) -> io::Result<()> {
         let name = format!("tree-{}.json", record.target.key());
         if !self.folder.join(&name).exists() {
@@ -193,7 +195,7 @@ impl State {
         format!("partial-{}.json", key_of(&path_text(target)))
     }
 
-    /// Progress of an earlier session for the file with this absolute path.
+    /// Returns the progress that an earlier session recorded for the file with this absolute path.
     pub fn partial(&self, target: &Path) -> Option<PartialRecord> {
         self.read(&State::partial_name(target))
     }
@@ -208,21 +210,21 @@ impl State {
         self.remove(&State::partial_name(target));
     }
 
-    /// The records of a new session.
+    /// Returns an empty set of records for a new session.
     pub fn begin_session(&self) -> SessionNotes {
         SessionNotes { folder: self.folder.clone(), noted: Vec::new() }
     }
 }
 
-/// The records of a running session, one per private directory. A record is written once and locked
-/// while the session lives.
+/// The records of a running session, one per private directory. Each record file stays locked until
+/// the session ends.
 #[derive(Debug)]
 pub(crate) struct SessionNotes {
     folder: PathBuf,
     noted: Vec<Noted>,
 }
 
-/// One record: the inode of the directory, and the record file with its lock.
+/// A record of a running session: the inode of the private directory, and the locked record file.
 #[derive(Debug)]
 struct Noted {
     inode: u64,
@@ -231,8 +233,8 @@ struct Noted {
 }
 
 impl SessionNotes {
-    /// Records a private directory durably, after its creation and before its first use. `token` is
-    /// the unique part of the directory's name.
+    /// Records a private directory durably. Must be called after the directory is created and
+    /// before its first use. `token` is the unique part of the directory's name.
     pub fn note(&mut self, token: &str, directory: &Path, inode: u64) -> io::Result<()> {
         use std::io::Write;
         let path = self.folder.join(format!("session-{token}.json"));
@@ -246,29 +248,30 @@ impl SessionNotes {
         Ok(())
     }
 
-    /// Removes the record of a removed directory.
+    /// Removes the record of a private directory that was removed.
     pub fn forget(&mut self, inode: u64) {
         self.noted.retain(|noted| {
-            // A remaining record is harmless: its directory will not be found.
+            // A record file that cannot be removed does no harm, because its directory is gone.
             noted.inode != inode || fs::remove_file(&noted.path).is_err()
         });
     }
 }
 
-/// A private directory left by a session that was interrupted or that can be resumed.
+/// A private directory that remains from an earlier session or that a running session uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// The private directory with unfinished files.
+    /// Path of the private directory, which may contain unfinished files.
     pub path: PathBuf,
     /// Whether a running session uses the directory.
     pub in_use: bool,
-    /// Length of a resumable file (bytes).
+    /// Number of bytes already copied of the resumable file in the directory. None if there is no
+    /// resumable file.
     pub resumable_bytes: Option<u64>,
     inode: u64,
     record: PathBuf,
 }
 
-/// All private directories that remain from sessions of this user.
+/// Returns all recorded private directories of this user that exist, also those in use.
 pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
     let Some(state) = State::existing(state_folder) else { return Vec::new() };
     let mut found = Vec::new();
@@ -288,7 +291,8 @@ pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
                     inode,
                     record: path,
                 }),
-                // The record is incomplete. If its writer has ended, the directory is unused.
+                // The record is incomplete, so its writer was interrupted before it used the
+                // directory.
                 None if !in_use && is_old(&path) => drop(fs::remove_file(&path)),
                 None => {}
             }
@@ -309,7 +313,8 @@ pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
             });
         }
     }
-    // Resumable files are recorded by their session too.
+    // A resumable file has two records, because its session recorded the directory as well. The
+    // record of the session is left out.
     let resumable: Vec<u64> =
         found.iter().filter(|one| one.resumable_bytes.is_some()).map(|one| one.inode).collect();
     found.retain(|one| one.resumable_bytes.is_some() || !resumable.contains(&one.inode));
@@ -317,13 +322,14 @@ pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
     found
 }
 
-/// Whether a file was last modified more than a minute ago.
+/// Checks whether a file was last modified more than a minute ago.
 fn is_old(path: &Path) -> bool {
     let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|at| at.elapsed().ok());
     age.is_some_and(|age| age.as_secs() > 60)
 }
 
-/// Removes a leftover and its record; returns whether there was something to remove.
+/// Removes a leftover directory and its record. Returns false if the directory no longer exists or
+/// is not the recorded directory.
 ///
 /// # Errors
 /// Any error of removing the directory.
@@ -372,7 +378,7 @@ mod tests {
         assert_eq!(state.tree(&identity(&target)), Some(record.clone()));
         fs::rename(&target, folder.path().join("aside")).unwrap();
         fs::create_dir(&target).unwrap();
-        assert_eq!(state.tree(&identity(&target)), None, "another directory has the name now");
+        assert_eq!(state.tree(&identity(&target)), None, "another directory has this name now");
     }
 
     #[test]
@@ -399,7 +405,7 @@ mod tests {
         let copies = folder.path().join("copies");
         fs::create_dir(&copies).unwrap();
         fs::set_permissions(&copies, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(State::open(&copies).unwrap_err().contains("somebody else"));
+        assert!(State::open(&copies).unwrap_err().contains("another user"));
         fs::set_permissions(&copies, fs::Permissions::from_mode(0o700)).unwrap();
         assert!(State::open(&copies).is_ok());
         let link = folder.path().join("link");
@@ -425,7 +431,7 @@ mod tests {
         assert!(clean(&found[0]).unwrap());
         assert!(!staging.exists() && leftovers(&folder.path().join("copies")).is_empty());
 
-        // Now another directory has the same name.
+        // The recorded inode number is wrong, as if another directory had the name now.
         let mut session = state.begin_session();
         fs::create_dir(&staging).unwrap();
         session.note("y", &staging, inode + 1_000_000).unwrap();

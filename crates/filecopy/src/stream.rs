@@ -27,10 +27,10 @@ use crate::staging::NewFile;
 use crate::target::TargetDirectory;
 use crate::watcher::Watcher;
 
-/// Pipe capacity to request (bytes); larger pipes mean fewer context switches.
+/// Requested capacity of a pipe (bytes). Larger pipes cause fewer context switches.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// An input: standard input, or a file, pipe or device opened by name.
+/// Standard input, or a file, pipe or device that was opened by name.
 #[derive(Debug)]
 pub struct Input {
     reader: Reader,
@@ -41,16 +41,17 @@ impl Input {
     /// Opens a file, pipe or device.
     ///
     /// # Errors
-    /// Any error of opening it, with its name.
+    /// Any error of opening the input. The error contains the path.
     pub fn open(path: &Path, options: &Options) -> Result<Input, Problem> {
         let reader = options.open(path).map_err(on("opening", path))?;
         Ok(Input { reader, name: path.to_path_buf() })
     }
 
-    /// The rest of standard input. The next reader continues where this one stops.
+    /// Returns an input that reads standard input from its current position. The next reader of
+    /// standard input continues where this input stops.
     ///
     /// # Errors
-    /// Any error of examining it.
+    /// Any error of examining standard input.
     pub fn stdin(options: &Options) -> Result<Input, Problem> {
         let name = PathBuf::from("standard input");
         let file = io::stdin().as_fd().try_clone_to_owned();
@@ -58,18 +59,18 @@ impl Input {
         Ok(Input { reader: reader.map_err(on("reading", &name))?, name })
     }
 
-    /// How the input is read.
+    /// Returns how the input is read: direct or buffered, request size and queue depth.
     pub fn plan(&self) -> &seqio::Plan {
         self.reader.plan()
     }
 
-    /// The next block; `None` at the end.
+    /// Returns the next block, or None at the end of the input.
     ///
     /// # Errors
-    /// Any error of reading, with name and offset.
+    /// Any error of reading. The error contains the name of the input and the offset.
     pub fn next_block(&mut self) -> Result<Option<seqio::Block<'_>>, Problem> {
-        // Checked first, because the borrow checker does not allow an error that uses the reader
-        // while a block is lent.
+        // The buffer is filled first, because an error message needs access to the reader, which
+        // the borrow checker forbids while a block is borrowed.
         if let Err(error) = io::BufRead::fill_buf(&mut self.reader) {
             return Err(self.failed(&error));
         }
@@ -94,7 +95,7 @@ impl Input {
 #[derive(Debug)]
 pub struct Output {
     file: File,
-    /// Capacity of a pipe (bytes).
+    /// Capacity of the pipe (bytes). None if the output is not a pipe.
     pipe_bytes: Option<usize>,
 }
 
@@ -112,7 +113,7 @@ pub enum Broken {
 }
 
 impl Output {
-    /// Wraps an open file.
+    /// Wraps an open file. If the file is a pipe, enlarges its buffer.
     pub fn new(file: File) -> Output {
         let is_pipe = EntryInfo::of(&file).is_ok_and(|info| info.file_type() == FileType::Fifo);
         let pipe_bytes = is_pipe.then(|| {
@@ -122,19 +123,19 @@ impl Output {
         Output { file, pipe_bytes }
     }
 
-    /// Standard output.
+    /// Returns an output that writes to standard output.
     ///
     /// # Errors
-    /// Any error of duplicating its descriptor.
+    /// Any error of duplicating the file descriptor.
     pub fn stdout() -> io::Result<Output> {
         Ok(Output::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
     }
 
-    /// Sends the rest of an input; returns its length (bytes). Pages in the page cache go into a
-    /// pipe without being copied.
+    /// Sends all remaining data of an input and returns the number of bytes sent. If the output is
+    /// a pipe, pages of the page cache are moved into the pipe without being copied.
     ///
     /// # Errors
-    /// Whether reading or writing failed, and why.
+    /// The reason why the transfer stopped early.
     pub fn send(&mut self, input: &mut Input, settings: &Settings) -> Result<u64, Broken> {
         let mut sent = 0;
         if let Some(pipe_bytes) = self.pipe_bytes
@@ -154,7 +155,8 @@ impl Output {
         }
     }
 
-    /// Lets the kernel move pages into the pipe while it can (splice(2)).
+    /// Moves pages into the pipe with splice(2), until the end of the input or the first error.
+    /// Returns the number of bytes moved.
     fn splice(
         &mut self,
         input: &mut Input,
@@ -175,7 +177,8 @@ impl Output {
                 }
                 Err(Errno::INTR | Errno::AGAIN) => pass(settings, 0)?,
                 Err(Errno::PIPE) => break Err(Broken::Gone),
-                // If the kernel cannot splice, ordinary reading finds the cause.
+                // If the kernel cannot splice, the caller reads and writes instead, and reports any
+                // error.
                 Err(_) => break Ok(()),
             }
         };
@@ -204,7 +207,7 @@ fn broken(error: io::Error) -> Broken {
 }
 
 impl Session {
-    /// Copies an input to a file, which gets its name when it is complete.
+    /// Copies an input to a file. The file gets its name when it is complete.
     pub fn copy_input(&self, input: Input, to: &Destination) {
         if let Err(problem) = input_to_file(&self.context, input, to) {
             self.context.report(problem);
@@ -236,7 +239,7 @@ fn input_to_file(context: &Context, input: Input, to: &Destination) -> Result<()
     let replaced = target.look_up(&name).map_err(on_errno("looking at", &to.path))?;
     if let Some(there) = &replaced {
         if there.is_directory() {
-            let what = format!("{} is a directory; name a file", to.path.display());
+            let what = format!("{} is a directory; specify a file", to.path.display());
             return Err(Problem::new(ProblemKind::Refused, &to.path, what));
         }
         if settings.existing == Existing::Leave {
@@ -341,8 +344,8 @@ fn check(context: &Context, watcher: Watcher, file: &File, path: &Path) -> Resul
         return Ok(());
     }
     let what = format!(
-        "{}: the bytes read back differ from those written; check the device and its cable, then \
-         copy again",
+        "{}: the data read back differ from the data written; check the device and its cable, \
+         then copy again",
         path.display()
     );
     Err(Problem::new(ProblemKind::Differs, path, what))
@@ -385,7 +388,7 @@ fn input_to_device(
     finish_device(context, watcher, device, name)
 }
 
-/// Refuses a source that does not fit, before anything is written.
+/// Refuses a source that is larger than the device, before anything is written.
 fn check_room(size: u64, device: &File, name: &Path) -> Result<(), Problem> {
     let room = ioengine::open_file::size_bytes(device).map_err(on("looking at", name))?;
     if size <= room {
@@ -393,7 +396,8 @@ fn check_room(size: u64, device: &File, name: &Path) -> Result<(), Problem> {
     }
     let shown = name.display();
     let what = format!(
-        "{shown} has {room} bytes, the source {size}: nothing was written; name a larger device"
+        "the source has {size} bytes, but {shown} has only {room}, so nothing was written; use a \
+         larger device"
     );
     Err(Problem::new(ProblemKind::Refused, name, what))
 }

@@ -1,5 +1,5 @@
-//! Destination directories, and what is done after their last entry is complete, such as setting
-//! the attributes of the directory itself.
+//! Destination directories. Each directory counts its unfinished entries, because its own
+//! attributes are set after the last entry is complete.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -13,32 +13,32 @@ use crate::directory::{Directory, EntryInfo};
 use crate::settings::Settings;
 use crate::staging::{Mount, Place, Staging, mount_of};
 
-/// A directory of the destination.
+/// A directory at the destination of a copy.
 #[derive(Debug)]
 pub(crate) struct TargetDirectory {
-    /// The open directory; `None` in a dry run that would create it.
+    /// The open directory. None in a dry run, if the directory does not exist yet.
     directory: Option<Directory>,
-    /// Path of the directory, for messages.
+    /// Path of the directory, shown in messages.
     pub path: PathBuf,
-    /// An open directory that contains this one, or is this one, and the path from there to this
-    /// one.
+    /// An open directory, and the relative path from there to this directory. The path is empty if
+    /// both are the same directory.
     pub root: Arc<Directory>,
     pub relative: PathBuf,
-    /// Whether this copy created the directory, which was then empty.
+    /// Whether this copy created the directory. A created directory is empty at first.
     pub is_new: bool,
-    /// The directory's source; `None` if the directory is not a copy.
+    /// The source directory. None if this directory is not a copy.
     pub source: Option<(Arc<Directory>, EntryInfo)>,
     /// Whether the directory gets the attributes of its source.
     pub gets_attributes: bool,
     mount: Mount,
     inherited: Inherited,
-    /// Unfinished entries, plus one while the source directory is being read.
+    /// Number of unfinished entries, plus one while the source directory is being read.
     pending: AtomicUsize,
     pub parent: Option<Arc<TargetDirectory>>,
 }
 
 impl TargetDirectory {
-    /// A directory that existed before and is not the copy of a source directory.
+    /// Returns a directory that existed before the copy and is not the copy of a source directory.
     pub fn new(
         directory: Directory,
         root: Arc<Directory>,
@@ -51,7 +51,7 @@ impl TargetDirectory {
         Ok(TargetDirectory { directory, mount, inherited, is_new: false, ..absent })
     }
 
-    /// A directory that would be created, in a dry run.
+    /// Returns a directory that a dry run would create.
     pub fn absent(path: PathBuf, root: Arc<Directory>, relative: PathBuf) -> TargetDirectory {
         TargetDirectory {
             directory: None,
@@ -68,23 +68,24 @@ impl TargetDirectory {
         }
     }
 
-    /// The open directory; `None` in a dry run that would create it.
+    /// Returns the open directory. None in a dry run, if the directory does not exist yet.
     pub fn directory(&self) -> Option<&Directory> {
         self.directory.as_ref()
     }
 
-    /// The place at which new files of the directory are created.
+    /// Returns where new files of the directory are created. None in a dry run, if the directory
+    /// does not exist yet.
     pub fn place<'a>(&'a self, settings: &'a Settings, staging: &'a Staging) -> Option<Place<'a>> {
         let (destination, anchor, mount) = (self.directory.as_ref()?, &*self.root, self.mount);
         Some(Place { settings, staging, anchor, destination, mount })
     }
 
-    /// What new entries inherit from the directory.
+    /// Returns the group that new entries inherit, and whether they inherit a default ACL.
     pub fn inherited(&self) -> Inherited {
         self.inherited
     }
 
-    /// Metadata of an entry.
+    /// Reads the metadata of an entry. None if the entry does not exist.
     pub fn look_up(&self, name: &OsStr) -> Result<Option<EntryInfo>, Errno> {
         match &self.directory {
             Some(directory) if !self.is_new => directory.look_up(name),
@@ -92,8 +93,8 @@ impl TargetDirectory {
         }
     }
 
-    /// Makes the directory the copy of a source directory, within a parent that counts it as
-    /// unfinished until the copy is done.
+    /// Sets the source of this directory. `parent` counts this directory as unfinished until its
+    /// copy is complete.
     pub fn copy_of(
         self,
         source: (Arc<Directory>, EntryInfo),
@@ -108,22 +109,22 @@ impl TargetDirectory {
         TargetDirectory { source, is_new, gets_attributes, parent, ..self }
     }
 
-    /// Adds an unfinished entry.
+    /// Counts one more unfinished entry.
     pub fn hold(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Marks an entry as done; returns whether it was the last.
+    /// Counts an entry as done. Returns true if no unfinished entry remains.
     pub fn release(&self) -> bool {
         self.pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// The path of an entry, for messages.
+    /// Returns the path of an entry, for messages.
     pub fn join(&self, name: &OsStr) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Path of an entry from the root.
+    /// Returns the path of an entry relative to `root`.
     pub fn relative_of(&self, name: &OsStr) -> PathBuf {
         self.relative.join(name)
     }

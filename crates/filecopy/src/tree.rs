@@ -1,6 +1,6 @@
-//! Copies of directory trees: one thread walks the source, several copy files.
+//! Copies of directory trees. One thread walks the source, and several threads copy files.
 //!
-//! A directory is created private. It gets the attributes of its source when its last entry is
+//! A new directory is private at first. It gets the attributes of its source when its last entry is
 //! done, or when the copy ends. The walk keeps the directories on its path open and is not
 //! recursive, so trees may be deep and paths long.
 
@@ -28,19 +28,20 @@ use crate::special;
 use crate::state::{Identity, State, TreeRecord};
 use crate::target::TargetDirectory;
 
-/// The open-file limit divided by this is the limit for open directories.
+/// The maximum number of open directories is the process's open-file limit divided by this number.
 const DIRECTORY_SHARE: u64 = 8;
 
-/// A directory on the path of the walk.
+/// A source directory that the walk has entered and not left yet.
 struct Level {
     entries: Entries,
     source: Arc<Directory>,
     info: EntryInfo,
     target: Arc<TargetDirectory>,
-    /// Path below the source.
+    /// Path relative to the top of the source tree.
     relative: PathBuf,
     number: usize,
-    /// Names in the source, collected only if entries that it does not have are to be removed.
+    /// Names of the entries in the source directory. Collected only for `Settings::delete`, which
+    /// removes all other entries from the copy.
     names: HashSet<OsString>,
     /// Whether the source directory was read completely.
     is_whole: bool,
@@ -49,7 +50,7 @@ struct Level {
 struct Walk<'a> {
     context: &'a Context,
     queue: &'a Queue,
-    /// Buffer of the walking thread; used if no copying thread could be started.
+    /// Buffer with which the walking thread copies files. None if other threads copy them.
     own: Option<Buffer>,
     device: u64,
     /// Whether existing directories get the attributes of their sources.
@@ -59,8 +60,8 @@ struct Walk<'a> {
     levels: Vec<Level>,
 }
 
-/// Checks, without changing anything, whether a directory can be copied to this name: not into
-/// itself, and not over another type of entry.
+/// Checks whether a directory can be copied to this name. The destination must not be inside the
+/// source. An existing entry of this name must be a directory. Changes nothing.
 pub(crate) fn check(
     source: &Directory,
     root: &Directory,
@@ -72,7 +73,7 @@ pub(crate) fn check(
     check_root(root, name, all_or_nothing).map(drop)
 }
 
-/// Copies a directory to a new or existing one.
+/// Copies a directory tree to a new or existing directory.
 pub(crate) fn copy(
     context: &Context,
     source: Directory,
@@ -99,8 +100,8 @@ pub(crate) fn copy(
         for thread in 0..wanted {
             let builder = std::thread::Builder::new().name(format!("copy-{thread}"));
             let spawned = builder.spawn_scoped(scope, move || work(context, queue, thread));
-            // If a thread cannot be started, the copy is only slower. Without any, the walk copies
-            // the files itself.
+            // If some threads cannot be started, the copy is only slower. If none can be started,
+            // the walking thread copies the files.
             started += usize::from(spawned.is_ok());
         }
         let open_most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -125,8 +126,8 @@ pub(crate) fn copy(
     Ok(())
 }
 
-/// Creates or opens the root of the copy; also returns whether existing directories in it may get
-/// the attributes of their sources.
+/// Creates or opens the top directory of the copy. Also returns whether existing directories in the
+/// copy may get the attributes of their sources.
 fn open_root(
     context: &Context,
     source: &Arc<Directory>,
@@ -155,7 +156,7 @@ fn open_root(
     Ok((target.copy_of(of, false, owns, None), owns))
 }
 
-/// The existing directory at the destination of a tree; `None` if it does not exist.
+/// Returns the existing directory at the destination of a tree. None if nothing exists there.
 fn check_root(
     root: &Directory,
     name: &OsStr,
@@ -175,20 +176,20 @@ fn check_root(
     if !there.is_directory() {
         let kind = type_name(there.file_type());
         return refused(format!(
-            "{shown} is {kind}, the source is a directory; name another destination"
+            "{shown} is {kind}, but the source is a directory; use another destination"
         ));
     }
     if all_or_nothing {
         return refused(format!(
-            "{shown} exists, so the tree cannot appear there all at once; name another \
+            "{shown} exists, so the tree cannot appear there all at once; use another \
              destination, or drop --all-or-nothing"
         ));
     }
     Ok(Some(there))
 }
 
-/// A symbolic link given as the destination is followed unless another user owns it, because it
-/// might lead anywhere.
+/// Refuses a destination that is a symbolic link of another user, because such a link may point
+/// anywhere. Links of this user and of root are followed.
 fn refuse_link_of_others(root: &Directory, name: &OsStr) -> Result<(), Problem> {
     let path = root.join(name);
     let found = root.look_up(name).map_err(on_errno("looking at", &path))?;
@@ -200,7 +201,7 @@ fn refuse_link_of_others(root: &Directory, name: &OsStr) -> Result<(), Problem> 
         return Ok(());
     }
     let what = format!(
-        "{} is a symbolic link of another user; name the directory that it points to",
+        "{} is a symbolic link of another user; specify the directory it points to",
         path.display()
     );
     Err(Problem::new(ProblemKind::Refused, &path, what))
@@ -235,8 +236,9 @@ fn make_root(
     Ok(target.map_err(failed)?.copy_of(of, true, true, None))
 }
 
-/// Whether an earlier copy of the same source made the directory at `path`, or was interrupted.
-/// Also records this copy if it made the directory (`made`), or if there was an earlier one.
+/// Returns true if an earlier copy of the same source created the directory at `path`, or was
+/// interrupted while it copied into that directory. Records this copy if this copy created the
+/// directory (`made`), or if an earlier copy is recorded.
 fn is_ours(context: &Context, source: &Directory, path: &Path, made: bool) -> bool {
     let open = |folder: &Path| {
         if made && !context.settings.dry_run {
@@ -277,13 +279,13 @@ fn check_apart(
     let refuse = || {
         let (from, to) = (source.path.display(), path.display());
         let what = format!(
-            "{to} lies in {from}: a directory cannot be copied into itself; name another \
+            "{to} is inside {from}: a directory cannot be copied into itself; use another \
              destination"
         );
         Err(Problem::new(ProblemKind::Refused, &path, what))
     };
     if root.enter_following(name).is_ok_and(|there| is_source(&there)) {
-        let what = format!("{} is the source itself; name another destination", path.display());
+        let what = format!("{} is the source itself; use another destination", path.display());
         return Err(Problem::new(ProblemKind::Refused, &path, what));
     }
     let mut above = root.descend(Path::new("")).map_err(on_errno("opening", &root.path))?;
@@ -302,7 +304,7 @@ fn check_apart(
     }
 }
 
-/// Body of a copying thread.
+/// Copies queued files in a thread, until the queue is closed.
 fn work(context: &Context, queue: &Queue, thread: usize) {
     let mut buffer = Buffer::new(&context.settings);
     while let Some(job) = queue.take(thread) {
@@ -323,8 +325,8 @@ fn do_job(context: &Context, buffer: &mut Buffer, job: &Job) {
     release(context, &job.target);
 }
 
-/// Marks an entry of a directory as done. After the last entry the directory gets its attributes
-/// and is done itself.
+/// Marks an entry of a directory as done. After the last entry, sets the attributes of the
+/// directory and marks the directory as done in its parent.
 fn release(context: &Context, target: &Arc<TargetDirectory>) {
     let mut next = Some(Arc::clone(target));
     while let Some(directory) = next {
@@ -372,7 +374,7 @@ fn finish(context: &Context, target: &TargetDirectory) -> Result<(), Problem> {
 }
 
 impl Walk<'_> {
-    /// Walks all directories.
+    /// Walks the source tree until every directory was processed.
     fn run(&mut self) {
         while let Some(level) = self.levels.last_mut() {
             let stops = self.context.settings.stops();
@@ -396,7 +398,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Starts a directory. If it cannot be read, no entry of its copy is created or removed.
+    /// Enters a source directory. If it cannot be read, no entry of its copy is created or removed.
     fn enter(
         &mut self,
         source: Arc<Directory>,
@@ -423,8 +425,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Ends a directory. Entries that the source does not have are removed only if it was read
-    /// completely.
+    /// Leaves a source directory. Entries of the copy that the source does not have are removed
+    /// only if the source was read completely.
     fn leave(&mut self) {
         let Some(level) = self.levels.pop() else { return };
         let settings = &self.context.settings;
@@ -498,8 +500,11 @@ impl Walk<'_> {
         let info = source.info().map_err(on_errno("looking at", &path))?;
         let is_around = |level: &Level| level.info.identity() == info.identity();
         if settings.links == Links::Follow && self.levels.iter().any(is_around) {
-            let what =
-                format!("{} is a link to one of the directories that contain it", path.display());
+            let what = format!(
+                "{} is a link to one of the directories that contain the link; exclude the link, \
+                 or copy without --dereference",
+                path.display()
+            );
             return Err(Problem::new(ProblemKind::Failed, &path, what));
         }
         let source = Arc::new(source);
@@ -508,8 +513,8 @@ impl Walk<'_> {
             release(context, &target);
             return Ok(());
         }
-        // The directories of queued files are open too, so the queue is emptied before there are
-        // too many.
+        // Queued files keep their directories open as well, so the queue is emptied before too many
+        // directories are open.
         if self.levels.len() as u64 * 3 + self.queue_bound() > self.open_most {
             self.queue.drain();
         }
@@ -517,7 +522,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Upper bound of directories that are open for queued files.
+    /// Returns an upper bound on the number of directories that queued files keep open.
     fn queue_bound(&self) -> u64 {
         2 * (self.number as u64 - self.levels.last().map_or(0, |level| level.number as u64))
             .min(1024)
@@ -545,8 +550,8 @@ impl Walk<'_> {
             (_, Some(there)) if !there.is_directory() => {
                 let (shown, kind) = (path.display(), type_name(there.file_type()));
                 let what = format!(
-                    "{shown} is {kind}, the source is a directory; remove it or name another \
-                     destination"
+                    "{shown} is {kind}, but the source is a directory; remove {shown} or use \
+                     another destination"
                 );
                 return Err(Problem::new(ProblemKind::Refused, &path, what));
             }

@@ -11,25 +11,26 @@ use crate::progress::Progress;
 use crate::resume::Resumable;
 use crate::settings::Settings;
 
-/// The error that ends a stopped copy; the caller checks `Settings::stop`.
+/// Returns the error that ends a copy after the user stopped it. The caller checks `Settings::stop`
+/// to recognise this case.
 fn stopped() -> io::Error {
     io::Error::other("stopped")
 }
 
-/// A watcher of one file.
+/// Observes the copy of one file.
 #[derive(Debug)]
 pub(crate) struct Watcher<'a> {
     settings: &'a Settings,
-    /// Checksum of the data.
+    /// Computes the checksum of the data. None if the copy is not verified.
     pub hasher: Option<ContentHasher>,
-    /// Records the progress of the file.
+    /// Records the progress of the file. None if the copy cannot be resumed.
     pub resumable: Option<(Resumable, &'a File)>,
-    /// Bytes written to the copy so far.
+    /// Offset up to which the copy is written (bytes).
     pub written: u64,
 }
 
 impl<'a> Watcher<'a> {
-    /// A watcher for a copy that starts at an offset.
+    /// Returns a watcher for a copy that starts at the offset `begin`.
     pub fn new(settings: &'a Settings, begin: u64) -> Watcher<'a> {
         let hasher = settings.verify.then(ContentHasher::new);
         Watcher { settings, hasher, resumable: None, written: begin }

@@ -1,6 +1,6 @@
-//! The contents of the file in memory, and the effects of faults on them.
+//! Stores the contents of the file in memory, and applies injected faults to them.
 //!
-//! Only written pages use memory; others read as zeros.
+//! Only written pages use memory. All other pages read as zeros.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,27 @@ use ioengine::fault::Fault;
 /// Size of a page (bytes).
 const PAGE: usize = 64 << 10;
 
-/// The contents of the file.
 #[derive(Debug)]
 pub(crate) struct Content {
     size: u64,
-    /// The written pages, by number.
+    /// The written pages, by page number.
     pages: BTreeMap<u64, Box<[u8]>>,
 }
 
 impl Content {
-    /// `size` zeros.
+    /// Returns the contents of a file of `size` zero bytes.
     pub(crate) fn new(size: u64) -> Content {
         Content { size, pages: BTreeMap::new() }
     }
 
-    /// Length of the part of a range that lies inside the file (bytes).
+    /// Returns how many bytes of a range are inside the file.
     fn clip(&self, offset: u64, length: usize) -> usize {
         (length as u64).min(self.size.saturating_sub(offset)) as usize
     }
 
-    /// Calls `each` for the part of every page that a range touches, with the number of the page,
-    /// the part, and where it begins in the range.
+    /// Splits a range at page boundaries and calls `each` for every page. The arguments of `each`
+    /// are the page number, the range of bytes within the page, and the offset of these bytes
+    /// within the whole range.
     fn for_pages(
         offset: u64,
         length: usize,
@@ -45,7 +45,7 @@ impl Content {
         }
     }
 
-    /// Reads a range under a fault; the result is shorter at the end of the file.
+    /// Reads a range and applies a fault. The result ends at the end of the file.
     pub(crate) fn read(&self, offset: u64, length: u32, fault: Fault) -> Vec<u8> {
         let wanted = match fault {
             Fault::Short(most) => length.min(most.max(1)),
@@ -64,7 +64,7 @@ impl Content {
         data
     }
 
-    /// Writes data under a fault; returns the number of bytes that the device claims to have
+    /// Writes data and applies a fault. Returns the number of bytes that the device reports as
     /// written.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8], fault: Fault) -> u32 {
         let (mut at, mut taken) = (offset, data.len());

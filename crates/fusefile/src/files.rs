@@ -1,4 +1,4 @@
-//! The FUSE file system: one folder with one file, and the handling of its requests.
+//! The FUSE file system, which is a folder with one file, and the handlers of its requests.
 
 use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,13 +17,13 @@ use crate::content::Content;
 use crate::pacer::{Arrival, Pacer};
 use crate::timing::Timing;
 
-/// Time that the kernel may cache names and attributes; they never change.
+/// Time for which the kernel may cache names and attributes, which never change.
 const CACHE_TTL: Duration = Duration::from_secs(86_400);
-/// Inode number of the file; the folder has inode 1.
+/// Inode number of the file. The folder has inode number 1.
 const FILE: INodeNo = INodeNo(2);
-/// Maximum number of requests that the kernel may have in flight.
+/// Maximum number of requests that the kernel keeps in flight.
 const MAX_BACKGROUND: u16 = 4096;
-/// Maximum request size (bytes); the kernel's default limit is 256 pages.
+/// Maximum request size (bytes): 256 pages, which is the kernel's default limit.
 const REQUEST_BYTES: u32 = 1 << 20;
 
 /// Parameters of the served file.
@@ -32,8 +32,8 @@ pub struct Spec {
     pub name: String,
     /// Constant size of the file (bytes).
     pub size_bytes: u64,
-    /// Alignment of direct I/O reported to programs (bytes, a power of two); unaligned requests are
-    /// served too.
+    /// Alignment for direct I/O (bytes, a power of two) that is reported to programs. Unaligned
+    /// requests are also served.
     pub block_bytes: u32,
     /// Model of request latencies.
     pub timing: Box<dyn Timing>,
@@ -48,13 +48,13 @@ pub(crate) struct Files {
     block_bytes: u32,
     owner: (u32, u32),
     device: Mutex<DeviceState>,
-    /// CPU time to burn per request (ns).
+    /// CPU time that each request burns (ns).
     cpu_ns: u64,
     pacer: Pacer,
     clock: Monotonic,
 }
 
-/// State of the device apart from timing: content and faults.
+/// The state of the device except for its timing.
 struct DeviceState {
     faults: FaultCounter,
     content: Content,
@@ -101,8 +101,8 @@ impl Files {
         inode == INodeNo::ROOT || inode == FILE
     }
 
-    /// Delays the answer to a request until its completion time. The data were copied before the
-    /// request arrives in the model, so copying does not add to the latency.
+    /// Delays the answer to a request until its completion time. The caller must copy the data
+    /// first, because the answer is sent immediately at the completion time.
     fn pace(
         &self,
         op: Op,
@@ -124,7 +124,7 @@ impl Files {
 
 impl Filesystem for Files {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Without these capabilities fewer or smaller requests are in flight.
+        // Errors are ignored. Without these capabilities, fewer or smaller requests are in flight.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         let _ = config.set_max_write(REQUEST_BYTES);
@@ -167,7 +167,7 @@ impl Filesystem for Files {
         _flags: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // A device has a constant size; times are ignored.
+        // The size is constant, like that of a device. Changes of other attributes are ignored.
         match size {
             Some(size) if size != self.size_bytes => reply.error(Errno::EPERM),
             _ => reply.attr(&CACHE_TTL, &self.attributes(inode)),
@@ -204,7 +204,7 @@ impl Filesystem for Files {
                 drop(device);
                 let left = self.size_bytes.saturating_sub(offset);
                 match left.min(u64::from(size)) as u32 {
-                    // A read beyond the end makes no request to the device.
+                    // A read beyond the end of the file makes no request to the device.
                     0 => reply.data(&data),
                     length => {
                         let answer = move || reply.data(&data);

@@ -1,5 +1,5 @@
-//! Mounts and unmounts the file, even if a program that has just ended still holds the file for a
-//! moment.
+//! Mounts and unmounts the file. A program that has just ended may still have the file open for a
+//! moment, so unmounting waits until the file is closed.
 
 use std::fs;
 use std::io;
@@ -12,24 +12,25 @@ use ioengine::{Monotonic, mount};
 
 use crate::files::{Files, Spec};
 
-/// Maximum number of checks whether the last user of the file is gone.
+/// Maximum number of checks whether the last user has closed the file.
 const TRIES: u32 = 100;
-/// Pause between two of these checks.
+/// Pause between two checks whether the last user has closed the file.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Source of the mount in the system's mount table.
 pub const SOURCE: &str = "halfpower";
 
-/// A mounted file; dropping it unmounts.
+/// A mounted file. Dropping this value unmounts the file.
 pub struct Mounted {
     folder: PathBuf,
-    /// Device number of the mounted file system, to recognise whether it is still mounted.
+    /// Device number of the mounted file system. Used to check whether this file system is still
+    /// mounted.
     device: u64,
     file: PathBuf,
     session: Option<BackgroundSession>,
 }
 
-/// Serves a file in an empty folder.
+/// Mounts a file system with one file on an empty folder, and serves the file.
 ///
 /// # Errors
 /// When the kernel has no FUSE, mounting is not permitted, or `folder` is not an empty folder.
@@ -52,28 +53,28 @@ pub fn mount(folder: &Path, spec: Spec) -> io::Result<Mounted> {
 }
 
 impl Mounted {
-    /// Path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.file
     }
 
-    /// Whether the file is still mounted; somebody else may have unmounted it.
+    /// Checks whether the file is still mounted. Another program may have unmounted it.
     pub fn is_there(&self) -> bool {
         fs::metadata(&self.folder).is_ok_and(|folder| folder.dev() == self.device)
     }
 
-    /// Unmounts lazily, and waits until the last request has been answered. After two seconds, a
-    /// program that still has the file open loses access to it.
+    /// Unmounts lazily, and waits up to two seconds until the last request has been answered. After
+    /// that, a program that still has the file open loses access to it.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the system refuses to unmount.
     pub fn unmount(mut self) -> io::Result<()> {
         let Some(session) = self.session.take() else { return Ok(()) };
         if self.is_there() {
             mount::unmount(&self.folder, true)?;
         }
-        // The kernel releases io_uring rings asynchronously, so a program that has ended may hold
-        // its files a little longer.
+        // The kernel releases io_uring rings asynchronously, so the files of a program that has
+        // ended may stay open a little longer.
         let clock = Monotonic::new();
         for _ in 0..TRIES {
             if session.guard.is_finished() {
@@ -88,7 +89,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.session.is_some() && self.is_there() {
-            // A destructor cannot report errors; `unmount` does.
+            // A destructor cannot report errors. Callers that need them call `unmount`.
             let _ = mount::unmount(&self.folder, true);
         }
     }

@@ -1,8 +1,8 @@
-//! Sends replies at their completion times: the timing model, the pending replies, and one thread
-//! that waits for the next completion.
+//! Sends replies at their completion times. Contains the timing model, the pending replies, and one
+//! thread that waits for the next completion.
 //!
-//! The thread sleeps until shortly before the next completion and spins for the rest, because an
-//! idle CPU takes about 50 us to wake up. A reply that is due immediately is sent by the submitting
+//! The thread sleeps until shortly before the next completion and then spins, because an idle CPU
+//! takes about 50 us to wake up. A reply that is due immediately is sent by the submitting
 //! thread.
 
 use std::cmp::Reverse;
@@ -15,11 +15,11 @@ use ioengine::{Clock, Monotonic, Op};
 
 use crate::timing::Timing;
 
-/// Sends a reply.
+/// A function that sends a reply.
 type Answer = Box<dyn FnOnce() + Send>;
 
-/// How long before a completion the thread's sleep ends (ns): this covers the wake-up time and the
-/// kernel's timer slack of 50 us.
+/// Time before a completion at which the thread stops sleeping (ns). This covers the wake-up time
+/// and the kernel's timer slack of 50 us.
 const SPIN_NS: u64 = 120_000;
 /// Maximum time to spin before checking whether a new request completes earlier (ns).
 const LOOK_NS: u64 = 10_000;
@@ -31,7 +31,7 @@ pub(crate) struct Arrival {
     pub op: Op,
     pub offset: u64,
     pub length: u32,
-    /// Additional delay after completion, from a fault (ns).
+    /// Additional delay of the reply after completion, caused by a fault (ns).
     pub hang_ns: u64,
 }
 
@@ -42,14 +42,15 @@ struct Waiting {
 
 struct Pending {
     timing: Box<dyn Timing>,
-    /// Pending requests by tag; tags increase in order of arrival.
+    /// Pending requests by tag. Tags increase in order of arrival.
     waiting: BTreeMap<u32, Waiting>,
     next_tag: u32,
-    /// Completed requests that are held back: the time until which each is held (ns), and its tag.
+    /// Completed requests whose replies are delayed by a fault: the time at which the reply is sent
+    /// (ns), and the tag.
     held: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Scratch list of completed tags; empty between calls.
+    /// Scratch list for the tags of completed requests. Empty between calls.
     done: Vec<u32>,
-    /// Time until which the thread sleeps (ns); `None` if it is awake.
+    /// Time until which the thread sleeps (ns). None if the thread is awake.
     asleep_until_ns: Option<u64>,
     closed: bool,
 }
@@ -63,7 +64,7 @@ impl Pending {
         self.timing.submit(at_ns, tag, op, offset, length);
     }
 
-    /// Advances the time and removes the replies that are due.
+    /// Advances the time, and removes and returns the replies that are due.
     fn ready(&mut self, now_ns: u64) -> Vec<Answer> {
         let mut done = std::mem::take(&mut self.done);
         self.timing.advance(now_ns, &mut done);
@@ -87,7 +88,7 @@ impl Pending {
         answers
     }
 
-    /// When to check again (ns).
+    /// Returns the time at which to check for completions again (ns). None if nothing is pending.
     fn next_ns(&self) -> Option<u64> {
         let held = self.held.peek().map(|Reverse((at_ns, _))| *at_ns);
         [self.timing.next_ns(), held].into_iter().flatten().min()
@@ -105,7 +106,8 @@ impl Shared {
     }
 }
 
-/// Sends replies at their completion times. Dropping it sends all pending replies immediately.
+/// Sends replies at their completion times. Dropping the pacer sends all pending replies
+/// immediately.
 pub(crate) struct Pacer {
     shared: Arc<Shared>,
     clock: Monotonic,
@@ -113,7 +115,7 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// Starts the thread.
+    /// Starts the thread that sends replies.
     pub(crate) fn start(timing: Box<dyn Timing>) -> std::io::Result<Pacer> {
         let pending = Pending {
             timing,
@@ -132,7 +134,7 @@ impl Pacer {
         Ok(Pacer { shared, clock, thread: Some(thread) })
     }
 
-    /// Submits a request; `answer` is called when it completes.
+    /// Submits a request. `answer` is called when the request completes.
     pub(crate) fn submit(&self, arrival: Arrival, answer: impl FnOnce() + Send + 'static) {
         let mut pending = self.shared.lock();
         pending.submit(arrival, Box::new(answer));
@@ -206,8 +208,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A model: a request takes as many milliseconds as its offset, but all pending requests
-    /// complete when a request of 512 bytes arrives, so completion times can change after
+    /// A model in which the latency of a request is its offset, in milliseconds. When a request of
+    /// 512 bytes arrives, all pending requests complete, so completion times can change after
     /// submission.
     #[derive(Default)]
     struct FlushOnSmallRequest {

@@ -1,9 +1,8 @@
-//! The trait for models of request latency. Reference devices implement it here, simulated systems
-//! elsewhere.
+//! The trait for models of request latency, and its implementation for reference devices.
 //!
 //! A reference device knows the completion time of a request on arrival. A simulated system does
-//! not, because a later request may be served first. With this trait, requests are submitted, time
-//! advances, and requests complete.
+//! not, because a later request may be served first. Therefore a model reports completions only
+//! when time advances.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,36 +10,38 @@ use std::collections::BinaryHeap;
 use ioengine::Op;
 use ioengine::truth::{Schedule, Truth};
 
-/// A model of request latency. All times are of one clock (ns).
+/// A model of request latency. All times are from the same clock (ns).
 pub trait Timing: Send {
-    /// Submits a request that arrives now; `tag` identifies it at completion. Requests are
-    /// submitted in order of arrival.
+    /// Submits a request that arrives at `now_ns`. The request is reported as `tag` when it
+    /// completes. Requests are submitted in order of arrival.
     fn submit(&mut self, now_ns: u64, tag: u32, op: Op, offset: u64, length: u32);
 
-    /// Advances the time to now, and appends the tags of completed requests in order of completion.
+    /// Advances the time to `now_ns`, and appends the tags of completed requests to `done`, in
+    /// order of completion.
     fn advance(&mut self, now_ns: u64, done: &mut Vec<u32>);
 
-    /// When to call [`Timing::advance`] again if no new request arrives; `None` if nothing is
-    /// pending.
+    /// Returns the time at which to call [`Timing::advance`] again if no new request arrives (ns).
+    /// None if nothing is pending.
     fn next_ns(&self) -> Option<u64>;
 
-    /// CPU time to burn per request in the submitting thread (ns).
+    /// Returns the CPU time that the submitting thread burns per request (ns).
     fn cpu_ns(&self) -> u64 {
         0
     }
 }
 
-/// A running reference device.
+/// A reference device and its pending requests.
 #[derive(Debug)]
 pub struct KnownTruth {
     schedule: Schedule,
-    /// Completion time, sequence number and tag of each request; the sequence number breaks ties.
+    /// Completion time, sequence number and tag of each pending request. The sequence number breaks
+    /// ties.
     due: BinaryHeap<Reverse<(u64, u64, u32)>>,
     taken: u64,
 }
 
 impl KnownTruth {
-    /// An idle device.
+    /// Returns a reference device without pending requests.
     pub fn new(truth: Truth) -> KnownTruth {
         KnownTruth { schedule: Schedule::new(truth), due: BinaryHeap::new(), taken: 0 }
     }

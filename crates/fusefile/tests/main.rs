@@ -1,5 +1,5 @@
-//! The served file as programs see it: written data are read back, latencies follow the model, and
-//! faults are visible.
+//! Tests of the served file from the view of programs: written data are read back, latencies follow
+//! the model, and faults are visible.
 //!
 //! Without FUSE or the right to mount, tests are skipped with a message.
 
@@ -70,7 +70,7 @@ fn what_is_written_is_read_again_until_the_file_is_unmounted() {
     assert!(read == data);
     assert_eq!(file.metadata().unwrap().len(), 8 * MIB);
     assert!(file.write_all_at(&[1], 8 * MIB).is_err(), "a device does not grow");
-    assert!(file.set_len(MIB).is_err(), "nor shrink");
+    assert!(file.set_len(MIB).is_err(), "a device does not shrink");
     drop(file);
     served.ends_unmounted();
 }
@@ -105,7 +105,7 @@ fn faults_reach_the_program_as_a_device_would_show_them() {
     file.write_all_at(&[9; 4096], 0).unwrap();
     let mut read = [1; 4096];
     file.read_exact_at(&mut read, 0).unwrap();
-    assert_eq!(read, [0; 4096], "the write was lost and nobody was told");
+    assert_eq!(read, [0; 4096], "the write was lost without an error");
 }
 
 #[test]

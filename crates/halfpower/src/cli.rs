@@ -1,7 +1,7 @@
-//! The command line: verbs and flags. Their meaning is implemented elsewhere.
+//! The command line: subcommands and flags. Other modules implement the subcommands.
 //!
 //! Flags have fio's names where fio has the same flag. Dashes and underscores are equivalent
-//! (`--time-based`, `--time_based`). Switches are given alone, or with `=0` or `=1`.
+//! (`--time-based`, `--time_based`). A boolean flag takes no value, `=0` or `=1`.
 
 pub mod assist;
 pub mod calibrate;
@@ -58,23 +58,23 @@ const STYLES: Styles = Styles::styled()
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:
   halfpower survey                     characterise the file system of this directory
-  halfpower survey /data --quick       the same for /data in about 20 s
+  halfpower survey /data --quick       a survey of /data in about 20 s
   halfpower run /data --rw randread --bs 4k --iodepth 32
-  halfpower engines                    what this kernel offers
+  halfpower engines                    the I/O engines that this kernel offers
   halfpower target /data               the devices under /data, and whether writing is safe
 
 Exit codes: 0 ok, 1 run failed, 2 usage, 3 refused for safety, 4 data verification failed,
 5 completed but the result is invalid, 6 regression found, 130 interrupted.")]
 pub struct Cli {
-    /// The command to run.
+    /// The subcommand to run.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// The commands.
+/// The subcommands.
 #[derive(Subcommand, Debug)]
 pub enum Verb {
-    /// Characterise a target in a minute or two: findings, database and report
+    /// Characterise a target in a minute or two, and write a database and an HTML report
     Survey(SurveyArgs),
     /// Measure one workload
     Run(RunArgs),
@@ -90,33 +90,33 @@ pub enum Verb {
     Memory(memory::MemoryArgs),
     /// Run any command and report lower and upper bounds of its CPU cost
     Soak(SoakArgs),
-    /// Watch a program: what it asks of storage, what it gets, where its time goes
+    /// Watch a program: its requests, their latency, and where its time is spent
     Watch(watch::WatchArgs),
     /// Show, import or export a trace of requests
     Trace(watch::TraceArgs),
-    /// Issue the requests of a trace again: on a disk, or in a simulated system
+    /// Replay the requests of a trace on a disk or in a simulated system
     Replay(Box<replay::ReplayArgs>),
-    /// Model a trace as a load: a plan file for sweep, or a fio job
+    /// Describe the load in a trace as a plan file for sweep, or as a fio job
     Characterise(characterise::CharacteriseArgs),
     /// The papers' tools: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
     Classic(Box<classic::ClassicArgs>),
     /// Explain a term, finding, verdict reason, advice, study or claim
     Explain(explain::ExplainArgs),
-    /// List the I/O engines of this host, and why others are missing
+    /// List the I/O engines of this host, and the reason if one is not available
     Engines(EnginesArgs),
     /// Describe a target layer by layer, and whether writing to it is safe
     Target(TargetArgs),
-    /// Write the page of a stored survey again
+    /// Regenerate the HTML page of a stored survey
     Report(serve::ReportArgs),
     /// Show the pages of a database in a browser on this machine, until Ctrl-C
     Serve(serve::ServeArgs),
-    /// Compare stored runs, or workloads measured in turn
+    /// Compare stored runs, or measure workloads alternately and compare them
     Compare(Box<compare::CompareArgs>),
     /// Show stored points over time, and when they changed
     History(compare::HistoryArgs),
-    /// Find the odd hosts of a fleet: in what, since when, and what distinguishes them
+    /// Find the odd hosts of a fleet: which results differ, since when, and why
     Fleet(compare::FleetArgs),
-    /// Name a stored run, measure it again later, and say whether it became slower
+    /// Keep a run as a baseline, measure it again later, and report what became slower
     Baseline(compare::BaselineArgs),
     /// List, show, label, delete and merge stored runs
     Runs(RunsArgs),
@@ -158,7 +158,7 @@ pub enum Verb {
     Assist(assist::AssistArgs),
 }
 
-/// Flags of every verb that measures.
+/// Flags of every subcommand that measures.
 #[derive(Args, Debug, Clone)]
 pub struct CommonArgs {
     /// Print one JSON document instead of text
@@ -171,7 +171,7 @@ pub struct CommonArgs {
     /// Print only warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Print what would be done (bytes, writes, time, what is touched) and do nothing
+    /// Print what would be done (bytes, writes, time, files and devices) and do nothing
     #[arg(long, help_heading = "Output")]
     pub plan: bool,
     /// Results database
@@ -193,13 +193,13 @@ pub struct CommonArgs {
     #[arg(long, value_name = "huge|4k", default_value = "huge", help_heading = "Workload",
           value_parser = experiment_parameters::buffer_pages)]
     pub buffer_pages: BufferPages,
-    /// Measure holes and unwritten blocks without calling the result invalid
+    /// Allow reads of holes and unwritten blocks without marking the result as invalid
     #[arg(long, value_name = "0|1",
           help_heading = "Safety", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = experiment_parameters::boolean,
           default_value = "false")]
     pub allow_holes: bool,
-    /// Rated endurance of the drive, such as 600TB (TBW); --plan prints the share used
+    /// Rated endurance of the drive, such as 600TB (TBW); --plan prints the share that the run uses
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Safety")]
     pub endurance: Option<u64>,
     /// Measure with all processes (ranks) that mpirun or srun started; rank 0 prints and stores.
@@ -223,15 +223,15 @@ pub struct CommonArgs {
   halfpower run --ioengine null --bs 4k --iodepth 32     the overhead of halfpower itself
   halfpower run --ioengine delay --truth fixed=1ms --iodepth 4
   halfpower run truth:fixed=1ms,rate=100MB/s --bs 64k    a reference device as a target
-  halfpower run /dev/sdb /dev/sdc --chunk 64k --bs 128k --iodepth 3    the two striped into one
+  halfpower run /dev/sdb /dev/sdc --chunk 64k --bs 128k --iodepth 3    both striped into one target
   halfpower run /dev/nvme1n1 --rw randread --bs 4k --iodepth 64 --numjobs 4
   halfpower sweep . --bs 4k,64k,1m --iodepth 1..32
   halfpower sweep sim:nt4-ultrawide,disks=4,volume=stripe --bs 4k,64k --iodepth 8
   halfpower sweep plan.toml --runtime 5                  flags as TOML: bs = [\"4k\", \"64k\"]
   halfpower run job.fio --section seq --runtime 5        a job file of fio; flags override it
 
-A directory gets a test file, which is removed afterwards. Reading needs no permission; writing
-to an existing file needs --overwrite, to a device --destroy-data-on.")]
+In a directory, a test file is created and removed afterwards. Reading needs no permission. Writing
+to an existing file needs --overwrite, and writing to a device needs --destroy-data-on.")]
 pub struct RunArgs {
     /// File, block device or directory; file or disk of a server, such as nbd://HOST/EXPORT or
     /// smb://HOST/SHARE/FILE (also nfs, iscsi, s3); simulated system sim:SYSTEM,key=value,.. (see
@@ -245,21 +245,21 @@ pub struct RunArgs {
     /// Parameters of the experiment.
     #[command(flatten)]
     pub parameters: ParameterArgs,
-    /// Flags of every verb that measures.
+    /// Flags of every subcommand that measures.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// fio's flag; results are always reported together
+    /// fio's flag, ignored: results are always reported together
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub group_reporting: Option<String>,
-    /// fio's flag; halfpower needs no random map
+    /// fio's flag, ignored: halfpower needs no random map
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub norandommap: Option<String>,
-    /// For plan files with a table named quick: fewer points and shorter trials
+    /// Use the table named quick of the plan file: fewer points and shorter trials
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
-    /// For plan files with figures: path of the HTML page
+    /// Path of the HTML page (only for plan files with figures)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
     /// Flags for job files of fio.
@@ -276,19 +276,19 @@ pub struct RunArgs {
 /// Flags of `run` for job files of fio.
 #[derive(Args, Debug, Clone, Default, PartialEq)]
 pub struct JobFileArgs {
-    /// Only the job with this name (repeatable)
+    /// Run only the job with this name (repeatable)
     #[arg(long, value_name = "NAME", help_heading = "Job files of fio")]
     pub section: Vec<String>,
     /// Refuse jobs with options that are only approximated
     #[arg(long, help_heading = "Job files of fio")]
     pub strict: bool,
-    /// Run jobs sequentially that fio would run at the same time
+    /// Run jobs one after another if fio would run them at the same time
     #[arg(long, help_heading = "Job files of fio")]
     pub serial: bool,
     /// Print the equivalent halfpower commands and run nothing
     #[arg(long, help_heading = "Job files of fio")]
     pub showcmd: bool,
-    /// Print one JSON document as fio does, with all jobs
+    /// Format of the output; json and json+ print one document with all jobs, as fio does
     #[arg(long, value_name = "FORMAT", help_heading = "Job files of fio",
           value_parser = ["normal", "json", "json+"])]
     pub output_format: Option<String>,
@@ -305,10 +305,10 @@ pub struct FioArgs {
 }
 
 impl RunArgs {
-    /// The experiment that the flags describe.
+    /// Returns the experiment that the flags describe.
     ///
     /// # Errors
-    /// A parameter is invalid. Flags that clap accepted give no error.
+    /// When a parameter is invalid. Flags that clap accepted are always valid.
     pub fn experiment(&self) -> Outcome<Experiment> {
         let mut experiment = self.common.experiment();
         self.parameters.given.apply(&mut experiment)?;
@@ -319,7 +319,7 @@ impl RunArgs {
     /// Refuses --quick and --html without a plan file that supports them.
     ///
     /// # Errors
-    /// Usage.
+    /// A usage error if one of these flags has no such plan file.
     pub fn check_without_plan(&self) -> Outcome<()> {
         if self.study_plan.is_some() || !self.planned.is_empty() {
             return Ok(());
@@ -331,8 +331,8 @@ impl RunArgs {
         }
         if self.jobs != JobFileArgs::default() {
             return Err(Failure::usage(
-                "--section, --strict, --serial, --showcmd and --output-format are for job files of \
-                 fio; name one",
+                "--section, --strict, --serial, --showcmd and --output-format need a job file of \
+                 fio; specify a job file, or drop these flags",
             ));
         }
         if self.html.is_some() {
@@ -345,7 +345,7 @@ impl RunArgs {
 }
 
 impl CommonArgs {
-    /// An experiment with only these flags set.
+    /// Returns an experiment with only these flags set.
     pub fn experiment(&self) -> Experiment {
         Experiment {
             seed: self.seed,
@@ -357,13 +357,13 @@ impl CommonArgs {
         }
     }
 
-    /// The user's permission to write.
+    /// Returns which files and devices the user allows to be overwritten.
     pub fn consent(&self) -> Consent {
         let (overwrite, destroy_data_on) = (self.overwrite.clone(), self.destroy_data_on.clone());
         Consent { overwrite, destroy_data_on }
     }
 
-    /// Database, label, and the nominal rate of the hardware (PAP).
+    /// Returns the database, the label, and the nominal rate of the hardware (PAP).
     pub fn run_options(&self) -> RunOptions {
         RunOptions {
             db: (!self.no_store).then(|| self.db.clone()),
@@ -382,7 +382,7 @@ impl CommonArgs {
   halfpower survey --app 8k,direct  what to change in a program that issues direct 8 KiB requests
   halfpower survey sim:nt4-ultrawide,disks=4,volume=stripe    a simulated system
 
-A survey of a directory lays out a test file there and removes it afterwards. It writes
+A survey of a directory creates a test file there and removes it afterwards. It writes
 halfpower.db and halfpower.html to the current directory.")]
 pub struct SurveyArgs {
     /// Directory, file, block device, file or disk of a server (nbd://HOST/EXPORT), or simulated
@@ -392,14 +392,14 @@ pub struct SurveyArgs {
     /// Time limit of the survey
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Time")]
     pub budget: Option<u64>,
-    /// About 20 s: fewer points, wider intervals
+    /// Measure for about 20 s, with fewer points and wider confidence intervals
     #[arg(long, conflicts_with_all = ["thorough", "budget"], help_heading = "Time")]
     pub quick: bool,
-    /// About 10 min: more points, narrower intervals
+    /// Measure for about 10 min, with more points and narrower confidence intervals
     #[arg(long, conflicts_with = "budget", help_heading = "Time")]
     pub thorough: bool,
-    /// Size of the test file (default: 1 GiB, or 4 GiB with a budget of 5 min or more; at most a
-    /// tenth of the free space, half of --max-write, and what a tenth of the budget can write)
+    /// Size of the test file (default: 1 GiB, or 4 GiB with a budget of 5 min or more; at most 10%
+    /// of the free space, half of --max-write, and what can be written in 10% of the budget)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
     /// How your program does I/O today, as the baseline of the advice, such as
@@ -413,12 +413,12 @@ pub struct SurveyArgs {
     /// Path of the HTML page
     #[arg(long, value_name = "FILE", default_value = "halfpower.html", help_heading = "Output")]
     pub html: PathBuf,
-    /// Flags of every verb that measures.
+    /// Flags of every subcommand that measures.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// Flags that select what is printed, for verbs without other flags of this kind.
+/// Output flags, for subcommands that define no others.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct OutputArgs {
     /// Print one JSON document instead of text
@@ -427,7 +427,7 @@ pub struct OutputArgs {
     /// Print only the result, warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Print what would be done (bytes, writes, time, what is touched) and do nothing
+    /// Print what would be done (bytes, writes, time, files and devices) and do nothing
     #[arg(long, help_heading = "Output")]
     pub plan: bool,
 }
@@ -440,11 +440,11 @@ pub struct OutputArgs {
   halfpower soak --json -- sort big.txt > cost.json
 
 The lower bound is the CPU time that the system charges to the command and its children. The upper
-bound is the CPU time that idle-priority spinners lose while it runs, minus their loss before and
-after; it includes kernel threads, interrupts and work delegated to other processes. The report goes
-to stderr and the command's output is unchanged; with --json the document goes to stdout and the
-command's output to stderr. The exit code is that of the command; 127 not found, 126 not
-executable.")]
+bound is the CPU time that idle-priority spinners lose while the command runs, minus their loss
+before and after it. The upper bound includes kernel threads, interrupts and work delegated to other
+processes. The report is written to stderr and the command's output is unchanged. With --json the
+document is written to stdout and the command's output to stderr. The exit code is that of the
+command, 127 if it is not found, or 126 if it is not executable.")]
 pub struct SoakArgs {
     /// Print one JSON document; the command's output goes to stderr
     #[arg(long)]
@@ -458,7 +458,7 @@ pub struct SoakArgs {
     /// Duration of the baseline measurement before and after the command
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1")]
     pub settle: u64,
-    /// Lower bound only, without the soaker's load on the machine
+    /// Measure only the lower bound, without the spinners' load on the machine
     #[arg(long)]
     pub unsoaked: bool,
     /// The command and its arguments
@@ -501,12 +501,12 @@ pub struct TargetArgs {
   halfpower runs list
   halfpower runs show latest               facts, and a line for each point
   halfpower runs tag 12 before             compare it later as label:before
-  halfpower runs merge host1.db host2.db   copies what is not yet in halfpower.db
-  halfpower runs prune --older-than 365    lists them; --yes deletes them
+  halfpower runs merge host1.db host2.db   copies runs that halfpower.db lacks
+  halfpower runs prune --older-than 365    lists old runs; --yes deletes them
 
-A run is named by its number, the beginning of its uuid, its label, or latest.")]
+Specify a run by its number, the beginning of its uuid, its label, or latest.")]
 pub struct RunsArgs {
-    /// The subcommand.
+    /// The subcommand of `runs`.
     #[command(subcommand)]
     pub verb: RunsVerb,
     /// Results database
@@ -528,39 +528,39 @@ pub enum RunsVerb {
     },
     /// Show a run with all its points
     Show {
-        /// The run
+        /// The run: its number, the beginning of its uuid, its label, or latest
         run: String,
     },
     /// Set the label of a run, or remove it
     Tag {
-        /// The run
+        /// The run: its number, the beginning of its uuid, its label, or latest
         run: String,
-        /// The label (default: remove it)
+        /// The new label (default: remove the label)
         label: Option<String>,
     },
     /// Set or remove the note on a run; runs show prints it
     Note {
-        /// The run
+        /// The run: its number, the beginning of its uuid, its label, or latest
         run: String,
-        /// The note (default: remove it)
+        /// The new note (default: remove the note)
         text: Option<String>,
     },
     /// Delete runs; without --yes, list them
     Prune {
-        /// The runs
+        /// The runs to delete
         runs: Vec<String>,
         /// Delete runs older than this number of days
         #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36500))]
         older_than: Option<u32>,
-        /// Keep this number of the newest runs; with --older-than, delete only runs that are also
-        /// older
+        /// Delete all runs except the newest N; with --older-than, delete only runs that both
+        /// options select
         #[arg(long, value_name = "N")]
         keep: Option<usize>,
-        /// Delete
+        /// Delete the runs instead of listing them
         #[arg(long)]
         yes: bool,
     },
-    /// Copy runs of other databases that are not yet in this one
+    /// Copy runs from other databases if this database does not have them yet
     Merge {
         /// Databases to read
         #[arg(required = true)]
@@ -576,13 +576,13 @@ pub enum RunsVerb {
   halfpower selftest                   true value, measured value and error of each quantity, 1 min
   halfpower selftest --device delay    without the kernel: only the load generator and statistics
 
-Exit codes: 0 all within their limits, 5 some are not.")]
+Exit codes: 0 if all quantities are within their limits, 5 if some are not.")]
 pub struct SelftestArgs {
     /// Kind of reference device: fuse (default where FUSE is available) or delay
     #[arg(long, value_name = "fuse|delay", hide_possible_values = true,
           value_parser = PossibleValuesParser::new(["fuse", "delay"]).map(|word| source(&word)))]
     pub device: Option<Source>,
-    /// Only quantities whose name contains this word, such as latency or cache
+    /// Check only quantities whose name contains this word, such as latency or cache
     #[arg(long, value_name = "WORD")]
     pub only: Option<String>,
     /// How results are printed.
@@ -610,13 +610,13 @@ pub enum PaperName {
 Each cell has the simulated value, the published value and the error. Nothing is measured: the
 machines are simulated.")]
 pub struct ReproduceArgs {
-    /// The paper
+    /// The paper to reproduce
     #[arg(value_name = "PAPER")]
     pub paper: PaperName,
-    /// Only this figure (such as 6) or table (such as t3)
+    /// Reproduce only this figure (such as 6) or table (such as t3)
     #[arg(long, value_name = "N", conflicts_with = "claims")]
     pub figure: Option<String>,
-    /// Only the claims in the text of the paper
+    /// Reproduce only the claims in the text of the paper
     #[arg(long)]
     pub claims: bool,
     /// Predict each figure with parameters fitted only to the other figures
@@ -641,8 +641,8 @@ pub struct CleanArgs {
   halfpower restore --plan     show what a killed run left changed
   halfpower restore            restore it (root)
 
-Every run restores what --scheduler, --read-ahead and other flags under Host changed, unless it
-is killed; then use this command. Values that were changed again since then are left alone.")]
+A run restores the settings that --scheduler, --read-ahead and other Host flags changed. If the run
+was killed, use this command. Settings that were changed again since then are left alone.")]
 pub struct RestoreArgs {
     /// Print what would be restored and restore nothing
     #[arg(long)]
@@ -664,7 +664,7 @@ fn source(word: &str) -> Source {
     if word == Source::Delay.name() { Source::Delay } else { Source::Fuse }
 }
 
-/// Replaces underscores in flag names by dashes (`--time_based`); values, and arguments after `--`,
+/// Replaces underscores in flag names by dashes (`--time_based`). Values, and arguments after `--`,
 /// are unchanged. SQLIO's flags become values of `--sqlio`.
 pub fn normalise(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut literal = false;

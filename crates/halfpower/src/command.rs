@@ -1,5 +1,5 @@
-//! The commands, one file each. A command interprets its flags, calls the crates that do the work,
-//! and prints the result. Code that two commands share is in a crate, not here.
+//! The subcommands, one file each. A subcommand interprets its flags, calls the crates that do the
+//! work, and prints the result. Code that two subcommands share is in a crate, not here.
 
 pub mod assist;
 pub mod calibrate;

@@ -1,8 +1,9 @@
-//! Fuzz targets for all parsers of external input. Each target takes bytes and panics if an
-//! invariant is violated. Used by `fuzz/` and the test `mutations` only.
+//! Fuzz targets for all parsers of external input. Each target takes arbitrary bytes and panics if
+//! an invariant is violated. Only the fuzzing crate `fuzz/` and the test `mutations` use this
+//! module.
 //!
-//! Targets have no side effects, except `database`, which writes a file to the temporary folder
-//! and removes it.
+//! Only the target `database` has side effects: it writes a file to the temporary directory and
+//! removes the file again.
 
 mod bytes;
 mod classic;
@@ -35,7 +36,8 @@ use filecopy::checksum_file::{self, Sum};
 /// A fuzz target: accepts any bytes and panics only on a bug.
 pub type Target = fn(&[u8]);
 
-/// All targets by name; the folders of `fuzz/` have the same names.
+/// All fuzz targets by name. The directories of seeds and regressions in `fuzz/` have the same
+/// names.
 pub const TARGETS: &[(&str, Target)] = &[
     ("units", numbers),
     ("truth", known_truth),
@@ -62,17 +64,18 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("trace_import", trace::fuzz::imports),
 ];
 
-/// Runs one of [`TARGETS`].
+/// Runs the fuzz target `name` of [`TARGETS`] on `data`.
 ///
 /// # Panics
-/// If an invariant is violated, or there is no target of that name.
+/// If an invariant is violated, or if no target has this name.
 pub fn run(name: &str, data: &[u8]) {
     let found = TARGETS.iter().find(|(known, _)| *known == name);
-    found.expect("the name is one of the table").1(data);
+    found.expect("the name is one of `TARGETS`").1(data);
 }
 
-/// The first line is the need of `plan`, the rest a price list. If the need is accepted, its rates
-/// are positive; if the price list is accepted, no price is negative.
+/// Fuzzes the two parsers of `plan`. The first line of the input is the `--need`, and the rest is a
+/// price list. An accepted need must have positive rates, and an accepted price list must have no
+/// negative price.
 fn need(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (need, prices) = text.split_once('\n').unwrap_or((&text, ""));
@@ -85,8 +88,8 @@ fn need(data: &[u8]) {
     }
 }
 
-/// The first line is the path of a request to `serve`, the rest its query. If they are the address
-/// of a page of runs, they name these only by number or uuid.
+/// Fuzzes the URLs of `serve`. The first line of the input is the path of a request, and the rest
+/// is its query. A page of runs must identify the runs only by number or UUID.
 fn address(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (path, query) = text.split_once('\n').unwrap_or((&text, ""));
@@ -106,8 +109,9 @@ fn address(data: &[u8]) {
     }
 }
 
-/// Rules of `copy --include` and `--exclude`, one per line, and paths to match, which begin with a
-/// colon. A filter is deterministic, and an initial rule that includes everything always wins.
+/// Fuzzes the rules of `copy --include` and `--exclude`. Each line of the input is a rule, or a
+/// colon and a path to match. A filter must be deterministic, and a first rule that includes
+/// everything must always win.
 fn filters(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (paths, patterns): (Vec<&str>, Vec<&str>) =
@@ -115,7 +119,7 @@ fn filters(data: &[u8]) {
     let rules = patterns.iter().enumerate();
     let rules: Vec<FilterRule> =
         rules.filter_map(|(i, text)| FilterRule::new(i % 2 == 0, text).ok()).collect();
-    let all = FilterRule::new(true, "**").expect("everything is a pattern");
+    let all = FilterRule::new(true, "**").expect("** is a valid pattern");
     let open = Filter::new([vec![all], rules.clone()].concat());
     let filter = Filter::new(rules);
     for path in paths.iter().map(|line| Path::new(&line[1..])) {
@@ -127,18 +131,19 @@ fn filters(data: &[u8]) {
     }
 }
 
-/// The file in which `tune` saves its results: parsing and writing round-trip.
+/// Fuzzes the file in which `tune` saves its results. An accepted file must stay the same when it
+/// is written and parsed again.
 fn tunings(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(tunings) = Tunings::read(&text) {
         let written = tunings.text();
-        let again = Tunings::read(&written).expect("what was written is read");
+        let again = Tunings::read(&written).expect("a written file can be parsed");
         assert_eq!(again.text(), written);
         assert_eq!(again.storage.len(), tunings.storage.len());
     }
 }
 
-/// Sizes, times, rates, lists and dates.
+/// Fuzzes the parsers and formatters of sizes, durations, rates, lists and dates.
 fn numbers(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let first = data.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -163,22 +168,24 @@ fn numbers(data: &[u8]) {
     }
 }
 
-/// A printed value that can be parsed again differs only by rounding to three digits.
+/// Checks that a printed value, if it can be parsed again, differs from the original value only by
+/// the rounding to three digits.
 fn check_printed(printed: &str, value: u64, parse: fn(&str) -> Result<u64, String>) {
     if let Ok(back) = parse(printed) {
         let off = back.abs_diff(value) as f64;
-        assert!(off <= 0.0051 * value as f64, "{value} is printed as {printed}, read as {back}");
+        assert!(off <= 0.0051 * value as f64, "{value} is printed as {printed}, parsed as {back}");
     }
 }
 
-/// Checks that a digit in front of the text never makes the number smaller.
+/// Checks that a digit 9 in front of the text never makes the parsed number smaller.
 fn check_monotone(text: &str, value: u64, parse: fn(&str) -> Result<u64, String>) {
     if let Ok(larger) = parse(&format!("9{}", text.trim_start())) {
-        assert!(larger >= value, "{text}: {value}, with a 9 before it: {larger}");
+        assert!(larger >= value, "{text} parses as {value}, but 9{text} as {larger}");
     }
 }
 
-/// A reference device and its faults: every request completes at or after its arrival.
+/// Fuzzes the descriptions of reference devices and of injected faults. Every request must complete
+/// at or after its arrival.
 fn known_truth(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(truth) = truth::parse_truth(&text) {
@@ -199,11 +206,12 @@ fn known_truth(data: &[u8]) {
     }
 }
 
-/// A whole command line, one word per line, up to checking the workloads against the target.
+/// Fuzzes whole command lines. Each line of the input is one word. Valid commands are only checked,
+/// including whether their workloads fit the target, and nothing is measured.
 fn command_line(data: &[u8]) {
     let words = data.split(|byte| *byte == b'\n').map(|word| OsString::from_vec(word.to_vec()));
     let words = cli::normalise(std::iter::once(OsString::from("halfpower")).chain(words));
-    assert_eq!(cli::normalise(words.iter().cloned()), words, "normalised twice");
+    assert_eq!(cli::normalise(words.iter().cloned()), words, "a second call changes the words");
     let verb = match Cli::try_parse_from(words) {
         Ok(cli) => cli.verb,
         Err(error) => {
@@ -219,8 +227,8 @@ fn command_line(data: &[u8]) {
     let job = match resolved {
         Ok(job) => job,
         Err(failure) => {
-            // A list of valid values after a colon is a remedy too.
-            assert!(failure.message.contains([';', ':']), "no remedy: {failure}");
+            // A list of valid values after a colon also counts as a remedy.
+            assert!(failure.message.contains([';', ':']), "the message has no remedy: {failure}");
             return;
         }
     };
@@ -232,12 +240,13 @@ fn command_line(data: &[u8]) {
             assert_eq!(plan.workers.len(), axes.threads as usize);
             let end = job.base.region_offset + region_bytes;
             let within = |w: &WorkerPlan| w.region_offset + w.region_bytes <= end;
-            assert!(plan.workers.iter().all(within), "a worker leaves the region: {workload:?}");
+            assert!(plan.workers.iter().all(within), "a worker exceeds the region: {workload:?}");
         }
     }
 }
 
-/// A plan file: accepted flags are valid on the command line and never permit writing.
+/// Fuzzes plan files. The flags of an accepted file must be valid on the command line and must
+/// never permit writing.
 fn plan_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let plan = match PlanFile::parse(Path::new("plan.toml"), &text) {
@@ -250,10 +259,10 @@ fn plan_file(data: &[u8]) {
         }
     };
     let words = ["halfpower", "sweep"].map(str::to_owned).into_iter().chain(plan.words());
-    let cli = Cli::try_parse_from(words).expect("each flag was accepted by itself");
-    let Verb::Sweep(args) = cli.verb else { unreachable!("sweep was typed") };
+    let cli = Cli::try_parse_from(words).expect("each flag was accepted separately");
+    let Verb::Sweep(args) = cli.verb else { unreachable!("the subcommand is sweep") };
     assert!(args.common.overwrite.is_empty() && args.common.destroy_data_on.is_empty());
-    assert!(args.targets.is_empty(), "a value became a target");
+    assert!(args.targets.is_empty(), "a flag's value was parsed as a target");
     let experiment = args.experiment().expect("each value was accepted");
     if let Err(failure) = Job::resolve(&experiment, true) {
         let message = failure.message.clone();
@@ -261,14 +270,15 @@ fn plan_file(data: &[u8]) {
     }
 }
 
-/// Checks that a journal entry stays the same when it is written and read.
+/// Checks that an accepted journal entry stays the same when it is written and read again.
 fn journal_entry(data: &[u8]) {
     let Some(entry) = journal::parse(data) else { return };
-    let text = serde_json::to_vec(&entry).expect("an entry that was read can be written");
+    let text = serde_json::to_vec(&entry).expect("a parsed entry can be written");
     assert_eq!(journal::parse(&text), Some(entry));
 }
 
-/// A histogram from stored buckets: if accepted, it is consistent and round-trips.
+/// Fuzzes the loading of histograms from stored buckets. An accepted histogram must be consistent
+/// and stay the same when its buckets are stored and loaded again.
 fn histogram(data: &[u8]) {
     let mut bytes = Bytes(data);
     let exact = bytes.flag().then(|| Exact {
@@ -297,7 +307,7 @@ fn histogram(data: &[u8]) {
     assert_eq!((twice.min(), twice.max()), (read.min(), read.max()));
 }
 
-/// Checks that a checksum file stays the same when it is written and read.
+/// Checks that an accepted checksum file stays the same when it is written and read again.
 fn lines_of_sums(data: &[u8]) {
     match checksum_file::parse(data) {
         Ok(read) => {
@@ -311,12 +321,12 @@ fn lines_of_sums(data: &[u8]) {
     }
 }
 
-/// The clients of network protocols, on bytes that a server sends.
+/// Passes the input to the clients of network protocols as if a server had sent it.
 fn network_server(data: &[u8]) {
     ioengine::fuzz::network_server(data);
 }
 
-/// Kernel files about mounts, memory, devices, CPUs and tracepoints.
+/// Fuzzes the parsers of kernel files about mounts, memory, devices, CPUs and tracepoints.
 fn host_texts(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     ioengine::fuzz::texts(&text);

@@ -1,7 +1,8 @@
-//! The program `halfpower`: parses the command line, runs the command, returns the exit code.
+//! The program `halfpower`: parses the command line, runs the subcommand, and returns the exit
+//! code.
 //!
-//! It is a library so that fuzz targets reach the parsers; `main.rs` only calls [`main`]. Commands
-//! are in `command/`, one file each. Modules are listed in dependency order.
+//! The program is a library so that fuzz targets can call its parsers. `main.rs` only calls
+//! [`main`]. Each subcommand has a file in `command/`. Modules are listed in dependency order.
 
 mod inputs;
 mod cli;
@@ -54,7 +55,7 @@ pub fn main() -> ExitCode {
     exit(outcome)
 }
 
-/// Prints why the command line was not understood, or the help that it asked for.
+/// Prints the requested help, or the reason why the command line is invalid.
 fn print(error: &clap::Error) {
     match cli::help::wrong_value(error) {
         Some(text) => lab::console::error(&text),
@@ -63,7 +64,7 @@ fn print(error: &clap::Error) {
     }
 }
 
-/// Prints a failure, and returns the exit code.
+/// Prints the error message of a failure and returns the exit code.
 fn exit(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(_) if lab::console::lost_data() => {
@@ -79,11 +80,11 @@ fn exit(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// Text added to errors if the current directory was deleted.
+/// Returns a text to add to error messages if the working directory was deleted.
 fn deleted_folder() -> &'static str {
     match std::env::current_dir() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            "; the current directory has been deleted, so change to another one"
+            "; the current directory has been deleted, so change to another directory"
         }
         _ => "",
     }
@@ -93,7 +94,8 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
     match verb {
         Verb::Survey(args) => command::survey::execute(args),
         Verb::Run(args) => command::run::execute(args, Form::Run),
-        // Handled by `command::fio`, which needs the words as typed.
+        // This subcommand needs the words as typed, so `command::fio` handles it before this
+        // function is called.
         Verb::Fio(_) => Ok(Exit::Ok),
         Verb::Sweep(args) => match &args.study_plan {
             Some(plan) => command::study::sweep(args, plan),

@@ -1,4 +1,4 @@
-//! The binary. All code is in the library of this crate, where fuzz targets can call it.
+//! The executable. All of its code is in the library of this crate, where fuzz targets can call it.
 
 use std::process::ExitCode;
 

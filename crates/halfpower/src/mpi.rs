@@ -1,5 +1,5 @@
 //! `--mpi`: the process that mpirun or srun started becomes the relay of a rank, and starts the
-//! measuring process as its child ([`lab::ranks`]). Only a build with the feature `mpi` has it.
+//! measuring process as its child ([`lab::ranks`]). This needs a build with the feature `mpi`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -12,25 +12,25 @@ use study::requested::RequestedStudy;
 
 use crate::cli::Verb;
 
-/// Variables in which launchers tell a process its rank.
+/// Environment variables that contain the rank of a process, one for each launcher.
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
-/// Variables in which launchers tell a process its number among those of its host.
+/// Environment variables that contain the rank of a process within its host, one for each launcher.
 const LOCAL_RANKS: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
-/// Time for which a rank waits before it ends with a failure that another rank prints. Launchers
-/// end all ranks when the first one fails.
+/// How long a rank waits before it exits because of a failure that another rank prints. Launchers
+/// end all ranks when the first rank fails, so the other rank needs time to print.
 const YIELD: Duration = Duration::from_millis(500);
 
-/// Which ranks meet a failure before MPI starts.
+/// Which ranks have the same failure before MPI starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All ranks: a wrong flag.
+    /// All ranks have the failure, such as a wrong flag.
     Everywhere,
-    /// All ranks of a host: a file that is missing there.
+    /// All ranks of a host have the failure, such as a file that is missing on this host.
     Host,
 }
 
-/// Whether another rank prints a failure that this process met before MPI started. If so, waits
-/// long enough for the other rank to print it.
+/// Returns true if another rank prints the failure that this process also has. Before it returns
+/// true, gives the other rank time to print. Called before MPI starts.
 pub fn is_left_to_another(words: &[OsString], scope: Scope) -> bool {
     let asked = words.iter().take_while(|word| *word != "--").any(|word| word == "--mpi");
     let leaves = asked
@@ -42,7 +42,7 @@ pub fn is_left_to_another(words: &[OsString], scope: Scope) -> bool {
     leaves
 }
 
-/// Whether a rank before this one meets the same failure.
+/// Returns true if a rank before this one has the same failure.
 fn has_predecessor(scope: Scope, variable: impl Fn(&str) -> Option<String>) -> bool {
     let number = |names: &[&str]| names.iter().find_map(|name| variable(name)?.parse::<u32>().ok());
     let number = match scope {
@@ -52,10 +52,10 @@ fn has_predecessor(scope: Scope, variable: impl Fn(&str) -> Option<String>) -> b
     number.is_some_and(|number| number > 0)
 }
 
-/// Whether a verb is to run on all ranks of a launcher of MPI.
+/// Returns true if `--mpi` requests to run a subcommand on all ranks of an MPI launcher.
 ///
 /// # Errors
-/// A verb or study that measures with one process, or a build without MPI.
+/// The subcommand, study or job file runs in one process only, or this build has no MPI.
 pub fn is_asked(verb: &Verb) -> Outcome<bool> {
     let common = match verb {
         Verb::Run(args) | Verb::Sweep(args) => &args.common,
@@ -70,14 +70,14 @@ pub fn is_asked(verb: &Verb) -> Outcome<bool> {
     let studies = match verb {
         Verb::Simulate(_) => {
             return Err(Failure::usage(
-                "a simulated system needs no ranks: it simulates its hosts; drop --mpi",
+                "a simulated system includes its hosts and does not run on MPI ranks; drop --mpi",
             ));
         }
         Verb::Run(args) | Verb::Sweep(args) => {
             if args.targets.iter().any(|path| is_job_file(path)) {
                 return Err(Failure::usage(
-                    "a job file of fio runs with one process; drop --mpi, or turn its jobs into \
-                     flags of halfpower run (--showcmd prints them)",
+                    "a fio job file runs in one process only; drop --mpi, or convert its jobs to \
+                     flags of halfpower run (--showcmd prints these flags)",
                 ));
             }
             let plan = args.study_plan.as_ref();
@@ -88,27 +88,27 @@ pub fn is_asked(verb: &Verb) -> Outcome<bool> {
     };
     let studies = studies?;
     studies.iter().filter_map(|one| one.study).try_for_each(Study::check_ranks)?;
-    // The measuring process itself needs no MPI.
+    // The measuring process itself does not use MPI.
     if lab::ranks::of_environment().is_none() {
         check_built()?;
     }
     Ok(true)
 }
 
-/// Refuses a build without MPI.
+/// Returns an error if this is a build without MPI.
 fn check_built() -> Outcome<()> {
     if cfg!(feature = "mpi") {
         return Ok(());
     }
     Err(Failure::usage(
         "this halfpower was built without MPI; install an MPI library and libclang (Debian: \
-         libopenmpi-dev libclang-dev), build with cargo build --release --features mpi, and start \
-         that program",
+         libopenmpi-dev libclang-dev), build with cargo build --release --features mpi, and run \
+         the new program",
     ))
 }
 
-/// Takes the place of the relay in a build without MPI. It is never reached, because [`is_asked`]
-/// refuses such a build.
+/// Replaces the relay in a build without MPI. This function is never called, because [`is_asked`]
+/// returns an error in such a build.
 ///
 /// # Errors
 /// This build has no MPI.
@@ -117,7 +117,7 @@ pub fn relay() -> Outcome {
     check_built().map(|()| lab::failure::Exit::Usage)
 }
 
-/// Becomes the relay of a rank; returns the exit code of the run on rank 0.
+/// Makes this process the relay of a rank. Returns the exit code of the run on rank 0.
 ///
 /// # Errors
 /// MPI cannot start, or the measuring process cannot be started.
@@ -136,7 +136,8 @@ pub fn relay() -> Outcome {
     let universe = universe.ok_or_else(|| Failure::failed("MPI was started twice"))?;
     let mut transport = transport::Mpi::new(universe.world());
     let program = std::env::current_exe();
-    let program = program.map_err(|error| Failure::failed(format!("this program: {error}")))?;
+    let program =
+        program.map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
     let mut words = std::env::args_os();
     let mut command = Command::new(program);
     command.arg0(words.next().unwrap_or_default()).args(words);
@@ -146,7 +147,7 @@ pub fn relay() -> Outcome {
     let Ended { code, all_alive } = carry(&mut transport, &mut command, &interrupt)?;
     let exit = if transport.rank() == 0 { Exit::Command(code) } else { Exit::Ok };
     if !all_alive {
-        // Finalising MPI would wait for the lost ranks for ever.
+        // MPI_Finalize would wait for the lost ranks forever.
         universe.world().abort(i32::from(code.max(1)));
     }
     Ok(exit)
@@ -154,8 +155,8 @@ pub fn relay() -> Outcome {
 
 #[cfg(feature = "mpi")]
 mod transport {
-    //! Messages over MPI. They are sent and received without waiting inside the MPI library, which
-    //! would busy-wait.
+    //! Messages over MPI. They are sent and received with nonblocking calls, because the blocking
+    //! calls of an MPI library wait busily.
 
     use std::collections::VecDeque;
     use std::time::Duration;
@@ -166,18 +167,18 @@ mod transport {
     use mpi::point_to_point::{Destination, Source};
     use mpi::topology::{Communicator, SimpleCommunicator};
 
-    /// Sleep between two checks of whether a message has been sent.
+    /// Time to sleep between two checks whether a message has been sent.
     const SLEEP: Duration = Duration::from_micros(50);
 
-    /// The relays of an MPI run.
+    /// The connection of this relay to the relays of the other ranks.
     pub struct Mpi {
         world: SimpleCommunicator,
-        /// Messages that arrived while another one was being sent.
+        /// Messages that arrived while another message was being sent, with the rank of the sender.
         arrived: VecDeque<(u32, Vec<u8>)>,
     }
 
     impl Mpi {
-        /// All ranks of the run.
+        /// Creates the transport between all ranks of the run.
         pub fn new(world: SimpleCommunicator) -> Mpi {
             Mpi { world, arrived: VecDeque::new() }
         }
@@ -206,11 +207,11 @@ mod transport {
             mpi::request::scope(|scope| {
                 let mut sent = world.process_at_rank(to as i32).immediate_send(scope, message);
                 // A large message is not sent until the receiver takes it. Two relays that send to
-                // each other must therefore both receive while they send.
+                // each other would therefore block forever unless both receive while they send.
                 while let Err(pending) = sent.test() {
                     sent = pending;
                     if let Some(code) = give_up() {
-                        // The message cannot be cancelled, and nobody will receive it.
+                        // The message cannot be cancelled, and no rank will receive it.
                         world.abort(i32::from(code));
                     }
                     match Mpi::probe(world) {
@@ -231,7 +232,7 @@ mod transport {
 mod tests {
     use super::*;
 
-    /// The variables that a launcher sets.
+    /// Returns the environment variables that a launcher sets.
     fn launched(set: &[(&'static str, &'static str)]) -> impl Fn(&str) -> Option<String> {
         let set = set.to_vec();
         move |name| set.iter().find(|(one, _)| *one == name).map(|(_, value)| (*value).to_owned())

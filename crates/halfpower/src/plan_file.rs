@@ -1,11 +1,11 @@
-//! A plan file: the flags of `sweep` as TOML, for sweeps that are repeated.
+//! A plan file contains the flags of `sweep` as TOML, for sweeps that are repeated.
 //!
-//! A key is a flag (with dashes or underscores) or `target`; a value is text, a number, true,
+//! A key is a flag (with dashes or underscores) or `target`. A value is text, a number, true,
 //! false, or a list of these. The flags of the file are inserted before the flags of the command
-//! line, which therefore override them. Permission to write cannot be given in a file.
+//! line, which therefore override them. A file cannot give permission to write.
 //!
-//! A file with parts, figures or quick flags (see [`STRUCTURE`]) is the plan of a study and parsed
-//! by `study::plan`.
+//! A file with parts, figures or quick flags (see [`STRUCTURE`]) is the plan of a study. Such a
+//! file is parsed by `study::plan`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,30 +23,30 @@ use crate::cli::{self, Cli, Verb};
 const STRUCTURE: [&str; 9] =
     ["title", "asks", "study", "compares", "whole_device", "disks", "quick", "part", "figure"];
 
-/// The contents of a plan file; empty without a file.
+/// The contents of a plan file. Empty if the command line has no plan file.
 #[derive(Debug, Default)]
 pub struct PlanFile {
     path: PathBuf,
     flags: Vec<Flag>,
     targets: Vec<PathBuf>,
-    /// The whole text, if it is the plan of a study.
+    /// The whole text of the file if it is the plan of a study.
     study: Option<String>,
 }
 
-/// One flag of a file.
+/// A flag in a plan file.
 #[derive(Clone, Debug)]
 struct Flag {
     line: usize,
     /// Name of the flag without the leading dashes.
     name: String,
-    /// Values of the flag, as on the command line.
+    /// Values of the flag in the notation of the command line.
     values: Vec<String>,
-    /// Whether the flag has no value.
+    /// Whether the flag takes no value.
     is_bare: bool,
 }
 
 impl Flag {
-    /// The flag as on the command line; None for a switch that is set to false.
+    /// Returns the flag as on the command line. None for a switch that is set to false.
     fn word(&self) -> Option<String> {
         if self.is_bare {
             (self.values == ["1"]).then(|| format!("--{}", self.name))
@@ -55,17 +55,17 @@ impl Flag {
         }
     }
 
-    /// The flag with `value` as its only value.
+    /// Returns the flag with `value` as its only value.
     fn with(&self, value: &str) -> Flag {
         Flag { values: vec![value.to_owned()], ..self.clone() }
     }
 }
 
-/// If one of the targets of `sweep` is a plan file, parses the command line again with the flags
-/// of the file.
+/// If one of the targets of `sweep` is a plan file, parses the command line again with the flags of
+/// this file.
 ///
 /// # Errors
-/// An unreadable plan file; an unknown flag; two plan files.
+/// The plan file cannot be read, it has an unknown flag, or there are two plan files.
 pub fn expand(cli: Cli, typed: &[OsString]) -> Outcome<(Cli, PlanFile)> {
     let Verb::Sweep(args) = &cli.verb else { return Ok((cli, PlanFile::default())) };
     let is_plan =
@@ -75,7 +75,7 @@ pub fn expand(cli: Cli, typed: &[OsString]) -> Outcome<(Cli, PlanFile)> {
     if let Some(second) = plans.find(|other| **other != path) {
         let (first, second) = (path.display(), second.display());
         return Err(Failure::usage(format!(
-            "{first} and {second} are both plan files; name only one"
+            "{first} and {second} are both plan files; use only one"
         )));
     }
     let plan = PlanFile::read(&path)?;
@@ -103,7 +103,7 @@ impl PlanFile {
     /// Parses the text of a plan file.
     ///
     /// # Errors
-    /// Usage, with the line; refused if the file gives permission to write.
+    /// A usage error with the line number. A refusal if the file gives permission to write.
     pub fn parse(path: &Path, text: &str) -> Outcome<PlanFile> {
         let table: BTreeMap<Spanned<String>, Value> = toml::from_str(text).map_err(|error| {
             let line = line_of(text, error.span().map_or(0, |span| span.start));
@@ -136,14 +136,14 @@ impl PlanFile {
             return Err(consent_in_file(key, &name));
         }
         if self.flags.iter().any(|flag| flag.name == name) {
-            return Err(Failure::usage(format!("{key} sets --{name} again; drop one of them")));
+            return Err(Failure::usage(format!("{key} sets --{name} a second time; remove one")));
         }
         if is_bare && !matches!(value, Value::Boolean(_)) {
             return Err(Failure::usage(format!("{key} must be true or false")));
         }
         let flag = Flag { line, name, values, is_bare };
-        // Check each value separately to name the wrong one, then all together, because some flags
-        // accept only one value.
+        // Each value is checked alone, so that an error shows the wrong value. Then all values are
+        // checked together, because some flags accept only one value.
         let each = flag.values.iter().map(|value| flag.with(value));
         for word in each.chain([flag.clone()]).filter_map(|flag| flag.word()) {
             check(&word)?;
@@ -152,12 +152,12 @@ impl PlanFile {
         Ok(())
     }
 
-    /// The flags as on the command line.
+    /// Returns the flags as on the command line.
     pub fn words(&self) -> Vec<String> {
         self.flags.iter().filter_map(Flag::word).collect()
     }
 
-    /// Adds file and line to a failure about a flag of this file.
+    /// Adds the file and the line number to an error message about a flag of this file.
     pub fn place(&self, failure: Failure) -> Failure {
         let is_about = |flag: &&Flag| {
             let rest = failure.message.strip_prefix(&format!("--{} ", flag.name));
@@ -179,7 +179,7 @@ fn at(path: &Path, line: usize, message: impl AsRef<str>) -> Failure {
     Failure::usage(format!("{}:{line}: {}", path.display(), message.as_ref()))
 }
 
-/// The flag of `sweep` for a key, and whether it is a flag without a value.
+/// Returns the flag of `sweep` for a key, and whether this flag takes no value.
 fn flag_of(key: &str) -> Option<(String, bool)> {
     let key = key.replace('_', "-");
     let command = Cli::command();
@@ -188,7 +188,7 @@ fn flag_of(key: &str) -> Option<(String, bool)> {
         let aliases = argument.get_all_aliases().unwrap_or_default();
         argument.get_long() == Some(&key) || aliases.contains(&key.as_str())
     })?;
-    // Switches such as --verify accept =0 and =1 and thus take a value.
+    // Switches such as `--verify` accept `=0` and `=1` and thus take a value.
     let takes_value = argument.get_num_args().is_some_and(|values| values.max_values() > 0);
     let is_bare = matches!(argument.get_action(), ArgAction::SetTrue) && !takes_value;
     Some((argument.get_long()?.to_owned(), is_bare))
@@ -211,7 +211,7 @@ fn check(word: &str) -> Outcome<()> {
     checked.map(drop).map_err(|error| Failure::usage(first_line(&error, "sweep")))
 }
 
-/// The first line of a clap error, with a remedy added if it has none.
+/// Returns the first line of a clap error. Adds a remedy if the line has none.
 pub fn first_line(error: &clap::Error, verb: &str) -> String {
     if let Some(text) = cli::help::wrong_value(error) {
         return text;
@@ -288,7 +288,7 @@ mod tests {
         let placed = |message: &str| plan.place(Failure::usage(message)).message;
         assert_eq!(placed("--trials 0 measures"), "plan.toml:3: --trials 0 measures");
         assert_eq!(placed("--bs 8k: bad"), "plan.toml:2: --bs 8k: bad");
-        assert_eq!(placed("--bs 5x: bad"), "--bs 5x: bad", "it was typed");
+        assert_eq!(placed("--bs 5x: bad"), "--bs 5x: bad", "it is not in the file");
         assert_eq!(placed("no target"), "no target");
     }
 }

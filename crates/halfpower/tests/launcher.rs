@@ -1,13 +1,13 @@
-//! Campaigns under a real launcher: mpirun of Open MPI, on one host, and on two hosts that are
+//! Tests the program with MPI under mpirun of Open MPI, on one host, and on two hosts that are
 //! network namespaces of this machine.
 //!
-//! They build the program with MPI into the same target folder. They are a test program of their
-//! own, because that build replaces the program which other tests start meanwhile; the build
-//! without MPI is put back before the first test begins.
+//! The build with MPI replaces the program that other tests start, because it uses the same target
+//! directory. These tests are therefore a separate test program. Before the first test begins, the
+//! program without MPI is built again.
 #![cfg(test)]
 
 #[path = "program/fixture.rs"]
-#[allow(dead_code)] // The other test program uses the rest.
+#[allow(dead_code)] // Only the test program `program` uses all of it.
 mod fixture;
 #[path = "program/rank_checks.rs"]
 mod rank_checks;
@@ -24,10 +24,10 @@ use rank_checks::{is_sum_of_its_ranks, process_of_rank, signal_rank, stored_tria
 use results::RunState;
 use serde_json::Value;
 
-/// Seconds by which the clock of the second host is ahead of that of the first.
+/// Time by which the clock of the second host is ahead of the clock of the first (s).
 const AHEAD_S: u64 = 5000;
 
-/// Runs a command that must succeed; returns why it did not.
+/// Runs a command and returns its standard output. An error contains the reason of the failure.
 fn output_of(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     match output.status.success() {
@@ -41,7 +41,7 @@ fn output_of(command: &mut Command) -> Result<String, String> {
 
 // ---- the launcher and the program
 
-/// The launcher of Open MPI, or why there is none.
+/// Returns the name of Open MPI's mpirun. An error says how to install it.
 fn mpirun() -> Result<&'static str, String> {
     let is_open_mpi = |name: &&str| {
         let version = output_of(Command::new(name).arg("--version"));
@@ -51,7 +51,8 @@ fn mpirun() -> Result<&'static str, String> {
     found.ok_or_else(|| "mpirun of Open MPI is missing (apt install openmpi-bin)".to_owned())
 }
 
-/// The program built with MPI; an error says why it cannot be built here.
+/// Builds the program with MPI and returns its path. An error says why the build is impossible
+/// here.
 fn program() -> Result<PathBuf, String> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     PROGRAM
@@ -69,7 +70,7 @@ fn program() -> Result<PathBuf, String> {
         .clone()
 }
 
-/// Builds the program in the profile of this test.
+/// Builds the program with the same profile as this test.
 fn build(flags: &[&str]) {
     let built = Path::new(env!("CARGO_BIN_EXE_halfpower"));
     let folder = built.parent().unwrap();
@@ -83,12 +84,12 @@ fn build(flags: &[&str]) {
     output_of(&mut cargo).unwrap_or_else(|why| panic!("{why}"));
 }
 
-/// Open MPI refuses to start as root without these variables.
+/// Sets the variables without which Open MPI refuses to run as root.
 fn as_root(command: &mut Command) {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
 }
 
-/// `mpirun -n COUNT halfpower WORDS` in a place.
+/// Returns the command `mpirun -n COUNT halfpower WORDS`, to be run in the directory `place`.
 fn launch(place: &Place, count: u32, words: &str) -> Result<Command, String> {
     let mut command = place.command_of(mpirun()?);
     as_root(&mut command);
@@ -97,21 +98,22 @@ fn launch(place: &Place, count: u32, words: &str) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The document that rank 0 printed; the result of a short trial may be invalid.
+/// Returns the document that rank 0 printed. Exit code 5 is accepted too, because the result of a
+/// short trial may be invalid.
 #[track_caller]
 fn document(ended: &Ended) -> Value {
     assert!([Some(0), Some(5)].contains(&ended.status.code()), "{ended}");
     ended.json()
 }
 
-/// Prints the time from the start of the first rank to that of the last, and returns it (ns).
+/// Prints and returns the time from the start of the first rank to the start of the last rank (ns).
 fn start_skew_ns(document: &Value) -> u64 {
     let skew_ns = whole(&document["trials"][0]["ranks_summary"]["start_skew_ns"]);
     eprintln!("start skew: {} us", skew_ns / 1000);
     skew_ns
 }
 
-/// Bytes that a process has read from storage, from its folder in /proc.
+/// Returns how much a process has read from storage (bytes). `process` is its directory in /proc.
 fn bytes_read(process: &Path) -> u64 {
     let text = fs::read_to_string(process.join("io")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap();
@@ -119,7 +121,7 @@ fn bytes_read(process: &Path) -> u64 {
 }
 
 #[test]
-#[ignore = "a campaign that builds the program with MPI"]
+#[ignore = "builds the program with MPI"]
 fn four_ranks_under_mpirun_add_up() {
     let place = Place::new();
     let words = "run . --mpi --rw write --bs 64k --size 8m --trials 1 --json --quiet";
@@ -132,13 +134,13 @@ fn four_ranks_under_mpirun_add_up() {
 }
 
 #[test]
-#[ignore = "a campaign that builds the program with MPI"]
+#[ignore = "builds the program with MPI"]
 fn a_rank_that_is_killed_under_mpirun_leaves_a_report_of_the_others() {
     let place = Place::new();
     let words = "run . --mpi --rw randread --size 4m --time-based --runtime 5 --trials 60";
     let running = place.start_command(or_skip!(launch(&place, 4, words)), words);
     wait_until("a trial is stored", || place.stored_trials_so_far() > 0);
-    // Killed within a trial, so that this trial has results of the others only.
+    // The rank is killed during a trial, so that only the other ranks have results of this trial.
     let read_so_far = || bytes_read(&process_of_rank("2/4", &place));
     let read_before = read_so_far();
     wait_until("the next trial runs", || read_so_far() > read_before + MIB);
@@ -157,7 +159,7 @@ fn a_rank_that_is_killed_under_mpirun_leaves_a_report_of_the_others() {
 }
 
 #[test]
-#[ignore = "a campaign that builds the program with MPI"]
+#[ignore = "builds the program with MPI"]
 fn a_wrong_flag_under_mpirun_is_reported_once() {
     let place = Place::new();
     for (words, message) in [
@@ -174,11 +176,11 @@ fn a_wrong_flag_under_mpirun_is_reported_once() {
 
 // ---- two hosts
 
-/// Two hosts: network namespaces with a cable between them, each with its own host name, and with
-/// clocks that differ. Dropping it removes them.
+/// Two simulated hosts, which are network namespaces with a virtual cable between them. They have
+/// different host names and different clocks. Dropping this value removes them.
 struct Hosts {
     names: [String; 2],
-    /// The script that mpirun calls in place of ssh.
+    /// Path of the script that mpirun calls in place of ssh.
     agent: PathBuf,
 }
 
@@ -189,12 +191,12 @@ impl Hosts {
         output_of(Command::new("unshare").args(time))?;
         static MADE: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        // Also the names of network interfaces, which have at most 15 characters.
+        // These are also the names of the network interfaces, which have at most 15 characters.
         let names = ["a", "b"].map(|letter| format!("hp{process}{letter}{number}"));
         let hosts = Hosts { names, agent: place.state().join("agent") };
         let [a, b] = &hosts.names;
         let script = format!(
-            "#!/bin/sh\n# The arguments: a host, which is always the second one, and a command.\n\
+            "#!/bin/sh\n# Arguments: a host, which is always the second one, and a command.\n\
              shift\n\
              exec ip netns exec {b} unshare --uts --time --fork --monotonic {AHEAD_S} \
              --boottime {AHEAD_S} sh -c \"echo {b} > /proc/sys/kernel/hostname; $*\"\n"
@@ -217,7 +219,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Runs `halfpower WORDS` on `each` ranks of both hosts; mpirun runs on the first.
+    /// Runs `halfpower WORDS` with `each` ranks on each of the two hosts. mpirun runs on the first
+    /// host.
     fn run(&self, place: &Place, each: u32, words: &str) -> Result<Ended, String> {
         let [first, _] = &self.names;
         let named = format!("echo {first} > /proc/sys/kernel/hostname; exec \"$@\"");
@@ -239,14 +242,14 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for name in &self.names {
-            // A namespace that was not made is no failure.
+            // Removing a namespace that was never created fails, and this failure is ignored.
             let _ = output_of(Command::new("ip").args(["netns", "del", name]));
         }
     }
 }
 
 #[test]
-#[ignore = "a campaign that builds the program with MPI"]
+#[ignore = "builds the program with MPI"]
 fn two_hosts_with_different_clocks_start_together_and_add_up() {
     let place = Place::new();
     or_skip!(program());
@@ -260,13 +263,13 @@ fn two_hosts_with_different_clocks_start_together_and_add_up() {
     let [a, b] = hosts.names.each_ref().map(String::as_str);
     assert_eq!(names, [a, a, b, b]);
     assert_eq!(whole(&document["trials"][0]["ranks_summary"]["hosts"]), 2);
-    // With clocks that were not compared, the ranks would start hours apart.
+    // If the clocks were not compared, the ranks would start more than an hour apart.
     assert!(start_skew_ns(&document) < 1_000_000_000, "{ended}");
     place.is_tidy();
 }
 
 #[test]
-#[ignore = "a campaign that builds the program with MPI"]
+#[ignore = "builds the program with MPI"]
 fn a_survey_of_two_hosts_measures_both() {
     let place = Place::new();
     or_skip!(program());

@@ -1,6 +1,6 @@
-//! Runs the fuzz targets on mutations of their seeds: a short, repeatable version of what the
-//! fuzzer in `fuzz/` does for hours, without a nightly compiler. Inputs that once failed are run
-//! unchanged.
+//! Runs each fuzz target on mutations of its seeds for a short time. Inputs that once failed are
+//! run unchanged. The fuzzer in `fuzz/` runs for hours and needs a nightly compiler. These tests
+//! are short, work with any compiler, and use a reproducible sequence of inputs.
 #![cfg(test)]
 
 use std::fs;
@@ -11,14 +11,15 @@ use halfpower::fuzz::{TARGETS, Target};
 use ioengine::{Clock, Monotonic};
 use workload::random::Stream;
 
-/// Maximum length of an input (bytes); longer ones find little and take long.
+/// Maximum length of an input (bytes). Longer inputs take more time and rarely find more.
 const LONGEST: usize = 4096;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(name)
 }
 
-/// The files of a folder in the order of their names; empty if the folder does not exist.
+/// Returns the contents of all files of a directory, in the order of their names. Empty if the
+/// directory does not exist.
 fn files(folder: &Path) -> Vec<Vec<u8>> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -26,23 +27,24 @@ fn files(folder: &Path) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// The words of the dictionary; all fuzz targets use them.
+/// Returns the words of the dictionary, which all fuzz targets share.
 fn words() -> Vec<Vec<u8>> {
     let text = fs::read_to_string(folder("command_line.dict")).unwrap();
     let quoted = text.lines().filter_map(|line| line.strip_prefix('"')?.strip_suffix('"'));
     quoted.map(|word| word.replace("\\x0a", "\n").into_bytes()).collect()
 }
 
-/// Runs a target; stores and names an input that makes it fail.
+/// Runs a fuzz target on an input. If the target panics, stores the input in a file and panics with
+/// the path of this file.
 fn check(name: &str, target: Target, input: &[u8]) {
     if catch_unwind(AssertUnwindSafe(|| target(input))).is_err() {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("broke-{name}"));
         fs::write(&path, input).unwrap();
-        panic!("the target {name} broke on {}; keep it in fuzz/regressions", path.display());
+        panic!("the target {name} failed on {}; add this file to fuzz/regressions", path.display());
     }
 }
 
-/// Creates inputs by mutating others, reproducibly.
+/// Creates inputs by reproducible random mutations of the seeds.
 struct Mutator {
     random: Stream,
     seeds: Vec<Vec<u8>>,
@@ -91,7 +93,8 @@ impl Mutator {
     }
 }
 
-/// Mutates the seeds of every target, each for `each_ns`. The sequence of inputs is reproducible.
+/// Runs every fuzz target for `each_ns` on mutations of its seeds. The sequence of inputs is
+/// reproducible.
 fn mutate_for(each_ns: u64) {
     let clock = Monotonic::new();
     for (name, target) in TARGETS {
@@ -116,7 +119,7 @@ fn mutated_seeds_break_no_promise() {
 }
 
 #[test]
-#[ignore = "a campaign of one minute for each target"]
+#[ignore = "takes one minute for each fuzz target"]
 fn a_minute_of_mutations_breaks_no_promise() {
     mutate_for(60_000_000_000);
 }

@@ -1,9 +1,9 @@
-//! The units in which a file system allocates and frees the space of a file.
+//! Measures the units in which a file system allocates and frees the space of a file.
 //!
-//! The block size that a file system reports is not always its allocation unit: clusters, extent
+//! The block size that a file system reports is not always its allocation unit. Clusters, extent
 //! size hints and records may be larger. The allocated size of a file (st_blocks) reveals the true
-//! units: how much the first byte in a hole allocates, and the smallest punched hole that frees
-//! space.
+//! units: the space that the first byte in a hole allocates, and the smallest punched hole that
+//! frees space.
 
 use std::fs::File;
 use std::io;
@@ -11,40 +11,40 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::sys;
 
-/// Size of the test file while measuring (bytes).
+/// Size of the test file during the measurement (bytes).
 pub const NEEDS_BYTES: u64 = 8 << 20;
 /// Largest unit that is detected (bytes).
 const UNIT_MAX: u64 = 1 << 20;
-/// Offsets at which a byte is written into a hole. The second is not aligned, because a unit may
-/// start anywhere. There are only two, because ext4 allocates a block for the extent tree itself
-/// from the fifth extent of a file on.
+/// Offsets at which a byte is written into a hole (bytes). The second offset is not aligned,
+/// because a unit may start anywhere. There are only two offsets, because ext4 allocates a block
+/// for the extent tree as soon as a file has five extents.
 const PLACES: [u64; 2] = [0, (2 << 20) + 70_001];
-/// Offset at which the detected unit is verified.
+/// Offset at which the detected unit is verified (bytes).
 const TRIED_AT: u64 = 6 << 20;
-/// Offsets of single bytes that are written after the data, before holes are punched into the data.
-/// They give the file so many extents that ext4 has already allocated a block for the extent tree.
-/// Otherwise the first hole would make ext4 allocate it, which would hide the space that the hole
-/// frees.
+/// Offsets of single bytes that are written after the data, before holes are punched into the data
+/// (bytes). They give the file so many extents that ext4 allocates a block for the extent tree
+/// before the first hole. Otherwise the first hole would make ext4 allocate this block, which would
+/// hide the space that the hole frees.
 const BESIDE: [u64; 5] = [3 << 20, 4 << 20, 5 << 20, 6 << 20, 7 << 20];
-/// Smallest hole that is punched (bytes).
+/// Size of the smallest hole that is punched (bytes).
 const HOLE_MIN: u64 = 512;
 
 /// Allocation units of a file system. A unit is None if it cannot be detected or does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Units {
-    /// The block size that statvfs reports (bytes).
+    /// Block size that statvfs reports (bytes).
     pub told_bytes: Option<u64>,
-    /// Bytes that the first byte written into a hole allocates.
+    /// Space that the first byte written into a hole allocates (bytes).
     pub given_bytes: Option<u64>,
-    /// The smallest punched hole, aligned to its size, that frees space (bytes).
+    /// Size of the smallest punched hole, aligned to its size, that frees space (bytes).
     pub taken_bytes: Option<u64>,
 }
 
-/// Measures both units on a new file that is open for writing. The file's content is lost; it is
-/// empty afterwards.
+/// Measures the units of allocating and of freeing space, in a new file that is open for writing.
+/// Truncates the file to zero bytes at the end.
 ///
 /// # Errors
-/// If writing or flushing fails; a file system without hole punching is not an error.
+/// Writing or flushing fails. A file system without hole punching is not an error.
 pub fn units_of(file: &File) -> io::Result<Units> {
     let given_bytes = allocation_unit(file)?;
     let taken_bytes = freeing_unit(file)?;
@@ -52,13 +52,13 @@ pub fn units_of(file: &File) -> io::Result<Units> {
     Ok(Units { told_bytes: sys::block_bytes(file).ok(), given_bytes, taken_bytes })
 }
 
-/// The allocated size (bytes), after flushing delayed allocations.
+/// Flushes the file so that delayed allocations take effect. Returns the allocated size (bytes).
 fn allocated(file: &File) -> io::Result<u64> {
     file.sync_all()?;
     Ok(file.metadata()?.blocks() * 512)
 }
 
-/// Bytes that a byte written at `at` allocates.
+/// Returns how much space a byte written at `at` allocates (bytes).
 fn allocated_by_byte(file: &File, at: u64) -> io::Result<u64> {
     let before = allocated(file)?;
     file.write_all_at(&[0xA5], at)?;
@@ -72,7 +72,7 @@ fn allocation_unit(file: &File) -> io::Result<Option<u64>> {
     for at in PLACES {
         sizes.push(allocated_by_byte(file, at)?);
     }
-    // A write may also allocate a metadata block, so the smaller size counts.
+    // A write may also allocate a metadata block, so the smaller size is the unit.
     let unit = sizes.into_iter().min().unwrap_or(0);
     if unit == 0 || unit > UNIT_MAX {
         return Ok(None);
@@ -85,7 +85,7 @@ fn allocation_unit(file: &File) -> io::Result<Option<u64>> {
 
 fn freeing_unit(file: &File) -> io::Result<Option<u64>> {
     file.set_len(0)?;
-    // Random data, so that the file system can neither compress nor deduplicate it.
+    // The data are random, so that the file system can neither compress nor deduplicate them.
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut noise = vec![0_u8; 2 * UNIT_MAX as usize];
     for word in noise.chunks_exact_mut(8) {

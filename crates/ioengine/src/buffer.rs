@@ -1,10 +1,12 @@
-//! Buffer slots: one contiguous, aligned region, divided into a slot per request in flight.
+//! Buffers of an engine: one contiguous, aligned region, divided into a slot for each request in
+//! flight.
 //!
-//! The region is one mapping, so that it can be registered with the kernel as a single buffer. It
-//! asks for huge pages before the first touch: a device accepts a limited number of memory segments
-//! per request, so with 4 KiB pages the kernel splits large requests. Safe code cannot access a
-//! slot while it is lent to the kernel. If requests are split into pieces (on a stripe), the slots
-//! of the pieces of one request share a memory area, and each piece uses its own part of it.
+//! The region is one mapping, so that it can be registered with the kernel as a single buffer. Huge
+//! pages are requested before the first access: a device accepts a limited number of memory
+//! segments per request, so with 4 KiB pages the kernel splits large requests. Safe code cannot
+//! access a slot while it is lent to the kernel. On a stripe, requests are split into pieces. Each
+//! piece has its own slot. The slots of all pieces of a request share one memory area, and each
+//! piece uses a separate part of this area.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,33 +16,33 @@ use crate::error::{Error, ErrorKind};
 use crate::mapping::Mapping;
 use crate::request::Request;
 
-/// Which memory pages back the buffers.
+/// The memory pages of the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum BufferPages {
-    /// Huge pages where the kernel provides them, otherwise ordinary pages.
+    /// The buffers use huge pages if the kernel provides them, otherwise ordinary pages.
     #[default]
     Huge,
-    /// Ordinary 4 KiB pages only.
+    /// The buffers use only ordinary 4 KiB pages.
     Small,
 }
 
-/// Alignment of slots (bytes); no device requires more.
+/// Alignment of slots (bytes). No device requires a larger alignment.
 pub const SLOT_ALIGNMENT: usize = 4096;
 /// Size of a huge page (bytes).
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// The slots of one engine.
+/// The buffer slots of one engine.
 #[derive(Debug)]
 pub struct SlotBuffers {
-    /// The mapped memory; None only while the value is dropped.
+    /// The mapped memory. None only while this value is dropped.
     mapping: Option<Mapping>,
-    /// Whether the memory returns to the pool when dropped.
+    /// Whether the memory returns to the pool when this value is dropped.
     pooled: bool,
     base: *mut u8,
     /// Distance between memory areas (bytes).
     stride: usize,
-    /// Each group of `1 << share_bits` slots shares one memory area.
+    /// Base-2 logarithm of the number of slots that share a memory area.
     share_bits: u32,
     slot_bytes: usize,
     lent: Vec<bool>,
@@ -52,20 +54,21 @@ unsafe impl Send for SlotBuffers {}
 // SAFETY: a shared reference returns only numbers and an address, never access to the memory.
 unsafe impl Sync for SlotBuffers {}
 
-/// Memory of dropped engines for reuse: mapping a few MiB and touching each page costs more than
-/// reading a small file.
+/// Memory of dropped engines, which later engines reuse. Mapping a few MiB and touching each page
+/// costs more than reading a small file.
 static POOL: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
 /// Maximum size of the pool (bytes).
 static POOL_BYTES: AtomicUsize = AtomicUsize::new(64 << 20);
 
-/// Empties the pool of buffers for reuse and limits its size from now on (bytes). For processes
-/// with little memory.
+/// Empties the pool of reusable memory and limits its future size to `bytes`. For processes with
+/// little memory.
 pub fn limit_pool(bytes: usize) {
     POOL_BYTES.fetch_min(bytes, Ordering::Relaxed);
     POOL.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-/// Takes a mapping of this length out of the pool.
+/// Removes a mapping with this length and page type from the pool and returns the mapping. None if
+/// the pool has no such mapping.
 fn from_pool(length: usize, huge: bool) -> Option<Mapping> {
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let fits = |mapping: &Mapping| mapping.length() == length && mapping.is_huge() == huge;
@@ -88,9 +91,9 @@ impl SlotBuffers {
         SlotBuffers::shared(slots, 0, slot_bytes, pages, false)
     }
 
-    /// As [`SlotBuffers::new`], but with `memories` memory areas, each shared by `1 << share_bits`
-    /// slots. If `pooled`, it reuses memory of the right size from an earlier engine of this
-    /// process.
+    /// Maps `memories` memory areas of `slot_bytes` each, and touches every page. Each area is
+    /// shared by `1 << share_bits` slots. If `pooled` is true, memory of the right size from an
+    /// earlier engine of this process is reused.
     pub fn shared(
         memories: u32,
         share_bits: u32,
@@ -144,21 +147,23 @@ impl SlotBuffers {
         }
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     pub fn slots(&self) -> u32 {
         self.lent.len() as u32
     }
 
-    /// How many slots are lent to the kernel.
+    /// Returns the number of slots that are lent to the kernel.
     #[inline]
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// The memory of a slot. Neither this slot nor a slot that shares its memory may be in flight.
+    /// Returns the memory of a slot. Neither this slot nor a slot that shares its memory may be in
+    /// flight.
     ///
     /// # Panics
-    /// If this slot or a slot with the same memory is in flight: the kernel uses the memory.
+    /// If this slot or a slot with the same memory is in flight, because the kernel then uses the
+    /// memory.
     pub fn slot_mut(&mut self, slot: u32) -> &mut [u8] {
         let memory = slot as usize >> self.share_bits;
         let first = memory << self.share_bits;
@@ -171,7 +176,8 @@ impl SlotBuffers {
         }
     }
 
-    /// Address and length of the whole region, for registering it with the kernel.
+    /// Returns the address and the length of the whole region, for its registration with the
+    /// kernel.
     pub fn region(&self) -> (*mut u8, usize) {
         (self.base, self.stride * (self.lent.len() >> self.share_bits))
     }
@@ -202,13 +208,14 @@ impl SlotBuffers {
         *lent = false;
     }
 
-    /// Leaks the memory. Used when an engine cannot be drained, because the kernel may still write
-    /// to its pages.
+    /// Leaks the memory. This is necessary if an engine cannot be drained, because the kernel may
+    /// still write to the memory.
     pub(crate) fn leak(mut self) {
         std::mem::forget(self.mapping.take());
     }
 
-    /// The size of the memory, and how much of it is on huge pages (/proc/self/smaps) (bytes).
+    /// Returns the size of the region, and how much of this region is on huge pages according to
+    /// /proc/self/smaps (bytes).
     pub fn pages(&self) -> (u64, u64) {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         (self.region().1 as u64, huge_bytes_at(&maps, self.base as u64))
@@ -223,7 +230,7 @@ impl Drop for SlotBuffers {
     }
 }
 
-/// `AnonHugePages` of the mapping that holds `address` (bytes).
+/// Returns `AnonHugePages` of the mapping that contains `address` (bytes).
 pub(crate) fn huge_bytes_at(smaps: &str, address: u64) -> u64 {
     let mut inside = false;
     for line in smaps.lines() {
@@ -240,7 +247,7 @@ pub(crate) fn huge_bytes_at(smaps: &str, address: u64) -> u64 {
 }
 
 fn too_large(source: io::Error, total: usize) -> Error {
-    Error::io(format!("mapping {total} bytes of buffers"), source)
+    Error::io(format!("allocating {total} bytes for buffers"), source)
         .of_kind(ErrorKind::Usage)
         .with_remedy("use a smaller request size, depth or number of threads")
 }
@@ -297,7 +304,7 @@ mod tests {
         assert_eq!((buffers.slots(), buffers.region().1), (4, 2 * 8192));
         let one = buffers.lend(&request(2, 0, 4096));
         let two = buffers.lend(&request(3, 4096, 4096));
-        assert_eq!(two as usize - one as usize, 4096, "each at its place");
+        assert_eq!(two as usize - one as usize, 4096, "each piece has a separate part");
         buffers.slot_mut(0)[0] = 1;
         buffers.take_back(3);
         let reached = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -315,7 +322,7 @@ mod tests {
         first.slot_mut(0)[0] = 7;
         let (address, _) = first.region();
         let apart = make();
-        assert_ne!(apart.region().0, address, "the memory of a living engine is its own");
+        assert_ne!(apart.region().0, address, "memory in use was taken from the pool");
         drop(first);
         assert_eq!(make().region().0, address);
     }

@@ -1,8 +1,8 @@
 //! Memory, CPU and I/O limits of the control groups that this process is in (cgroups(7); kernel
 //! documents admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
 //!
-//! A limit applies if it is set on the process's own group or on any ancestor, in version 1 and
-//! version 2. A container sees its own group as the root.
+//! In version 1 and in version 2, a limit applies if it is set on the group of this process or on
+//! any ancestor of this group. A container sees its own group as the root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,47 +13,47 @@ pub struct Groups {
     hierarchies: Vec<Hierarchy>,
 }
 
-/// A mounted hierarchy and this process's group in it.
+/// A mounted cgroup hierarchy and the group of this process in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hierarchy {
-    /// Empty for version 2.
+    /// Controllers of a version 1 hierarchy. Empty for version 2.
     controllers: Vec<String>,
     mount_point: PathBuf,
-    /// Directory of the group below `mount_point`.
+    /// Directory of the group, which is `mount_point` or a directory below it.
     group: PathBuf,
 }
 
-/// The CPU quota of a group, and how long it was throttled.
+/// The CPU quota of a group, and how long the group was throttled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuLimit {
-    /// The quota in CPUs, such as 0.2; None without a limit.
+    /// The quota in CPUs, such as 0.2. None without a limit.
     pub cpus: Option<f64>,
-    /// Time for which the group's threads were throttled since the group was created (ns).
+    /// Time for which the threads of the group were throttled since the group was created (ns).
     pub throttled_ns: u64,
 }
 
-/// A limit on the requests to one block device.
+/// The limits on requests to one block device. Each limit is None if it is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoLimit {
-    /// Bytes per second that may be read.
+    /// Maximum read throughput (bytes per second).
     pub read_bytes_per_s: Option<u64>,
-    /// Bytes per second that may be written.
+    /// Maximum write throughput (bytes per second).
     pub write_bytes_per_s: Option<u64>,
-    /// Reads per second.
+    /// Maximum number of reads per second.
     pub reads_per_s: Option<u64>,
-    /// Writes per second.
+    /// Maximum number of writes per second.
     pub writes_per_s: Option<u64>,
 }
 
 impl IoLimit {
-    /// Whether all limits are absent.
+    /// Returns true if no limit is set.
     pub fn is_none(&self) -> bool {
         *self == IoLimit::default()
     }
 }
 
-/// The smaller of the machine's memory and the memory limits of this process's control groups
-/// (bytes); None if neither is known.
+/// Returns how much memory this process can have (bytes): the memory of this machine, or the memory
+/// limit of the process's control groups if it is smaller. None if neither is known.
 pub fn memory_limit_bytes() -> Option<u64> {
     let of_groups = Groups::of_this_process().memory_limit_bytes();
     match (of_groups, machine_memory_bytes()) {
@@ -62,7 +62,7 @@ pub fn memory_limit_bytes() -> Option<u64> {
     }
 }
 
-/// The memory of this machine (bytes), from /proc/meminfo.
+/// Returns the memory of this machine (bytes), from /proc/meminfo.
 pub fn machine_memory_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -71,7 +71,7 @@ pub fn machine_memory_bytes() -> Option<u64> {
 }
 
 impl Groups {
-    /// The control groups of this process.
+    /// Finds the control groups of this process.
     pub fn of_this_process() -> Groups {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Groups::parse(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
@@ -86,7 +86,8 @@ impl Groups {
             let controllers: Vec<String> =
                 controllers.split(',').filter(|c| !c.is_empty()).map(String::from).collect();
             let mount = mounts.iter().find(|mount| mount.serves(&controllers))?;
-            // In a container, the container's group is mounted as the root, so its path is removed.
+            // In a container, the group of the container is mounted as the root. The path of the
+            // mounted group is therefore removed from the start of `group`.
             let group = Path::new(group);
             let below = group.strip_prefix(&mount.root).unwrap_or(Path::new(""));
             let group = mount.mount_point.join(below);
@@ -96,8 +97,8 @@ impl Groups {
         Groups { hierarchies: hierarchies.collect() }
     }
 
-    /// The directories of this process's group and its ancestors, in that order, in the hierarchy
-    /// of a version 1 controller, or of version 2 if `controller` is None.
+    /// Returns the directory of this process's group, followed by the directories of its ancestors.
+    /// `controller` selects the hierarchy of a version 1 controller. None selects version 2.
     fn folders(&self, controller: Option<&str>) -> Vec<PathBuf> {
         let is_wanted = |hierarchy: &&Hierarchy| match controller {
             Some(name) => hierarchy.controllers.iter().any(|c| c == name),
@@ -108,7 +109,7 @@ impl Groups {
         hierarchy.group.ancestors().take_while(within).map(Path::to_path_buf).collect()
     }
 
-    /// The smallest memory limit (bytes); None without one.
+    /// Returns the smallest memory limit (bytes). None without a limit.
     pub fn memory_limit_bytes(&self) -> Option<u64> {
         let number = |folder: &PathBuf, name| read_number(&folder.join(name));
         let second = self.folders(None);
@@ -119,9 +120,9 @@ impl Groups {
         high.chain(old).flatten().filter(|bytes| *bytes < 1 << 62).min()
     }
 
-    /// How much memory the limits leave (bytes): each limit minus the anonymous memory in use under
-    /// it, and of these the smallest. None without a limit. Page cache does not count as used,
-    /// because the kernel reclaims it first.
+    /// Returns how much more memory the limits allow (bytes). This is the smallest difference
+    /// between the limit of a group and the anonymous memory of this group. None without a limit.
+    /// Page cache does not count as used, because the kernel reclaims it first.
     pub fn memory_left_bytes(&self) -> Option<u64> {
         let left = |folder: &PathBuf, limit: Option<u64>, held: &str| {
             let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
@@ -140,10 +141,10 @@ impl Groups {
         new.chain(old).flatten().min()
     }
 
-    /// How much memory the limits leave (bytes): each limit minus the memory charged to it, except
-    /// page cache, and of these the smallest. None without a limit. In contrast to
-    /// [`Groups::memory_left_bytes`], memory that the process has returned and the kernel has not
-    /// freed yet, such as buffers of a closed ring, counts as used.
+    /// Returns how much more memory the limits allow (bytes). This is the smallest difference
+    /// between the limit of a group and all memory charged to this group, except page cache. None
+    /// without a limit. In contrast to [`Groups::memory_left_bytes`], memory that the process has
+    /// returned but the kernel has not freed yet, such as buffers of a closed ring, counts as used.
     pub fn memory_free_bytes(&self) -> Option<u64> {
         let free = |folder: &PathBuf, names: [&str; 3]| {
             let [limit, used, cached] = names;
@@ -160,7 +161,8 @@ impl Groups {
         new.chain(first.iter().map(|f| free(f, old))).flatten().min()
     }
 
-    /// The smallest CPU quota, and how long the threads of this process's group were throttled.
+    /// Returns the smallest CPU quota, and the longest throttled time, of this process's group and
+    /// of its ancestors.
     pub fn cpu_limit(&self) -> CpuLimit {
         let mut limit = CpuLimit::default();
         let mut note = |cpus: Option<f64>, throttled_ns: Option<u64>| {
@@ -191,7 +193,7 @@ impl Groups {
         limit
     }
 
-    /// The limits on requests to the block device with this number (major, minor).
+    /// Returns the limits on requests to the block device with this number (major, minor).
     pub fn io_limit(&self, device: (u32, u32)) -> IoLimit {
         let mut limit = IoLimit::default();
         for folder in self.folders(None) {
@@ -242,7 +244,7 @@ fn mount_line(line: &str) -> Option<MountLine> {
     Some(MountLine { root, mount_point, is_version_2: kind == "cgroup2", options })
 }
 
-/// A number; None for "max" or other text.
+/// Reads a number from a file. None if the file contains "max" or other text.
 fn read_number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
@@ -251,7 +253,7 @@ fn read_signed(path: &Path) -> Option<i64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Parses `QUOTA PERIOD` (µs) or `max PERIOD` into CPUs.
+/// Parses `QUOTA PERIOD` (µs) or `max PERIOD` and returns the quota in CPUs. None without a limit.
 fn cpu_max(text: &str) -> Option<f64> {
     let mut words = text.split_whitespace();
     let quota: f64 = words.next()?.parse().ok()?;
@@ -259,7 +261,7 @@ fn cpu_max(text: &str) -> Option<f64> {
     (period > 0.0).then_some(quota / period)
 }
 
-/// The value of a field in a flat-keyed file (`name value` lines).
+/// Returns the value of a field in a flat-keyed file, which has lines of the form `name value`.
 fn field(text: &str, name: &str) -> Option<u64> {
     let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
     text.lines().find_map(value)
@@ -272,7 +274,8 @@ fn keep_smaller(limit: &mut Option<u64>, found: Option<u64>) {
     };
 }
 
-/// Parses lines such as `8:16 rbps=2097152 wbps=max riops=max wiops=120`.
+/// Parses lines such as `8:16 rbps=2097152 wbps=max riops=max wiops=120`. Lowers `limit` to the
+/// limits of the device with this number.
 fn io_max(text: &str, (major, minor): (u32, u32), limit: &mut IoLimit) {
     let number = format!("{major}:{minor}");
     for line in text.lines() {
@@ -294,7 +297,7 @@ fn io_max(text: &str, (major, minor): (u32, u32), limit: &mut IoLimit) {
     }
 }
 
-/// Parses lines such as `8:16 2097152`.
+/// Parses lines such as `8:16 2097152`. Returns the limit of the device with this number.
 fn throttle_of(text: &str, (major, minor): (u32, u32)) -> Option<u64> {
     let number = format!("{major}:{minor} ");
     text.lines().find_map(|line| line.strip_prefix(&number)?.trim().parse().ok())

@@ -1,23 +1,25 @@
 //! The clock: nanoseconds since an arbitrary start, and sleeping until a given time.
 //!
-//! [`Monotonic`] is the only caller of the operating system's clock in the workspace, apart from
-//! the independent clock of xtask's benchmarks. On x86-64 it reads the time-stamp counter (TSC),
-//! scaled by a calibration against `CLOCK_MONOTONIC`, if the kernel itself trusts the counter: its
-//! clock source is `tsc`, and the CPU reports the counter as constant and never stopping. A reading
-//! takes about 15 ns, against 31 ns for `clock_gettime`, on the machine described in
-//! docs/methodology.md. Elsewhere the clock is `clock_gettime`. [`Monotonic::clocks`] reads our
-//! clock together with the system's clocks, so that a run can report when they disagree.
+//! [`Monotonic`] is the only code in the workspace that reads the operating system's clock, except
+//! for xtask's benchmarks, which have an independent clock. On x86-64, if the time-stamp counter
+//! (TSC) is trusted, the clock reads this counter, with a scale that a calibration with
+//! `CLOCK_MONOTONIC` determines. The counter is trusted if the kernel's clock source is `tsc`, and
+//! the CPU reports that the counter has a constant rate and never stops. A reading takes about
+//! 15 ns, compared with 31 ns for `clock_gettime`, on the machine described in docs/methodology.md.
+//! Without a trusted counter, the clock is `clock_gettime`.
+//! [`Monotonic::clocks`] reads this clock together with the clocks of the system, so that a run can
+//! report when they disagree.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::sys;
 
-/// A source of time. A simulator implements it with virtual time.
+/// A source of time. A simulator implements this trait with virtual time.
 pub trait Clock {
-    /// Nanoseconds since a fixed, arbitrary point in time; never decreases.
+    /// Returns the nanoseconds since a fixed, arbitrary point in time. The value never decreases.
     fn now_ns(&self) -> u64;
-    /// Sleeps (never spins) until `now_ns()` reaches `until_ns`.
+    /// Sleeps until `now_ns()` reaches `until_ns`, without spinning.
     fn sleep_until(&self, until_ns: u64);
     /// Waits until `now_ns()` reaches `until_ns`, as exactly as the clock can. May spin.
     fn wait_until(&self, until_ns: u64) {
@@ -25,23 +27,23 @@ pub trait Clock {
     }
 }
 
-/// Simulated time, which advances only when told to. The driver of the simulated workers advances
-/// it when all of them wait.
+/// Simulated time, which advances only by a call of [`VirtualTime::pass`]. The driver of the
+/// simulated workers advances the time when all workers wait.
 pub trait VirtualTime: Clock {
-    /// How many engines the simulation has created so far; they are numbered from 0.
+    /// Returns how many engines the simulation has created so far. Engines are numbered from 0.
     fn engines(&self) -> u32;
-    /// Advances time until an engine has completions, and returns the number of that engine;
-    /// returns None if `until_ns` comes first.
+    /// Advances the time until an engine has completions, and returns the number of this engine.
+    /// Returns None if `until_ns` is reached first.
     fn pass(&self, until_ns: u64) -> Option<u32>;
 }
 
-/// The machine's monotonic clock. Copies agree with each other.
+/// The monotonic clock of this machine. All copies of this value show the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Monotonic {
     scale: Option<&'static TscScale>,
 }
 
-/// Readings of several clocks taken together.
+/// Readings of several clocks at nearly the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
     ours_ns: u64,
@@ -55,16 +57,16 @@ pub struct Clocks {
 pub struct Disagreement {
     /// Length of the interval by `CLOCK_MONOTONIC` (ns).
     pub elapsed_ns: u64,
-    /// Length of the interval by this clock, minus `elapsed_ns` (ns).
+    /// Length of the interval by the clock [`Monotonic`], minus `elapsed_ns` (ns).
     pub ours_ns: i64,
-    /// How long the machine was suspended (ns).
+    /// How long the machine was suspended during the interval (ns).
     pub asleep_ns: i64,
     /// Amount by which the wall clock was set forward, including slewing (ns).
     pub wall_ns: i64,
 }
 
 impl Clocks {
-    /// Compares the clocks between an earlier reading and this one.
+    /// Returns by how much the clocks diverged between an earlier reading and this reading.
     pub fn since(&self, earlier: &Clocks) -> Disagreement {
         let difference = |later: u64, earlier: u64| later as i64 - earlier as i64;
         let elapsed = difference(self.monotonic_ns, earlier.monotonic_ns);
@@ -78,9 +80,9 @@ impl Clocks {
 }
 
 impl Clocks {
-    /// Converts a time of our clock to `CLOCK_MONOTONIC`, the clock of timestamps in kernel events.
-    /// The two drift apart by some microseconds per second, so this interpolates linearly between
-    /// this reading and a later one.
+    /// Converts a time of the clock [`Monotonic`] to `CLOCK_MONOTONIC`, the clock of timestamps in
+    /// kernel events. The two clocks drift apart by some microseconds per second, so the offset is
+    /// interpolated linearly between this reading and a later one.
     pub fn system_ns(&self, later: &Clocks, ours_ns: u64) -> u64 {
         let offset = |clocks: &Clocks| clocks.monotonic_ns as i64 - clocks.ours_ns as i64;
         let (first, last) = (offset(self), offset(later));
@@ -90,28 +92,29 @@ impl Clocks {
         ours_ns.saturating_add_signed(first + drift as i64)
     }
 
-    /// This reading of `CLOCK_MONOTONIC` (ns).
+    /// Returns this reading of `CLOCK_MONOTONIC` (ns).
     pub fn monotonic_ns(&self) -> u64 {
         self.monotonic_ns
     }
 
-    /// This reading of the wall clock (ns since 1970).
+    /// Returns this reading of the wall clock (ns since 1970).
     pub fn unix_ns(&self) -> i64 {
         self.unix_ns
     }
 
-    /// Converts a time of `CLOCK_MONOTONIC` that is close to this reading to a time of our clock.
+    /// Converts a time of `CLOCK_MONOTONIC` to a time of the clock [`Monotonic`]. The time must be
+    /// close to this reading.
     pub fn ours_near(&self, monotonic_ns: u64) -> u64 {
         let ahead = monotonic_ns as i64 - self.monotonic_ns as i64;
         self.ours_ns.saturating_add_signed(ahead)
     }
 }
 
-/// How often the clocks are read together. It is more than once, so that at least one reading is
-/// not interrupted.
+/// Number of times that all clocks are read in a row. With several readings, at least one is
+/// probably not interrupted.
 const TRIES: usize = 16;
 
-/// How counter ticks become nanoseconds: `base_ns + ((ticks - base_ticks) * mult) >> 32`.
+/// Conversion of counter ticks to nanoseconds: `base_ns + ((ticks - base_ticks) * mult) >> 32`.
 #[derive(Debug)]
 struct TscScale {
     base_ticks: u64,
@@ -119,34 +122,35 @@ struct TscScale {
     mult: u64,
 }
 
-/// Duration of the calibration against the system clock (ns). Reading errors of about 30 ns then
-/// amount to 3 parts per million.
+/// Duration of the calibration against the system clock (ns). With this duration, reading errors of
+/// about 30 ns amount to 3 parts per million.
 const CALIBRATION_NS: u64 = 10_000_000;
-/// Time before the deadline when a sleep ends and spinning starts (ns). An idle CPU of a virtual
-/// machine takes 40 to 50 µs to wake up; the kernel's timer slack adds up to 50 µs.
+/// Time before the deadline at which a sleep ends and spinning starts (ns). An idle CPU of a
+/// virtual machine takes 40 to 50 µs to wake up, and the kernel's timer slack adds up to 50 µs.
 const SHARP_NS: u64 = 120_000;
 
-/// Set by the first clock of this process and used by all later ones.
+/// The first clock of this process sets the scale, and all later clocks use the same scale.
 static SCALE: OnceLock<Option<TscScale>> = OnceLock::new();
 
 impl Monotonic {
-    /// The clock of this process; calibrates the counter on the first call (10 ms).
+    /// Returns the clock of this process. The first call calibrates the counter (10 ms).
     pub fn new() -> Self {
         Monotonic { scale: SCALE.get_or_init(TscScale::calibrate).as_ref() }
     }
 
-    /// A clock without the 10 ms calibration, for a process that does not measure. Unless a clock
-    /// is already calibrated, all clocks of this process then read the system clock.
+    /// Returns a clock without the 10 ms calibration, for a process that does not measure. If no
+    /// clock of this process was calibrated before, all its clocks read the system clock from now
+    /// on.
     pub fn uncalibrated() -> Self {
         Monotonic { scale: SCALE.get_or_init(|| None).as_ref() }
     }
 
-    /// The source of the clock: "tsc" or "clock_gettime".
+    /// Returns the source of the clock: "tsc" or "clock_gettime".
     pub fn source(&self) -> &'static str {
         if self.scale.is_some() { "tsc" } else { "clock_gettime" }
     }
 
-    /// Reads this clock and the system's together: the fastest of several readings.
+    /// Reads this clock and the system clocks several times. Returns the fastest reading.
     pub fn clocks(&self) -> Clocks {
         let one = || {
             let before_ns = self.now_ns();
@@ -160,8 +164,8 @@ impl Monotonic {
         tightest.1
     }
 
-    /// Sleeps until shortly before `until_ns` and spins the rest, which is accurate to about a
-    /// microsecond; costs up to 0.12 ms of CPU.
+    /// Sleeps until shortly before `until_ns` and spins for the rest of the time. This is accurate
+    /// to about a microsecond and costs up to 0.12 ms of CPU time.
     pub fn sleep_sharply_until(&self, until_ns: u64) {
         self.sleep_until(until_ns.saturating_sub(SHARP_NS));
         while self.now_ns() < until_ns {
@@ -206,7 +210,7 @@ impl Clock for Monotonic {
 }
 
 impl TscScale {
-    /// Calibrates the counter against the system clock; None if the counter is not trusted.
+    /// Calibrates the counter against the system clock. None if the counter is not trusted.
     fn calibrate() -> Option<TscScale> {
         if !tsc_is_trusted() {
             return None;
@@ -229,7 +233,8 @@ impl TscScale {
     }
 }
 
-/// Whether the kernel uses the counter as its clock source and the CPU reports it as steady.
+/// Returns true if the kernel uses the counter as its clock source and the CPU reports the counter
+/// as steady.
 fn tsc_is_trusted() -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;
@@ -240,12 +245,13 @@ fn tsc_is_trusted() -> bool {
     kernel_uses_it && flags.contains("constant_tsc") && flags.contains("nonstop_tsc")
 }
 
-/// CPU time that the calling thread has used (ns).
+/// Returns the CPU time that the calling thread has used (ns).
 pub fn thread_cpu_ns() -> u64 {
     sys::thread_cpu_ns()
 }
 
-/// Nanoseconds since 1970 (UTC) by the wall clock; for labels, never for measuring.
+/// Returns the nanoseconds since 1970 (UTC) by the wall clock. The wall clock can be set, so it is
+/// used only for labels and never to measure.
 pub fn unix_ns() -> i64 {
     sys::realtime_ns()
 }
@@ -279,7 +285,7 @@ mod tests {
         let (first, last) = (at(1_000, 1_500), at(2_000, 2_510));
         let stamps = [1_000, 1_500, 2_000, 3_000, 0].map(|ns| first.system_ns(&last, ns));
         assert_eq!(stamps, [1_500, 2_005, 2_510, 3_520, 490]);
-        assert_eq!(first.system_ns(&first, 1_100), 1_600, "one reading gives a constant offset");
+        assert_eq!(first.system_ns(&first, 1_100), 1_600, "one reading has a constant offset");
     }
 
     #[test]

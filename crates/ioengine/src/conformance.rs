@@ -1,9 +1,9 @@
-//! The tests that every I/O engine must pass, including a simulator's engine.
+//! Tests that every I/O engine must pass, including the engine of a simulator.
 //!
-//! Each function makes engines with the given closure, on a file in which every 512-byte sector
-//! begins with its own offset. It panics with an explanation if the engine breaks the contract of
-//! [`Engine::submit_and_wait`]. Compiled for tests, and with the feature `conformance` for engines
-//! of other crates.
+//! Each function creates engines with the given closure, on a file in which every 512-byte sector
+//! begins with the sector's offset in the file. The function panics with an explanation if the
+//! engine breaks the contract of [`Engine::submit_and_wait`]. The module is compiled for tests, and
+//! with the feature `conformance` for engines of other crates.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,10 +12,10 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::request::{Completion, Op, Request};
 
-/// Sector size of the test file (bytes).
+/// The sector size of the test file (bytes).
 const SECTOR: usize = 512;
 
-/// Writes a file of `bytes` bytes in which every sector begins with its offset.
+/// Fills a file with `bytes` bytes, in which every sector begins with its offset in the file.
 pub fn write_positions(file: &mut File, bytes: u64) {
     let mut sector = [0_u8; SECTOR];
     let mut content = Vec::with_capacity(bytes as usize);
@@ -27,21 +27,21 @@ pub fn write_positions(file: &mut File, bytes: u64) {
     file.sync_all().expect("the test file can be flushed");
 }
 
-/// Makes an engine with the given number of slots, each of the given size (bytes).
+/// A function that creates an engine with the given number of slots of the given size (bytes).
 pub type Make<'a, E> = &'a dyn Fn(u32, u32) -> Result<E, Error>;
 
 fn read(slot: u32, offset: u64, length: u32) -> Request {
     Request { offset, length, within: 0, slot, file: 0, op: Op::Read }
 }
 
-/// Runs requests until all complete, and returns the completions in order of arrival.
+/// Submits requests, waits until all complete, and returns the completions in order of arrival.
 fn run<E: Engine>(engine: &mut E, batch: &[Request]) -> Vec<Completion> {
     let mut done = Vec::new();
     engine
         .submit_and_wait(batch, batch.len() as u32, None, &mut done)
         .expect("the engine can continue");
     assert_eq!(done.len(), batch.len(), "a wait for all requests returns all completions");
-    assert_eq!(engine.in_flight(), 0, "nothing is left in flight");
+    assert_eq!(engine.in_flight(), 0, "all requests have completed");
     done
 }
 
@@ -50,7 +50,7 @@ fn position_in<E: Engine>(engine: &mut E, slot: u32, at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Each slot gets the data of its own request, in any order of completion.
+/// Checks that each slot receives the data of its own request, in whatever order requests complete.
 pub fn reads_bring_the_bytes_of_their_offset<E: Engine>(make: Make<E>, file_bytes: u64) {
     let depth = 16_u32;
     let mut engine = make(depth, 8192).expect("the engine can be made");
@@ -66,25 +66,26 @@ pub fn reads_bring_the_bytes_of_their_offset<E: Engine>(make: Make<E>, file_byte
         let done = run(&mut engine, &batch);
         for Completion { slot, result } in done {
             let request = batch[slot as usize];
-            assert_eq!(result, request.length as i32, "a whole transfer");
-            assert_eq!(position_in(&mut engine, slot, 0), request.offset, "the right bytes");
+            assert_eq!(result, request.length as i32, "the whole request is transferred");
+            assert_eq!(position_in(&mut engine, slot, 0), request.offset, "wrong data");
             let last = request.length as usize - SECTOR;
             assert_eq!(position_in(&mut engine, slot, last), request.offset + last as u64);
         }
     }
 }
 
-/// A read across the end of the file is short; a read past the end transfers nothing.
+/// Checks that a read that crosses the end of the file returns the bytes before the end, and that a
+/// read that starts at the end returns no bytes.
 pub fn a_read_at_the_end_is_short_and_past_it_empty<E: Engine>(make: Make<E>, file_bytes: u64) {
     let mut engine = make(1, 8192).expect("the engine can be made");
     let across = run(&mut engine, &[read(0, file_bytes - 4096, 8192)]);
-    assert_eq!(across[0].result, 4096, "only the bytes before the end");
+    assert_eq!(across[0].result, 4096, "the bytes before the end of the file are read");
     let past = run(&mut engine, &[read(0, file_bytes, 4096)]);
-    assert_eq!(past[0].result, 0, "nothing past the end");
+    assert_eq!(past[0].result, 0, "a read that starts at the end returns no bytes");
 }
 
-/// The remainder of a short transfer is placed in the same slot, behind the bytes already
-/// transferred.
+/// Checks that the remainder of a short transfer is stored in the same slot, after the bytes that
+/// were already transferred.
 pub fn the_rest_of_a_request_lands_behind_the_first_part<E: Engine>(make: Make<E>) {
     let mut engine = make(1, 8192).expect("the engine can be made");
     run(&mut engine, &[read(0, 0, 4096)]);
@@ -94,7 +95,7 @@ pub fn the_rest_of_a_request_lands_behind_the_first_part<E: Engine>(make: Make<E
     assert_eq!(position_in(&mut engine, 0, 4096), 65536);
 }
 
-/// On a file opened read-only, exactly the writes of a batch fail.
+/// Checks that on a file opened read-only, the writes of a batch fail and its reads succeed.
 pub fn errors_reach_the_right_request<E: Engine>(make: Make<E>) {
     let mut engine = make(8, 4096).expect("the engine can be made");
     let op = |slot| if slot % 2 == 1 { Op::Write } else { Op::Read };
@@ -110,7 +111,7 @@ pub fn errors_reach_the_right_request<E: Engine>(make: Make<E>) {
     }
 }
 
-/// A call with a deadline in the past returns immediately; no completion is lost or duplicated.
+/// Checks that a call whose deadline has passed neither loses nor duplicates a completion.
 pub fn a_deadline_returns_and_loses_nothing<E: Engine>(make: Make<E>) {
     let mut engine = make(16, 4096).expect("the engine can be made");
     let slots = engine.slots();
@@ -128,11 +129,12 @@ pub fn a_deadline_returns_and_loses_nothing<E: Engine>(make: Make<E>) {
     }
 }
 
-/// With `at_least` 0 a call only polls; later calls deliver what was not ready.
+/// Checks that a call with `at_least` 0 only polls, and that later calls deliver the completions
+/// that were not ready.
 pub fn polling_does_not_wait<E: Engine>(make: Make<E>) {
     let mut engine = make(4, 4096).expect("the engine can be made");
     let mut done = Vec::new();
-    engine.submit_and_wait(&[], 1, None, &mut done).expect("nothing in flight: no wait");
+    engine.submit_and_wait(&[], 1, None, &mut done).expect("an idle engine does not wait");
     assert!(done.is_empty(), "no request was submitted");
     engine
         .submit_and_wait(&[read(0, 0, 4096)], 0, None, &mut done)
@@ -143,7 +145,8 @@ pub fn polling_does_not_wait<E: Engine>(make: Make<E>) {
     assert_eq!(done, [Completion { slot: 0, result: 4096 }]);
 }
 
-/// After an engine with requests in flight is dropped, nothing is written into reused memory.
+/// Checks that nothing is written into reused memory after an engine was dropped with requests in
+/// flight.
 pub fn a_dropped_engine_leaves_memory_alone<E: Engine>(make: Make<E>) {
     for _ in 0..20 {
         let mut engine = make(16, 65536).expect("the engine can be made");
@@ -160,7 +163,7 @@ pub fn a_dropped_engine_leaves_memory_alone<E: Engine>(make: Make<E>) {
     }
 }
 
-/// Written data is at the requested offset when read back by the same engine.
+/// Checks that the same engine reads written data back from the offsets to which it was written.
 pub fn writes_land_where_they_say<E: Engine>(make: Make<E>) {
     let mut engine = make(8, 4096).expect("the engine can be made");
     let slots = engine.slots();
@@ -199,12 +202,12 @@ mod tests {
     use crate::target::{Caching, Target};
 
     const FILE_BYTES: u64 = 2 << 20;
-    /// Number of files in the stripe; their total size is a whole number of stripe rows.
+    /// The number of files in the stripe. The test file fills a whole number of stripe rows.
     const MEMBERS: usize = 4;
-    /// Chunk size of the stripe (bytes).
     const CHUNK_BYTES: usize = 4096;
 
-    /// Reports a skipped test on stderr and in the log that the test command prints.
+    /// Reports a skipped test on stderr, and in the log file that `HALFPOWER_SKIP_LOG` specifies,
+    /// if this variable is set.
     fn skipped(name: &str, reason: &str) {
         let line = format!("skipped: {name}: {reason}");
         eprintln!("{line}");
@@ -215,7 +218,6 @@ mod tests {
         }
     }
 
-    /// An I/O engine with options.
     #[derive(Clone, Copy)]
     struct Variant {
         engine_kind: EngineKind,
@@ -228,7 +230,8 @@ mod tests {
             format!("{}{}", self.engine_kind, options.collect::<String>())
         }
 
-        /// The parameters; depth 1 if the engine would refuse `depth`.
+        /// Returns the parameters of an engine of this variant. The depth is 1 if the engine kind
+        /// does not support `depth`.
         fn spec(self, caching: Caching, depth: u32, slot_bytes: u32) -> EngineSpec {
             let Variant { engine_kind, options } = self;
             let allowed = engine_kind.check_depth(depth, caching.is_direct());
@@ -237,7 +240,8 @@ mod tests {
         }
     }
 
-    /// Every engine that does I/O, without options and with each option that it supports.
+    /// Returns every engine that does I/O on files, without options and with each option that it
+    /// supports.
     fn variants() -> Vec<Variant> {
         let none = EngineOptions::default();
         let all = [
@@ -261,7 +265,7 @@ mod tests {
         does_io.flat_map(of).filter(supports).filter(differs).collect()
     }
 
-    /// Distributes bytes over the devices of a stripe.
+    /// Splits the bytes of the test file into the contents of the stripe's files.
     fn distribute(bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut shares = vec![Vec::new(); MEMBERS];
         for (number, chunk) in bytes.chunks(CHUNK_BYTES).enumerate() {
@@ -270,8 +274,8 @@ mod tests {
         shares
     }
 
-    /// Runs a check for every available variant and caching mode, on a file and on a stripe of
-    /// files.
+    /// Runs a check for every variant that this host offers, with buffered and with direct I/O, on
+    /// a single file and on a stripe of files.
     fn each_engine_kind(check: impl Fn(Make<HostEngine>)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("positions");
@@ -297,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Runs a check for the engine `network` on a file of a server in this process.
+    /// Runs a check for the engine `network`, on a file that a server in this process exports.
     #[cfg(feature = "network")]
     fn network(writable: bool, check: impl Fn(Make<HostEngine>)) {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -325,7 +329,8 @@ mod tests {
         network(true, |make| writes_land_where_they_say(make));
     }
 
-    /// Whether a variant works here; reports it as skipped if it is meaningful but unavailable.
+    /// Checks whether a variant works on this host. If the parameters are valid but the host does
+    /// not support them, reports the test as skipped.
     fn is_offered(variant: Variant, paths: &[PathBuf], caching: Caching) -> bool {
         let (path, striped) = (&paths[0], paths.len() > 1);
         let maps = variant.engine_kind == EngineKind::Mmap;
@@ -334,11 +339,11 @@ mod tests {
         }
         let test = format!("conformance-{}-{caching}", variant.name());
         if !variant.engine_kind.availability().available {
-            skipped(&test, "not offered by this kernel");
+            skipped(&test, "this kernel does not offer the engine");
             return false;
         }
         if caching.is_direct() && !offers_direct(path) {
-            skipped(&test, "no direct I/O here");
+            skipped(&test, "the file system does not offer direct I/O");
             return false;
         }
         let target = HostTarget::open(path, false, caching).unwrap();
@@ -422,19 +427,21 @@ mod tests {
     #[test]
     fn every_engine_survives_signals_while_waiting() {
         extern "C" fn ignore(_: libc::c_int) {}
-        // SAFETY: the handler does nothing; without SA_RESTART waits return EINTR.
+        // SAFETY: the handler does nothing. Because SA_RESTART is not set, interrupted waits return
+        // EINTR.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = ignore as *const () as usize;
             libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut());
         }
         let finished = AtomicBool::new(false);
-        // SAFETY: asks for the calling thread's own id.
+        // SAFETY: the call only returns the id of the calling thread.
         let victim = unsafe { libc::pthread_self() };
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !finished.load(Ordering::Relaxed) {
-                    // SAFETY: the thread that made `victim` outlives this scope.
+                    // SAFETY: `victim` is the thread that runs this scope, so it outlives the
+                    // scope.
                     unsafe { libc::pthread_kill(victim, libc::SIGUSR2) };
                     crate::clock::Monotonic::new().sleep(Duration::from_micros(50));
                 }

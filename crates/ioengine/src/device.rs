@@ -1,71 +1,73 @@
-//! Block devices as sysfs describes them (Documentation/ABI/stable/sysfs-block).
+//! Properties of block devices, read from sysfs (Documentation/ABI/stable/sysfs-block).
 //!
-//! Read-only: identity, queue limits, counters and link rates. Everything is optional, because
-//! virtual devices lack most of it.
+//! This module only reads: identity, queue limits, counters and link rates. Every value is
+//! optional, because virtual devices lack most of them.
 
 use std::fs;
 use std::ops::Add;
 use std::path::{Path, PathBuf};
 
-/// The sysfs attributes of a block device; None where sysfs has no value.
+/// The sysfs attributes of a block device. A field is None if sysfs has no value for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceInfo {
-    /// Kernel name of the whole disk ("nvme0n1", "vda").
+    /// The kernel name of the whole disk ("nvme0n1", "vda").
     pub name: String,
-    /// Kernel name of the partition, if the target is on one.
+    /// The kernel name of the partition. None if the target is not on a partition.
     pub partition: Option<String>,
-    /// Model as the device reports it.
+    /// The model name that the device reports, or the image file of a loop device.
     pub model: Option<String>,
-    /// Serial number.
+    /// The serial number.
     pub serial: Option<String>,
-    /// Firmware revision.
+    /// The firmware revision.
     pub firmware: Option<String>,
     /// Whether the kernel considers the device a rotating disk.
     pub rotational: Option<bool>,
-    /// Rotation speed (revolutions per minute), if the device reports it (SCSI page B1h).
+    /// The rotation speed (revolutions per minute). None if the device does not report it in SCSI
+    /// page B1h.
     pub revolutions_per_min: Option<u32>,
-    /// How an ATA drive transfers data: "PIO 4" (the CPU moves each word), "UDMA 5".
+    /// The transfer mode of an ATA drive: "PIO 4" (the CPU moves each word), "UDMA 5" (DMA).
     pub transfer_mode: Option<String>,
     /// The I/O scheduler in use.
     pub scheduler: Option<String>,
-    /// What the kernel assumes about the device's write cache ("write back", "write through").
+    /// The type of write cache that the kernel assumes for the device ("write back", "write
+    /// through").
     pub write_cache: Option<String>,
-    /// Capacity (bytes).
+    /// The capacity of the disk or partition (bytes).
     pub size_bytes: Option<u64>,
-    /// Smallest addressable unit (bytes).
+    /// The smallest unit that a request can address (bytes).
     pub logical_block_bytes: Option<u64>,
-    /// Unit written without read-modify-write (bytes).
+    /// The smallest unit that the device writes without a read-modify-write (bytes).
     pub physical_block_bytes: Option<u64>,
-    /// Largest request that the kernel sends to the device (bytes).
+    /// The size of the largest request that the kernel sends to the device (bytes).
     pub max_request_bytes: Option<u64>,
-    /// Maximum number of memory segments in one request.
+    /// The maximum number of memory segments in one request.
     pub max_segments: Option<u64>,
-    /// Maximum number of requests in the queue.
+    /// The maximum number of requests that the block layer queues (`nr_requests`).
     pub queue_requests: Option<u64>,
-    /// Read-ahead window (bytes).
+    /// The maximum size of the read-ahead window (bytes).
     pub read_ahead_bytes: Option<u64>,
 }
 
-/// Counters of a block device since boot (Documentation/block/stat.rst).
+/// I/O counters of a block device since boot (Documentation/block/stat.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceCounters {
-    /// Read requests completed.
+    /// The number of completed read requests.
     pub reads: u64,
-    /// Read requests merged into other requests before they were sent.
+    /// The number of read requests that the kernel merged into other requests before it sent them.
     pub read_merges: u64,
-    /// Sectors of 512 bytes read.
+    /// The number of sectors read (512 bytes each).
     pub read_sectors: u64,
-    /// Write requests completed.
+    /// The number of completed write requests.
     pub writes: u64,
-    /// Write requests merged into other requests before they were sent.
+    /// The number of write requests that the kernel merged into other requests before it sent them.
     pub write_merges: u64,
-    /// Sectors of 512 bytes written.
+    /// The number of sectors written (512 bytes each).
     pub write_sectors: u64,
 }
 
 impl DeviceCounters {
-    /// The difference from an earlier reading.
+    /// Returns the increase of each counter since an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &DeviceCounters) -> DeviceCounters {
         DeviceCounters {
@@ -79,14 +81,14 @@ impl DeviceCounters {
     }
 }
 
-/// Revolutions per minute from the page "block device characteristics" (SCSI page B1h). In the
-/// page, 0 means not reported and 1 means non-rotating.
+/// Returns the rotation speed (revolutions per minute) from the page "block device characteristics"
+/// (SCSI page B1h). In the page, 0 means not reported and 1 means non-rotating.
 fn revolutions(page: &[u8]) -> Option<u32> {
     let rate = u16::from_be_bytes([*page.get(4)?, *page.get(5)?]);
     (0x401..0xffff).contains(&rate).then(|| rate.into())
 }
 
-/// The transfer mode of an ATA drive. `disk` is the folder of its disk in sysfs, which lies below
+/// Returns the transfer mode of an ATA drive. `disk` is the sysfs directory of the disk, below
 /// "ataN/hostN/targetN:0:D". The kernel describes drive D of the port ataN in ataN/linkN/devN.D
 /// (Documentation/ABI/testing/sysfs-ata).
 fn transfer_mode(disk: &Path) -> Option<String> {
@@ -103,9 +105,9 @@ fn transfer_mode(disk: &Path) -> Option<String> {
     Some(mode.trim_start_matches("XFER_").replace('_', " "))
 }
 
-/// The serial number in a page "unit serial number" (SCSI page 80h). The page has a header of four
-/// bytes, of which the last two are the length of the number, and then the number, padded with
-/// blanks.
+/// Returns the serial number from the page "unit serial number" (SCSI page 80h). The page has a
+/// header of four bytes, of which the last two contain the length of the serial number. The serial
+/// number follows, padded with blanks.
 fn unit_serial(page: &[u8]) -> Option<String> {
     let length = usize::from(u16::from_be_bytes([*page.get(2)?, *page.get(3)?]));
     let number = String::from_utf8_lossy(page.get(4..4 + length)?).trim().to_owned();
@@ -128,51 +130,54 @@ impl Add for DeviceCounters {
     }
 }
 
-/// A link between host and device with its nominal rate.
+/// A link between the host and a device, with the nominal rate of the link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdvertisedRate {
-    /// The link ("PCIe link 16.0 GT/s x4").
+    /// The name of the link ("PCIe link 16 GT/s x4").
     pub component: String,
-    /// Rate after line coding, before protocol overhead (bytes per second).
+    /// The rate of the link after subtracting the line coding, but not the protocol overhead (bytes
+    /// per second).
     pub bytes_per_s: f64,
-    /// The sysfs file that reports the rate.
+    /// The path of the sysfs file that reports the rate.
     pub source: String,
 }
 
 /// A block device found in sysfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Sysfs directory of the disk or partition.
+    /// The sysfs directory of the disk or partition.
     folder: PathBuf,
-    /// Sysfs directory of the whole disk.
+    /// The sysfs directory of the whole disk.
     disk: PathBuf,
 }
 
 impl Device {
-    /// The device with this device number (major, minor), if sysfs lists it.
+    /// Returns the device with this device number (major, minor). None if sysfs does not list it.
     pub fn of((major, minor): (u32, u32)) -> Option<Device> {
         let link = format!("/sys/dev/block/{major}:{minor}");
         Device::at(fs::canonicalize(link).ok()?)
     }
 
-    /// The device with a number as the kernel writes it ("8:0"), if sysfs lists it.
+    /// Returns the device with a device number in the kernel's notation ("8:0"). None if sysfs does
+    /// not list it.
     pub fn numbered(number: &str) -> Option<Device> {
         Device::of(parse_number(number.trim())?)
     }
 
-    /// The device with this sysfs directory, a path without symbolic links.
+    /// Returns the device with this sysfs directory, which must be a path without symbolic links.
     pub(crate) fn at(folder: PathBuf) -> Option<Device> {
         let partition = folder.join("partition").exists();
         let disk = if partition { folder.parent()?.to_path_buf() } else { folder.clone() };
         Some(Device { folder, disk })
     }
 
-    /// The image behind a loop device (loop(4)).
+    /// Returns the image file of a loop device (loop(4)). None for other devices.
     pub fn image(&self) -> Option<PathBuf> {
         read(&self.disk.join("loop/backing_file")).map(PathBuf::from)
     }
 
-    /// Whether the device is a loop device that reads and writes its image through the page cache.
+    /// Returns true if the device is a loop device that accesses its image file through the page
+    /// cache.
     pub fn caches_image(&self) -> bool {
         self.image().is_some() && read(&self.disk.join("loop/dio")).is_some_and(|dio| dio == "0")
     }
@@ -208,60 +213,61 @@ impl Device {
         }
     }
 
-    /// Device number of the device.
+    /// Returns the device number (major, minor).
     pub fn number(&self) -> Option<(u32, u32)> {
         parse_number(&read(&self.folder.join("dev"))?)
     }
 
-    /// Sysfs directory of the device.
+    /// Returns the sysfs directory of the device.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Kernel name of the disk or partition itself ("sda", "sda1", "dm-0").
+    /// Returns the kernel name of the disk or partition ("sda", "sda1", "dm-0").
     pub fn name(&self) -> String {
         file_name(&self.folder)
     }
 
-    /// The text of an attribute file below the device's sysfs directory.
+    /// Returns the text of an attribute file below the device's sysfs directory.
     pub fn text(&self, path: &str) -> Option<String> {
         read(&self.folder.join(path))
     }
 
-    /// The whole disk, if this is a partition.
+    /// Returns the whole disk of a partition. None if the device is not a partition.
     pub fn whole(&self) -> Option<Device> {
         (self.folder != self.disk).then(|| Device { folder: self.disk.clone(), ..self.clone() })
     }
 
-    /// The partitions of the device, by name.
+    /// Returns the partitions of the device, sorted by name.
     pub fn partitions(&self) -> Vec<Device> {
         let mut found = devices_in(&self.folder);
         found.retain(|device| device.folder.join("partition").exists());
         found
     }
 
-    /// The volumes built on the device (device mapper, MD), by name.
+    /// Returns the device-mapper and MD volumes that use the device, sorted by name.
     pub fn holders(&self) -> Vec<Device> {
         devices_in(&self.folder.join("holders"))
     }
 
-    /// The devices that this volume is built on, by name.
+    /// Returns the devices that this volume uses, sorted by name.
     pub fn slaves(&self) -> Vec<Device> {
         devices_in(&self.folder.join("slaves"))
     }
 
-    /// The sysfs directory of the whole disk.
+    /// Returns the sysfs directory of the whole disk.
     pub fn disk(&self) -> &Path {
         &self.disk
     }
 
-    /// Current counters of the device.
+    /// Reads the current I/O counters of the device.
     pub fn counters(&self) -> Option<DeviceCounters> {
         parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)
     }
 
-    /// The parents of the device's disk, nearest first. Each has its name, subsystem ("pci",
-    /// "scsi"), and the rate of the link if it reports one.
+    /// Returns the parent devices of the disk, nearest first. Each tuple contains the name, the
+    /// subsystem ("pci", "scsi"), and the rate of the link, which is None if the parent reports no
+    /// rate.
     pub fn buses(&self) -> Vec<(String, String, Option<AdvertisedRate>)> {
         let on_a_bus = |folder: &Path| {
             let subsystem = fs::canonicalize(folder.join("subsystem")).ok();
@@ -273,13 +279,13 @@ impl Device {
         self.disk.ancestors().skip(1).filter_map(on_a_bus).collect()
     }
 
-    /// The links to the device that report a rate, nearest first.
+    /// Returns the links to the device whose rate is known, nearest first.
     pub fn advertised(&self) -> Vec<AdvertisedRate> {
         self.disk.ancestors().filter_map(link_rate).collect()
     }
 }
 
-/// The block devices in a sysfs directory, by name.
+/// Returns the block devices that a sysfs directory lists, sorted by name.
 fn devices_in(folder: &Path) -> Vec<Device> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter_map(|entry| fs::canonicalize(entry.path()).ok());
@@ -294,7 +300,7 @@ fn read(path: &Path) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Major and minor number of a device from a text such as "8:0".
+/// Parses a device number such as "8:0" (major:minor).
 fn parse_number(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -304,7 +310,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// The selected entry of a list such as "none [mq-deadline] kyber".
+/// Returns the selected entry of a list such as "none [mq-deadline] kyber".
 pub(crate) fn in_brackets(list: &str) -> String {
     let chosen = list.split(['[', ']']).nth(1);
     chosen.unwrap_or(list).to_owned()
@@ -321,7 +327,8 @@ pub(crate) fn parse_counters(stat: &str) -> Option<DeviceCounters> {
     Some(DeviceCounters { reads, read_merges, read_sectors, writes, write_merges, write_sectors })
 }
 
-/// The rate of the link at a directory of the device path, if it reports one.
+/// Returns the rate of the PCIe, SATA or USB link that a sysfs directory describes. None if the
+/// directory describes no such link.
 fn link_rate(folder: &Path) -> Option<AdvertisedRate> {
     pcie_rate(folder).or_else(|| sata_rate(folder)).or_else(|| usb_rate(folder))
 }
@@ -331,7 +338,8 @@ fn pcie_rate(folder: &Path) -> Option<AdvertisedRate> {
     let speed = read(&speed_file)?;
     let width: f64 = read(&folder.join("current_link_width"))?.parse().ok()?;
     let gt_per_s: f64 = speed.split_whitespace().next()?.parse().ok()?;
-    // 8b/10b coding below 8 GT/s, 128b/130b from 8 GT/s (PCI Express Base Specification).
+    // PCIe uses 8b/10b coding below 8 GT/s, and 128b/130b coding at 8 GT/s and above (PCI Express
+    // Base Specification).
     let coding = if gt_per_s < 8.0 { 0.8 } else { 128.0 / 130.0 };
     (width > 0.0).then(|| AdvertisedRate {
         component: format!("PCIe link {gt_per_s} GT/s x{width}"),

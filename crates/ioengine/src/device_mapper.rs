@@ -1,5 +1,5 @@
-//! What the device mapper does with a volume: the types of its targets, such as `linear` or `crypt`
-//! (Documentation/admin-guide/device-mapper; the ioctl of `linux/dm-ioctl.h`). Needs root.
+//! Lists the target types that a device-mapper volume uses, such as `linear` or `crypt`
+//! (Documentation/admin-guide/device-mapper). The ioctl (`linux/dm-ioctl.h`) needs root.
 
 use std::fs::File;
 use std::io;
@@ -8,35 +8,38 @@ use std::path::Path;
 
 /// DM_TABLE_STATUS of linux/dm-ioctl.h: `_IOWR(0xfd, 12, struct dm_ioctl)`.
 const TABLE_STATUS: u64 = 0xC138_FD0C;
-/// Size of struct dm_ioctl (bytes).
+/// The size of struct dm_ioctl (bytes).
 const HEADER_BYTES: usize = 312;
-/// Size of struct dm_target_spec (bytes).
+/// The size of struct dm_target_spec (bytes).
 const TARGET_BYTES: usize = 40;
-/// Offsets of the fields of dm_ioctl (bytes): data_size, data_start, target_count, and dev.
+/// The offsets of the fields data_size, data_start, target_count and dev in struct dm_ioctl
+/// (bytes).
 const DATA_SIZE_AT: usize = 12;
 const DATA_START_AT: usize = 16;
 const TARGET_COUNT_AT: usize = 20;
 const DEVICE_AT: usize = 40;
-/// Offsets of the fields of dm_target_spec (bytes): where the next target is, and the type.
+/// The offsets of the fields next and target_type in struct dm_target_spec (bytes).
 const NEXT_AT: usize = 20;
 const TYPE_AT: usize = 24;
-/// Room for the answer (bytes); longer tables are cut off, and only their first targets are seen.
+/// The size of the buffer for the reply (bytes). The kernel truncates the reply for a longer table,
+/// so that only the first targets are returned.
 const ANSWER_BYTES: usize = 16 << 10;
 
-/// The types of the targets of a volume, each once, in order; `control` is `/dev/mapper/control`.
+/// Returns the target types of a volume, without duplicates, in table order. `control` is the path
+/// of `/dev/mapper/control`.
 ///
 /// # Errors
-/// Without root, or if the device is no volume of the device mapper.
+/// If the caller is not root, or if the device is not a device-mapper volume.
 pub fn target_types(control: &Path, (major, minor): (u32, u32)) -> io::Result<Vec<String>> {
     let control = File::open(control)?;
     let mut memory = vec![0_u8; ANSWER_BYTES];
     memory[..4].copy_from_slice(&4_u32.to_ne_bytes());
     memory[DATA_SIZE_AT..][..4].copy_from_slice(&(ANSWER_BYTES as u32).to_ne_bytes());
     memory[DATA_START_AT..][..4].copy_from_slice(&(HEADER_BYTES as u32).to_ne_bytes());
-    // The kernel's own encoding of device numbers (huge_encode_dev).
+    // The kernel encodes device numbers in this way (huge_encode_dev).
     let device = u64::from(minor & 0xff | major << 8 | (minor & !0xff) << 12);
     memory[DEVICE_AT..][..8].copy_from_slice(&device.to_ne_bytes());
-    // SAFETY: the kernel reads and writes at most `data_size` bytes, which `memory` has.
+    // SAFETY: the kernel reads and writes at most `data_size` bytes, which is the size of `memory`.
     let answered = unsafe {
         libc::ioctl(control.as_raw_fd(), TABLE_STATUS as libc::Ioctl, memory.as_mut_ptr())
     };
@@ -46,7 +49,7 @@ pub fn target_types(control: &Path, (major, minor): (u32, u32)) -> io::Result<Ve
     Ok(types_in(&memory))
 }
 
-/// Reads the answer of DM_TABLE_STATUS.
+/// Extracts the target types from the reply to DM_TABLE_STATUS.
 fn types_in(memory: &[u8]) -> Vec<String> {
     let number = |at: usize| {
         let bytes = memory.get(at..at + 4)?;
@@ -64,7 +67,7 @@ fn types_in(memory: &[u8]) -> Vec<String> {
         if !name.is_empty() && !found.contains(&name) {
             found.push(name);
         }
-        // The field counts from the beginning of the first target.
+        // The field `next` is relative to the beginning of the first target.
         match number(at + NEXT_AT) {
             Some(next) if start + next > at => at = start + next,
             _ => break,

@@ -1,9 +1,9 @@
-//! I/O engines: the ways in which a request can be issued, behind one trait.
+//! I/O engines: different methods of issuing requests, behind one trait.
 //!
-//! The measured loop needs only [`Engine::submit_and_wait`]: it submits a batch and waits for a
+//! The measured loop calls only [`Engine::submit_and_wait`], which submits a batch and waits for a
 //! minimum number of completions or a deadline. Each I/O engine is one file in `engine/`.
-//! [`EngineKind`] lists them; [`HostEngine`] is an enum over all of them, so that a worker that is
-//! generic over [`Engine`] pays one predictable branch per call.
+//! [`EngineKind`] lists the engines. [`HostEngine`] is an enum over all engines, so a worker that
+//! is generic over [`Engine`] pays one predictable branch per call.
 
 mod delay;
 mod faulty;
@@ -47,51 +47,54 @@ use crate::fault::FaultPlan;
 use crate::mode::Hint;
 use crate::request::{Completion, Request};
 
-/// Issues requests and reaps completions. Not shared between threads: each worker makes its own.
+/// Issues requests and reaps completions. Engines are not shared between threads: each worker
+/// creates its own engine.
 pub trait Engine {
-    /// Whether requests move data. If not, the content of buffers has no effect, and the load
+    /// Whether requests transfer data. If false, the content of buffers has no effect, and the load
     /// generator does not touch them.
     const MOVES_DATA: bool = true;
 
-    /// Number of slots, which is also the maximum number of requests in flight.
+    /// Returns the number of slots, which is also the maximum number of requests in flight.
     fn slots(&self) -> u32;
 
-    /// The memory of a slot that is not in flight.
+    /// Returns the memory of a slot that is not in flight.
     ///
     /// # Panics
     /// If the slot is in flight.
     fn buffer(&mut self, slot: u32) -> &mut [u8];
 
-    /// How many requests were submitted but not yet reaped.
+    /// Returns the number of requests that were submitted but not yet reaped.
     fn in_flight(&self) -> u32;
 
-    /// The features and memory that the engine got from the system; queried once, after measuring.
+    /// Returns the kernel features and the memory that the engine uses. This method is called once,
+    /// after the measurement.
     fn setup(&self) -> Setup {
         Setup::default()
     }
 
-    /// Whether the engine itself reports an error if requests hang. If not, the caller has to look
-    /// for requests that do not complete.
+    /// Returns true if the engine itself reports an error when requests hang. Otherwise the caller
+    /// has to detect requests that do not complete.
     fn gives_up(&self) -> bool {
         false
     }
 
-    /// Makes everything that this engine wrote durable, if it has its own connection to a server.
-    /// Returns false if it has none; then [`crate::Target::sync`] does it. No request may be in
-    /// flight.
+    /// Makes everything that this engine wrote durable, if the engine has its own connection to a
+    /// server. Returns false if the engine has no connection. The caller must then call
+    /// [`crate::Target::sync`]. No request may be in flight.
     ///
     /// # Errors
-    /// The flush failed, so nothing is known to be durable.
+    /// If the flush failed. Then no write is known to be durable.
     fn flush(&mut self) -> Result<bool, Error> {
         Ok(false)
     }
 
-    /// Submits the whole `batch`, then waits until at least `at_least` completions are ready
-    /// (capped at the number in flight; 0 only polls) or the clock reaches `until_ns`. Appends
-    /// every completion that is ready to `done`, in order of completion.
+    /// Submits the whole `batch`, then waits until at least `at_least` completions are ready or the
+    /// clock reaches `until_ns`. If fewer requests are in flight than `at_least`, waits for all of
+    /// them. If `at_least` is 0, only polls. Appends all completions that are ready to `done`, in
+    /// order of completion.
     ///
-    /// Interrupted waits are resumed. A failed request is a completion with an error number. An
-    /// error is returned only if the I/O engine itself cannot continue.
+    /// Interrupted waits are resumed. A failed request is reported as a completion with an error
+    /// number. The function returns an error only if the I/O engine itself cannot continue.
     fn submit_and_wait(
         &mut self,
         batch: &[Request],
@@ -101,55 +104,56 @@ pub trait Engine {
     ) -> Result<(), Error>;
 }
 
-/// The features and memory that an engine got from the system.
+/// The kernel features and the memory that an engine uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Setup {
-    /// Flags and registrations in use ("DEFER_TASKRUN, registered buffers"), empty if there are
+    /// The flags and registrations in use ("DEFER_TASKRUN, registered buffers"). Empty if there are
     /// none.
     pub features: String,
-    /// Size of all buffers (bytes).
+    /// The total size of the buffers (bytes).
     pub buffer_bytes: u64,
-    /// Buffer memory that is backed by huge pages (bytes).
+    /// The part of the buffers that is backed by huge pages (bytes).
     pub huge_bytes: u64,
 }
 
 /// The parameters of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSpec {
-    /// How requests are issued.
+    /// The I/O engine that issues the requests.
     pub engine_kind: EngineKind,
-    /// Queue depth: the maximum number of outstanding requests.
+    /// The queue depth: the maximum number of outstanding requests.
     pub depth: u32,
-    /// Size of each slot, the maximum request size (bytes).
+    /// The size of each slot, which is also the maximum request size (bytes).
     pub slot_bytes: u32,
-    /// The memory pages that back the slots.
+    /// The type of memory pages that back the slots.
     pub pages: BufferPages,
-    /// Further options.
+    /// The options of the engine.
     pub options: EngineOptions,
 }
 
-/// A way of issuing requests.
+/// The kind of an I/O engine: how it issues requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum EngineKind {
-    /// No I/O: every request completes immediately. Measures halfpower's own overhead.
+    /// Does no I/O: every request completes immediately. Measures halfpower's own overhead.
     Null,
-    /// No I/O: requests complete at the times of a reference device.
+    /// Does no I/O: requests complete when a simulated reference device would complete them.
     Delay,
-    /// One blocking pread or pwrite at a time.
+    /// Issues one blocking pread or pwrite at a time.
     Sync,
-    /// Copies between a slot and a shared mapping of the file, one at a time.
+    /// Copies the data of one request at a time between its buffer and a shared mapping of the
+    /// file.
     Mmap,
-    /// A pool of threads that keeps `depth` blocking requests in flight.
+    /// Uses a pool of threads to keep `depth` blocking requests in flight.
     Threads,
-    /// The kernel's aio (io_submit, io_getevents).
+    /// Uses the kernel's aio (io_submit, io_getevents).
     Libaio,
-    /// io_uring with registered ring, files and buffers where the kernel allows them.
+    /// Uses io_uring, with registered ring, files and buffers if the kernel allows them.
     IoUring,
-    /// Commands for an NVMe namespace through io_uring, without the block layer.
+    /// Sends commands to an NVMe namespace through io_uring, without the block layer.
     Nvme,
-    /// Messages to a server, for network targets.
+    /// Sends messages to a server, for network targets.
     Network,
 }
 
@@ -160,7 +164,7 @@ pub struct Availability {
     pub engine_kind: EngineKind,
     /// Whether the I/O engine can be used on this host.
     pub available: bool,
-    /// The features in use, or why the I/O engine is unavailable and what would help.
+    /// The kernel features that the I/O engine uses, or why it is unavailable and what would help.
     pub detail: String,
 }
 
@@ -178,7 +182,7 @@ impl EngineKind {
         EngineKind::Network,
     ];
 
-    /// The name in flags and results.
+    /// Returns the name of the I/O engine in flags and results.
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Null => "null",
@@ -193,34 +197,36 @@ impl EngineKind {
         }
     }
 
-    /// What the I/O engine does, in one line.
+    /// Describes the I/O engine in one line.
     pub fn summary(self) -> &'static str {
         match self {
             EngineKind::Null => "no I/O: measures the overhead of halfpower itself",
             EngineKind::Delay => {
-                "no I/O: completes requests when a reference device would (`truth`)"
+                "no I/O: simulates the completion times of a reference device (`truth`)"
             }
             EngineKind::Sync => "one blocking pread or pwrite at a time (depth 1)",
-            EngineKind::Mmap => "a copy from or to a mapping of the file; buffered (depth 1)",
+            EngineKind::Mmap => "copies data from or to a mapping of the file (buffered, depth 1)",
             EngineKind::Threads => "one blocking thread for each outstanding request",
             EngineKind::Libaio => "the kernel's aio, asynchronous only with direct I/O",
-            EngineKind::IoUring => "io_uring: batched, with registered ring, file and buffers",
-            EngineKind::Nvme => "commands for an NVMe drive, without the kernel's block layer",
-            EngineKind::Network => "messages to a server (nbd://...), without the kernel's clients",
+            EngineKind::IoUring => "io_uring, batched, with registered ring, file and buffers",
+            EngineKind::Nvme => "sends commands to an NVMe drive, bypassing the block layer",
+            EngineKind::Network => {
+                "sends messages to a server (nbd://...), bypassing the kernel's clients"
+            }
         }
     }
 
-    /// Whether the I/O engine takes open files and devices of this host.
+    /// Returns true if the I/O engine works on open files and devices of this host.
     pub fn takes_files(self) -> bool {
         self.does_io() && !matches!(self, EngineKind::Nvme | EngineKind::Network)
     }
 
-    /// Whether the I/O engine does I/O; `null` and `delay` touch no target.
+    /// Returns true if the I/O engine does I/O. `null` and `delay` access no target.
     pub fn does_io(self) -> bool {
         !matches!(self, EngineKind::Null | EngineKind::Delay)
     }
 
-    /// Tests whether this host offers the I/O engine.
+    /// Checks whether this host offers the I/O engine.
     pub fn availability(self) -> Availability {
         let found = match self {
             EngineKind::Null
@@ -238,8 +244,8 @@ impl EngineKind {
         Availability { engine_kind: self, available, detail }
     }
 
-    /// The best asynchronous I/O engine of this host: io_uring if available, otherwise libaio for
-    /// direct I/O, otherwise a pool of threads.
+    /// Returns the best asynchronous I/O engine of this host: io_uring if available, otherwise
+    /// libaio for direct I/O, otherwise a pool of threads.
     pub fn best(direct: bool) -> EngineKind {
         if EngineKind::IoUring.availability().available {
             EngineKind::IoUring
@@ -250,13 +256,13 @@ impl EngineKind {
         }
     }
 
-    /// Refuses a queue depth that this I/O engine cannot keep outstanding, with a remedy.
+    /// Returns an error with a remedy if this I/O engine cannot keep `depth` requests outstanding.
     pub fn check_depth(self, depth: u32, direct: bool) -> Result<(), Error> {
         let usage = |what: String| Err(Error::new(ErrorKind::Usage, what));
         let remedy = "use `engine` io_uring (or threads)";
         match self {
             EngineKind::Sync | EngineKind::Mmap if depth > 1 => {
-                usage(format!("`engine` {self} keeps one request outstanding, not `depth` {depth}"))
+                usage(format!("`depth` {depth}: `engine` {self} sends only one request at a time"))
                     .map_err(|e: Error| e.with_remedy(format!("{remedy}, or `depth` 1")))
             }
             EngineKind::Libaio if depth > 1 && !direct => usage(format!(
@@ -278,7 +284,7 @@ impl fmt::Display for EngineKind {
 impl FromStr for EngineKind {
     type Err = Error;
 
-    /// Accepts our names and fio's names for the same engines.
+    /// Accepts halfpower's names, and fio's names for the same engines.
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             "null" => Ok(EngineKind::Null),
@@ -299,7 +305,7 @@ impl FromStr for EngineKind {
     }
 }
 
-/// Any I/O engine of this host, or a wrapper around one.
+/// Any I/O engine of this host, or a wrapper around an engine.
 #[derive(Debug)]
 pub enum HostEngine {
     /// The I/O engine [`Null`].
@@ -328,11 +334,11 @@ pub enum HostEngine {
 }
 
 impl HostEngine {
-    /// Makes the I/O engine of `spec` on open files. `hint` is the access hint already given for
-    /// the files. Must be called by the thread that will use the engine.
+    /// Creates the I/O engine of `spec` on open files. `hint` is the access hint that was already
+    /// given to the kernel for these files. Must be called by the thread that will use the engine.
     ///
     /// # Errors
-    /// If the system does not provide what the I/O engine needs.
+    /// If the system does not offer a feature that the I/O engine needs.
     pub fn on_files(
         files: impl Into<Files>,
         spec: &EngineSpec,
@@ -350,17 +356,18 @@ impl HostEngine {
             EngineKind::Libaio => HostEngine::Libaio(Libaio::new(files, spec)?),
             EngineKind::IoUring => HostEngine::Uring(Box::new(Uring::new(files, spec)?)),
             EngineKind::Nvme => {
-                let what = "`engine` nvme is for whole NVMe namespaces";
+                let what = "`engine` nvme accesses only whole NVMe namespaces";
                 return Err(Error::new(ErrorKind::Usage, what).with_remedy("use `engine` io_uring"));
             }
             EngineKind::Network => {
-                let what = "`engine` network is for network targets, not for files";
+                let what = "`engine` network accesses only network targets, not files";
                 return Err(Error::new(ErrorKind::Usage, what).with_remedy("use another `engine`"));
             }
         })
     }
 
-    /// Wraps the engine so that it injects the faults of a plan; an empty plan changes nothing.
+    /// Wraps the engine so that it injects the faults of a plan. With an empty plan, returns the
+    /// engine unchanged.
     #[must_use]
     pub fn suffering(self, plan: &FaultPlan) -> HostEngine {
         if plan.rules.is_empty() {

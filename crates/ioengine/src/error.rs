@@ -1,26 +1,27 @@
-//! The error type of this crate: what failed, why, and what to try.
+//! The error type of this crate. It contains what failed, why, and what to try.
 //!
 //! Every message is one line: what failed, the cause, and after a semicolon the remedy.
-//! [`ErrorKind`] lets a program choose an exit code without parsing text.
+//! [`ErrorKind`] lets a program choose an exit code without parsing the text.
 
 use std::fmt;
 use std::io;
 
-/// The category of a failure; it decides the exit code of the program.
+/// The category of a failure, which determines the exit code of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The caller asked for something impossible (depth 8 on `sync`, a missing path).
+    /// The caller requested something impossible (depth 8 on `sync`, a missing path).
     Usage,
-    /// Refused because it could destroy data, or create a file where a device was expected.
+    /// The operation was refused because it could destroy data, or create a file where a device was
+    /// expected.
     Refused,
     /// This kernel, file system or host does not support the operation.
     Unsupported,
-    /// No space, quota or file-size limit left.
+    /// No space is left, or a quota or the file-size limit is reached.
     NoSpace,
     /// The file system or device is read-only, or permission is missing.
     NotWritable,
-    /// The system call failed for another reason.
+    /// A system call failed for another reason.
     Io,
 }
 
@@ -34,12 +35,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// A failure that no system call reported.
+    /// Creates an error that was not reported by a system call.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
         Error { kind, what: what.into(), remedy: None, source: None }
     }
 
-    /// A failed system call; the kind follows from its error number.
+    /// Creates an error for a failed system call. The error number determines the kind.
     pub fn io(what: impl Into<String>, source: io::Error) -> Self {
         let kind = match source.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => ErrorKind::NoSpace,
@@ -51,7 +52,7 @@ impl Error {
         Error { kind, what: what.into(), remedy: None, source: Some(source) }
     }
 
-    /// Adds advice on what to do about the failure.
+    /// Adds a remedy: what the user can do about the failure.
     #[must_use]
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
@@ -65,12 +66,12 @@ impl Error {
         self
     }
 
-    /// The category of the failure.
+    /// Returns the category of the failure.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The error number (errno), if a system call failed.
+    /// Returns the error number (errno). None if no system call failed.
     pub fn errno(&self) -> Option<i32> {
         self.source.as_ref().and_then(io::Error::raw_os_error)
     }
@@ -83,7 +84,8 @@ impl fmt::Display for Error {
             write!(f, ": {}", cause(source))?;
         }
         match (self.errno(), &self.remedy) {
-            // Out of file descriptors: no other remedy helps, whatever was attempted.
+            // The process has no file descriptors left, so only this remedy helps, whichever
+            // operation failed.
             (Some(libc::EMFILE | libc::ENFILE), _) => {
                 f.write_str("; raise the limit on open files (ulimit -n)")
             }
@@ -93,17 +95,17 @@ impl fmt::Display for Error {
     }
 }
 
-/// The system's text for an error, in lower case and without Rust's "(os error N)".
+/// Returns the system's text for an error, in lower case and without Rust's "(os error N)".
 pub fn cause(source: &io::Error) -> String {
-    // The block layer has its own meanings for these numbers (blk_errors in block/blk-core.c), of
-    // which the usual texts say nothing.
+    // In the block layer these error numbers have special meanings (blk_errors in
+    // block/blk-core.c), which the system's texts do not mention.
     let of_block_layer = match source.raw_os_error() {
         Some(libc::EILSEQ) => Some(
             "the checksum of a block is wrong, or the block was never written, or a name has \
-             characters that the file system does not take (EILSEQ)",
+             characters that the file system does not accept (EILSEQ)",
         ),
         Some(libc::ENODATA) => {
-            Some("the drive reports a bad block (medium error), or no data (ENODATA)")
+            Some("the drive reports a bad block (medium error), or there is no data (ENODATA)")
         }
         Some(libc::EREMOTEIO) => Some("the drive refused or failed the request (EREMOTEIO)"),
         Some(libc::ENOLINK) => Some("the connection to the drive was lost (ENOLINK)"),

@@ -1,5 +1,5 @@
-//! The position of a file on its disk, from FIEMAP. Kernel I/O events name sectors of whole disks,
-//! never files.
+//! Uses FIEMAP to find where on its disk a file is stored. This is necessary because kernel I/O
+//! events contain sectors of whole disks, never files.
 
 use std::fs::File;
 use std::io;
@@ -7,55 +7,57 @@ use std::io;
 use crate::device::Device;
 use crate::sys;
 
-/// FIEMAP_EXTENT_LAST: the last extent of the file.
+/// FIEMAP_EXTENT_LAST: the flag of the last extent of a file.
 const LAST: u32 = 0x1;
-/// Flags of extents whose disk location is unknown, not yet chosen, encoded, not block-aligned,
+/// The flags of extents whose disk location is unknown, not yet chosen, encoded, not block-aligned,
 /// inline in metadata, or a tail in a shared block.
 const NOWHERE: u32 = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400;
-/// Extents beyond this number are ignored.
+/// The approximate maximum number of extents that are read. Further extents are ignored.
 const EXTENTS_MAX: usize = 1 << 20;
-/// Sector size of sysfs and of kernel events, independent of the disk's own (bytes).
+/// The size of a sector in sysfs and in kernel events, which does not depend on the sector size of
+/// the disk (bytes).
 const SECTOR_BYTES: u64 = 512;
 
-/// A piece of a target that is contiguous on its disk.
+/// A part of a target that is stored contiguously on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskExtent {
-    /// Position in the target (bytes).
+    /// The offset of the extent in the target (bytes).
     pub offset: u64,
-    /// Length of the piece (bytes).
+    /// The length of the extent (bytes).
     pub bytes: u64,
-    /// First sector (512 bytes each) on the whole disk; the start of the partition is included.
+    /// The first sector of the extent, counted from the beginning of the whole disk and not of the
+    /// partition (sectors of 512 bytes).
     pub sector: u64,
 }
 
-/// Where a target is stored.
+/// Where on its disk a target is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskExtents {
-    /// Device number of the whole disk.
+    /// The device number of the whole disk.
     pub disk: (u32, u32),
-    /// Kernel name of the whole disk ("sda").
+    /// The kernel name of the whole disk ("sda").
     pub name: String,
-    /// The extents in the order of their offsets in the target. Holes have none.
+    /// The extents, in the order of their offsets in the target. Holes have no extent.
     pub extents: Vec<DiskExtent>,
 }
 
 impl DiskExtents {
-    /// The largest power of two that divides the distance between target offset and disk offset of
-    /// every extent (bytes). Offsets that are aligned to it in the target are also aligned to it on
-    /// the disk. None without extents.
+    /// Returns the largest power of two that divides the difference between target offset and disk
+    /// offset of every extent (bytes). Offsets in the target that are aligned to this number are
+    /// also aligned to it on the disk. None if there are no extents.
     pub fn granule_bytes(&self) -> Option<u64> {
         let off = |extent: &DiskExtent| (extent.sector * SECTOR_BYTES).wrapping_sub(extent.offset);
         let bits = self.extents.iter().map(off).reduce(|all, one| all | one)?;
         Some(1 << bits.trailing_zeros().min(63))
     }
 
-    /// The extent of a whole disk or partition.
+    /// Returns the single extent of a whole disk or partition.
     pub(crate) fn of_device(device: &Device, bytes: u64) -> Option<DiskExtents> {
         let whole = DiskExtent { offset: 0, bytes, sector: start(device)? };
         DiskExtents::on(device, vec![whole])
     }
 
-    /// The extents of a file. None if sysfs does not know the disk.
+    /// Returns the extents of a file. None if sysfs does not list the disk.
     ///
     /// # Errors
     /// If the file system does not support FIEMAP.
@@ -84,7 +86,7 @@ impl DiskExtents {
     }
 }
 
-/// The first sector of a device on its whole disk.
+/// Returns the first sector of a partition on its disk. Returns 0 for a whole disk.
 fn start(device: &Device) -> Option<u64> {
     match device.whole() {
         Some(_) => device.text("start")?.parse().ok(),
@@ -117,10 +119,12 @@ mod tests {
         let granule = |extents: Vec<DiskExtent>| {
             DiskExtents { disk: (8, 0), name: "sda".to_owned(), extents }.granule_bytes()
         };
-        // The first extent is at 1 MiB on the disk; the second is 4 KiB off alignment.
+        // The first extent has target offset 0 and disk offset 1 MiB. The second extent has target
+        // offset 1 MiB and disk offset 3 MiB + 4 KiB, so the difference is not a multiple of 8 KiB.
         assert_eq!(granule(vec![extent(0, 2048)]), Some(1 << 20));
         assert_eq!(granule(vec![extent(0, 2048), extent(1 << 20, 6144 + 8)]), Some(4096));
-        // The extent is on the disk before its file offset, then exactly at its file offset.
+        // In the first case, the extent is at a lower offset on the disk than in the target. In the
+        // second case, both offsets are equal.
         assert_eq!(granule(vec![extent(1 << 20, 63)]), Some(512));
         assert_eq!(granule(vec![extent(0, 0)]), Some(1 << 63));
         assert_eq!(granule(Vec::new()), None);

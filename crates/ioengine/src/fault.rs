@@ -1,8 +1,8 @@
-//! Injected device faults, chosen per request, to test halfpower and other programs.
+//! Device faults that are injected into selected requests, to test halfpower and other programs.
 //!
-//! A [`FaultPlan`] assigns faults to requests, numbered from 0. The wrapper
-//! [`Faulty`](crate::engine::Faulty) injects them into any engine; the crate `fusefile` injects
-//! them into a file that any program can open.
+//! A [`FaultPlan`] assigns faults to requests, which are numbered from 0. The wrapper
+//! [`Faulty`](crate::engine::Faulty) injects the faults into any engine. The crate `fusefile`
+//! injects them into a file that any program can open.
 
 use crate::request::Op;
 
@@ -12,49 +12,51 @@ pub enum Fault {
     /// No fault.
     #[default]
     None,
-    /// Fail with this error number; the request never reaches the device.
+    /// The request fails with this error number and never reaches the device.
     Errno(i32),
-    /// Transfer only this many bytes of the request.
+    /// Only this many bytes of the request are transferred.
     Short(u32),
-    /// Delay the completion until this many other requests have completed.
+    /// The completion is delayed until this many other requests have completed.
     Late(u32),
-    /// Delay the completion by this time (ns).
+    /// The completion is delayed by this time (ns).
     Hang(u64),
-    /// Complete the request twice.
+    /// The request completes twice.
     Twice,
-    /// Never complete the request.
+    /// The request never completes.
     Never,
-    /// Flip one bit of the data.
+    /// One bit of the data is flipped.
     Flip,
-    /// Report a write as done without writing.
+    /// A write is reported as done, but nothing is written.
     Lose,
-    /// Write the data this many bytes after the requested offset.
+    /// The data is written this many bytes after the requested offset.
     Misdirect(u64),
-    /// Write only the first half and report the whole as written.
+    /// Only the first half of a write is written, but the whole write is reported as done.
     Tear,
 }
 
 /// One rule of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRule {
-    /// The fault.
+    /// The fault that is injected.
     pub fault: Fault,
-    /// Restricts the rule, and its counting, to reads or to writes; None: both.
+    /// Restricts the rule to reads or to writes. Then only these requests are counted. None if the
+    /// rule applies to both.
     pub only: Option<Op>,
-    /// The first affected request, counted from 0 among the requests that `only` selects.
+    /// The number of the first affected request, counted from 0 among the requests that `only`
+    /// selects.
     pub first: u64,
-    /// How many consecutive requests are affected.
+    /// The number of consecutive requests that are affected.
     pub count: u64,
 }
 
-/// Assigns faults to requests; the first matching rule applies. Without rules there are no faults.
+/// Assigns faults to requests. The first matching rule applies. Without rules there are no faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// The rules.
+    /// The rules, in order of precedence.
     pub rules: Vec<FaultRule>,
 }
 
-/// A plan with its request counters.
+/// A fault plan and the number of requests so far.
 #[derive(Clone, Debug, Default)]
 pub struct FaultCounter {
     plan: FaultPlan,
@@ -62,12 +64,12 @@ pub struct FaultCounter {
 }
 
 impl FaultCounter {
-    /// Starts a plan at its first request.
+    /// Creates a counter at the first request of a plan.
     pub fn new(plan: FaultPlan) -> FaultCounter {
         FaultCounter { plan, seen: [0; 2] }
     }
 
-    /// The fault of the next request.
+    /// Returns the fault of the next request, and counts the request.
     pub fn next(&mut self, op: Op) -> Fault {
         let seen = self.seen;
         self.seen[op as usize] += 1;

@@ -5,7 +5,7 @@
 pub use crate::network::fuzz::network_server;
 use crate::{buffer, device, mount};
 
-/// Parses `text` as mountinfo, as device counters and as smaps.
+/// Parses `text` as mountinfo, as device counters, as a list with a selected entry, and as smaps.
 pub fn texts(text: &str) {
     for mount in mount::parse(text) {
         assert!(!mount.options.starts_with(','));

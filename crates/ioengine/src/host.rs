@@ -1,9 +1,9 @@
-//! Targets that this host measures: regular files, block devices, files and disks of servers, and
-//! the targets of the I/O engines `null` and `delay`.
+//! Targets that this host can measure: regular files, block devices, files and disks on servers,
+//! and the targets of the I/O engines `null` and `delay`.
 //!
 //! A file is opened once with the flags of its caching mode and then checked through its
-//! descriptor, so that the checked file is also the used file. Nothing here creates a file: the
-//! program lays out test files.
+//! descriptor, so the file that is checked is the file that is used. This module creates no files.
+//! The program creates the test files.
 
 mod beneath;
 mod coverage;
@@ -41,15 +41,15 @@ use beneath::{device_beneath, is_in_memory};
 pub use limits::{address_space_left, dirtied_bytes, file_size_limit};
 use stripe::Stripe;
 
-/// Pause before trying again to drop pages that are under read-ahead (ns).
+/// The pause before another attempt to drop pages that are being read ahead (ns).
 const READ_AHEAD_WAIT_NS: u64 = 10_000_000;
-/// Number of attempts to drop pages without progress, before giving up.
+/// The maximum number of consecutive attempts that drop no page.
 const READ_AHEAD_TRIES: u32 = 10;
-/// If at most this much stays in the page cache after evicting the file, the caches of the whole
-/// machine are not dropped (bytes).
+/// If at most this much of a file stays in the page cache after eviction, the page cache of the
+/// whole machine is not dropped (bytes).
 const PINNED_BYTES: u64 = 1 << 20;
 
-/// A file, a block device, a stripe of them, or no storage at all (`null`, `delay`).
+/// A file, device, stripe or network target, or a target without storage (`null`, `delay`).
 #[derive(Debug)]
 pub struct HostTarget {
     name: String,
@@ -65,24 +65,24 @@ pub struct HostTarget {
     device: Option<Device>,
     mount: Option<Mount>,
     in_memory: bool,
-    /// The zones that take writes only in order.
+    /// The zones in which writes must be sequential. None if the device has no such zones.
     zones: Option<Zones>,
-    /// The last hint, repeated for each mapping made later.
+    /// The last hint. It is also applied to each mapping that is created later.
     hint: Mutex<Hint>,
-    /// The layout and members if the target is a stripe, which has no single file.
+    /// The layout and members of a stripe, which has no single file. None for other targets.
     stripe: Option<Stripe>,
-    /// The connection if the target is on a server.
+    /// The server of a network target. None for other targets.
     #[cfg(feature = "network")]
     remote: Option<Remote>,
 }
 
 impl HostTarget {
-    /// A target without storage, for the `null` I/O engine: no file is touched.
+    /// Creates a target without storage, for the I/O engine `null`. No file is touched.
     pub fn null(size_bytes: u64) -> HostTarget {
         HostTarget::without_file(TargetKind::Null, size_bytes, None)
     }
 
-    /// A reference device, for the `delay` I/O engine: no file is touched.
+    /// Creates the target of a reference device, for the I/O engine `delay`. No file is touched.
     pub fn delay(size_bytes: u64, device: DelayDevice) -> HostTarget {
         HostTarget::without_file(TargetKind::Delay, size_bytes, Some(device))
     }
@@ -117,12 +117,12 @@ impl HostTarget {
     /// Opens an existing file or block device.
     ///
     /// # Errors
-    /// A missing path, a directory or other special file, missing permission, or a file system
-    /// without direct I/O; each with its remedy.
+    /// If the path does not exist, is neither a file nor a block device, may not be accessed, or is
+    /// on a file system without direct I/O. Each error has a remedy.
     pub fn open(path: &Path, writable: bool, caching: Caching) -> Result<HostTarget, Error> {
         let file = open_file(path, writable, caching)?;
         let metadata =
-            file.metadata().map_err(|e| Error::io(format!("looking at {}", path.display()), e))?;
+            file.metadata().map_err(|e| Error::io(format!("examining {}", path.display()), e))?;
         let kind = if metadata.is_file() {
             TargetKind::File
         } else if metadata.file_type().is_block_device() {
@@ -148,10 +148,10 @@ impl HostTarget {
             None => None,
             Some(device) => {
                 let found = Zones::of(&file, &device.whole().unwrap_or_else(|| device.clone()));
-                // Only writes need the zones, so a target can be read without them. Old kernels
-                // report them only to root.
+                // Only writes need the zones, so a target without known zones can be opened for
+                // reading. Old kernels report zones only to root.
                 found.or_else(|error| if writable { Err(error) } else { Ok(None) }).map_err(
-                    |e| Error::io(format!("asking for the zones of {}", path.display()), e),
+                    |e| Error::io(format!("looking up the zones of {}", path.display()), e),
                 )?
             }
         };
@@ -185,16 +185,16 @@ impl HostTarget {
         self
     }
 
-    /// Whether faults are injected.
+    /// Returns true if faults are injected.
     pub fn has_faults(&self) -> bool {
         !self.faults.rules.is_empty()
     }
 
-    /// Releases the blocks of a range of a file, which then reads as zeros. Has no effect on other
-    /// targets, or if the file system cannot release blocks.
+    /// Releases the blocks of a range of a file. The range then reads as zeros. Has no effect on
+    /// other targets, or if the file system cannot release blocks.
     ///
     /// # Errors
-    /// The file system fails.
+    /// If the file system reports an error.
     pub fn release(&self, offset: u64, bytes: u64) -> Result<(), Error> {
         if self.kind != TargetKind::File || self.stripe.is_some() {
             return Ok(());
@@ -213,7 +213,7 @@ impl HostTarget {
     }
 
     /// Sets the caching mode of a target without a file, to check parameters for a file that does
-    /// not exist yet. No effect on an open file.
+    /// not exist yet. Has no effect on an open file.
     #[must_use]
     pub fn in_mode(mut self, caching: Caching) -> HostTarget {
         if self.file.is_none() {
@@ -222,42 +222,42 @@ impl HostTarget {
         self
     }
 
-    /// The canonical path, empty for `null`.
+    /// Returns the canonical path. Empty for targets that have no path, such as `null`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The open file, None for `null`.
+    /// Returns the open file. None for targets that have no single open file, such as `null`.
     pub fn file(&self) -> Option<&File> {
         self.file.as_deref()
     }
 
-    /// Device number and inode of the open file, which identify it even after a rename. For a
-    /// network target, a hash of its server and path, which is the same on all hosts.
+    /// Returns the device number and inode of the open file, which stay the same after a rename.
+    /// For a network target, returns a hash of its server and path, which is the same on all hosts.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
 
-    /// The block device in sysfs if the target is one, None for anything else.
+    /// Returns the block device in sysfs. None if the target is not a block device.
     pub fn block_device(&self) -> Option<&Device> {
         self.device.as_ref().filter(|_| self.kind == TargetKind::BlockDevice)
     }
 
-    /// The sysfs attributes of the underlying device.
+    /// Returns the sysfs attributes of the underlying device.
     pub fn device_info(&self) -> Option<DeviceInfo> {
         self.device.as_ref().map(Device::info)
     }
 
-    /// The devices that store the images of loop devices below the target. None without a loop
-    /// device, or if a device is unknown.
+    /// Returns the devices that store the image files of loop devices below the target. None if
+    /// there is no loop device, or if a device is unknown.
     pub fn devices_of_images(&self) -> Option<Vec<Device>> {
         let images: Vec<PathBuf> = self.devices().into_iter().filter_map(Device::image).collect();
         let devices: Vec<Device> = images.iter().filter_map(|image| device_of(image)).collect();
         (!images.is_empty() && images.len() == devices.len()).then_some(devices)
     }
 
-    /// The disks below the target, through partitions, volumes and the images of loop devices, by
-    /// name.
+    /// Returns the disks below the target, sorted by name. Partitions, volumes and image files of
+    /// loop devices are followed down to their disks.
     pub fn disks(&self) -> Vec<Device> {
         let mut found = Vec::new();
         self.devices().into_iter().for_each(|device| add_disks_below(device, &mut found));
@@ -266,8 +266,8 @@ impl HostTarget {
         found
     }
 
-    /// The name of an underlying loop device that caches its image, if no device below the image
-    /// has counters. The traffic to the real device is then invisible.
+    /// Returns the name of a loop device below the target that caches its image file, if the device
+    /// that stores this file has no counters. The I/O to the real device is then not visible.
     pub fn unseen_image(&self) -> Option<String> {
         let is_unseen = |device: &&Device| {
             let lies_on = device.image().and_then(|image| device_of(&image));
@@ -276,26 +276,26 @@ impl HostTarget {
         self.devices().into_iter().find(is_unseen).map(Device::name)
     }
 
-    /// Whether the target's content is only in memory (tmpfs, ramfs).
+    /// Returns true if the target's content is only in memory (tmpfs, ramfs).
     pub fn is_in_memory(&self) -> bool {
         self.in_memory
     }
 
-    /// The mount of a file.
+    /// Returns the mount of a file. None for other targets.
     pub fn mount(&self) -> Option<&Mount> {
         self.mount.as_ref()
     }
 
-    /// The extents of the target on its disk, for tracing: kernel events name sectors of whole
-    /// disks.
+    /// Returns the extents of the target on its disk. Tracing needs them, because kernel events
+    /// contain sectors of whole disks.
     ///
     /// # Errors
-    /// If it is on no disk or on several, or the file system does not report extents; with a
-    /// remedy.
+    /// If the target is not on a disk or is on several disks, or if the file system does not report
+    /// extents. The error has a remedy.
     pub fn extents(&self) -> Result<DiskExtents, Error> {
         let refused = |what: String| {
             Err(Error::new(ErrorKind::Unsupported, what)
-                .with_remedy("name a disk, a partition, or a file on ext4 or xfs"))
+                .with_remedy("specify a disk, a partition, or a file on ext4 or xfs"))
         };
         let (file, Some(device)) = (self.open_handle()?, &self.device) else {
             return refused(format!("{} is not on a disk", self.name));
@@ -309,7 +309,7 @@ impl HostTarget {
         }
         let system = self.mount.as_ref().map_or("", |mount| &mount.file_system);
         if ["btrfs", "bcachefs"].contains(&system) {
-            return refused(format!("{system} does not report where on its disk {} is", self.name));
+            return refused(format!("{system} does not report the disk blocks of {}", self.name));
         }
         let found = match self.kind {
             TargetKind::BlockDevice => DiskExtents::of_device(device, self.size_bytes()),
@@ -318,30 +318,30 @@ impl HostTarget {
         };
         match found {
             Some(extents) => Ok(extents),
-            None => refused(format!("the disk of {} is not in sysfs", self.name)),
+            None => refused(format!("sysfs does not list the disk of {}", self.name)),
         }
     }
 
-    /// Free space of the file's file system (bytes).
+    /// Returns the free space of the file's file system (bytes).
     pub fn free_bytes(&self) -> Option<u64> {
         sys::free_bytes(self.file.as_ref()?).ok()
     }
 
     fn open_handle(&self) -> Result<&File, Error> {
         self.file.as_deref().ok_or_else(|| {
-            Error::new(ErrorKind::Usage, "the null target has no file for this operation")
+            Error::new(ErrorKind::Usage, "this operation needs a file, but the target has none")
         })
     }
 }
 
-/// Free space of a directory's file system (bytes).
+/// Returns the free space of a directory's file system (bytes).
 pub fn free_bytes_at(folder: &Path) -> Result<u64, Error> {
     let free = File::open(folder).and_then(|folder| sys::free_bytes(&folder));
     free.map_err(|e| Error::io(format!("reading the free space of {}", folder.display()), e))
 }
 
-/// Why a file cannot be written, or created in a directory: a read-only mount, a virtual file
-/// system or missing permission. None if writing is possible.
+/// Returns why a file cannot be written or cannot be created in a directory: a read-only mount, a
+/// virtual file system or missing permission. None if writing is possible.
 pub fn unwritable(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok()?;
     let full = path.canonicalize().ok()?;
@@ -358,10 +358,9 @@ pub fn unwritable(path: &Path) -> Option<String> {
     }
     let name = CString::new(full.as_os_str().as_bytes()).ok()?;
     let allowed = sys::may_write(&name, metadata.is_dir());
-    (!allowed).then(|| "this user may not write there; run as its owner or as root".to_owned())
+    (!allowed).then(|| "this user may not write there; run as the owner or as root".to_owned())
 }
 
-/// Opens an existing file or device with the flags of a caching mode.
 fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Error> {
     let mut flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     if caching.is_direct() {
@@ -371,7 +370,7 @@ fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Erro
         flags |= libc::O_DSYNC;
     }
     let failed = |error| open_error(path, writable, caching, error);
-    // Check the type first: merely opening a device can start a watchdog or rewind a tape.
+    // The type is checked first, because opening a device can start a watchdog or rewind a tape.
     let checked =
         OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path);
     let checked = checked.map_err(failed)?;
@@ -379,11 +378,11 @@ fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Erro
     if !kind.is_file() && !kind.is_block_device() {
         return Err(not_a_target(path, kind.is_dir()));
     }
-    // Reopen the checked file itself, even if its name now belongs to another file.
+    // This opens the checked file, even if its name now belongs to another file.
     let itself = PathBuf::from(format!("/proc/self/fd/{}", checked.as_raw_fd()));
     let real = if itself.exists() { itself.as_path() } else { path };
     let open = |flags| OpenOptions::new().read(true).write(writable).custom_flags(flags).open(real);
-    // O_NOATIME saves 9% of a cheap read, but only the owner of a file may use it.
+    // O_NOATIME saves 9% of the time of a cheap read, but only the owner of a file may use it.
     let opened = open(flags | libc::O_NOATIME).or_else(|error| match error.raw_os_error() {
         Some(libc::EPERM) => open(flags),
         _ => Err(error),
@@ -400,26 +399,26 @@ fn open_error(path: &Path, writable: bool, caching: Caching, source: io::Error) 
         }
         Some(libc::ENOENT) => {
             Error::new(ErrorKind::Usage, format!("{} does not exist", path.display())).with_remedy(
-                "name an existing file or block device, or a directory to lay a test file out in",
+                "specify an existing file or block device, or a directory for a new test file",
             )
         }
         Some(libc::EISDIR) => not_a_target(path, true),
         Some(libc::EINVAL) if caching.is_direct() => {
-            Error::new(ErrorKind::Usage, format!("{what}: its file system has no direct I/O"))
+            Error::new(ErrorKind::Usage, format!("{what}: the file system lacks direct I/O"))
                 .with_remedy("use `direct=false`, or a target on another file system")
         }
         Some(libc::EACCES | libc::EPERM) => Error::io(what, source).with_remedy(if writable {
-            "writing needs write permission: use a target of your own, or run as root"
+            "use a target that this user may write to, or run as root"
         } else {
-            "reading needs read permission: use a target of your own, or run as root"
+            "use a target that this user may read, or run as root"
         }),
         Some(libc::EROFS) => Error::io(what, source)
-            .with_remedy("the file system is read-only: use `rw` read, or a writable target"),
+            .with_remedy("the file system is read-only: use `rw=read`, or use another target"),
         _ => Error::io(what, source),
     }
 }
 
-/// Whether a missing path would be under /dev, after following symbolic links.
+/// Checks whether a path that does not exist would be under /dev, after following symbolic links.
 pub fn is_under_dev(path: &Path) -> bool {
     let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
     path.starts_with("/dev") || parent.is_some_and(|parent| parent.starts_with("/dev"))
@@ -428,7 +427,7 @@ pub fn is_under_dev(path: &Path) -> bool {
 fn not_a_target(path: &Path, directory: bool) -> Error {
     let what = if directory { "a directory" } else { "neither a file nor a block device" };
     Error::new(ErrorKind::Usage, format!("{} is {what}", path.display()))
-        .with_remedy("name a regular file or a block device")
+        .with_remedy("specify a regular file or a block device")
 }
 
 fn alignment(file: &File, caching: Caching, device: Option<&Device>) -> Alignment {
@@ -440,7 +439,7 @@ fn alignment(file: &File, caching: Caching, device: Option<&Device>) -> Alignmen
             Alignment { memory_bytes, offset_bytes }
         }
         _ => {
-            // Without STATX_DIOALIGN, use the block size, which may be smaller than a page.
+            // Without STATX_DIOALIGN, the block size is used, which may be smaller than a page.
             let of_file = || file.metadata().map_or(4096, |m| m.st_blksize().clamp(512, 4096));
             let block = device.and_then(|d| d.info().logical_block_bytes).unwrap_or_else(of_file);
             let block = block as u32;
@@ -518,7 +517,7 @@ impl Target for HostTarget {
             _ => {
                 let what = format!("`engine` {} needs a target", spec.engine_kind);
                 return Err(Error::new(ErrorKind::Usage, what)
-                    .with_remedy("name a file, device or directory, or use `engine` null"));
+                    .with_remedy("specify a file, device or directory, or use `engine` null"));
             }
         };
         Ok(engine.suffering(&self.faults))
@@ -583,7 +582,7 @@ impl Target for HostTarget {
             Hint::DontNeed => libc::POSIX_FADV_DONTNEED,
         };
         sys::fadvise(file, advice, offset, bytes)
-            .map_err(|e| Error::io(format!("advising {}", self.name), e))
+            .map_err(|e| Error::io(format!("calling posix_fadvise on {}", self.name), e))
     }
 
     fn scrub(&self) -> Result<Scrub, Error> {
@@ -597,7 +596,8 @@ impl Target for HostTarget {
         write_back(file).map_err(fail)?;
         sys::fadvise(file, libc::POSIX_FADV_DONTNEED, 0, 0).map_err(fail)?;
         let mut resident_after_bytes = sys::resident_bytes(file, size).ok();
-        // Pages under read-ahead are locked and cannot be dropped before their read completes.
+        // Pages that are being read ahead are locked and cannot be dropped before the read
+        // completes.
         let mut tries = 0;
         while resident_after_bytes.is_some_and(|left| left > 0) && tries < READ_AHEAD_TRIES {
             sys::sleep_ns(READ_AHEAD_WAIT_NS);
@@ -607,8 +607,8 @@ impl Target for HostTarget {
             resident_after_bytes = left;
         }
         let mut dropped_all_caches = false;
-        // A few pages may be pinned (the superblock of a mounted device); do not drop the caches of
-        // the whole machine for them.
+        // A few pages may be pinned (for example the superblock of a mounted device). Dropping the
+        // page cache of the whole machine for them is not worthwhile.
         if resident_after_bytes.is_some_and(|left| left > PINNED_BYTES) {
             dropped_all_caches = std::fs::write("/proc/sys/vm/drop_caches", "1").is_ok();
             resident_after_bytes = sys::resident_bytes(file, size).ok();
@@ -664,7 +664,7 @@ impl Target for HostTarget {
     }
 }
 
-/// Adds the disks below a device to `found`, or the device's own disk if there is nothing below it.
+/// Adds the disks below a device to `found`, or the device's own disk if nothing is below it.
 fn add_disks_below(device: &Device, found: &mut Vec<Device>) {
     let whole = device.whole().unwrap_or_else(|| device.clone());
     let image = whole.image().and_then(|image| device_of(&image));
@@ -676,13 +676,13 @@ fn add_disks_below(device: &Device, found: &mut Vec<Device>) {
     }
 }
 
-/// Whether a path is on a file system with direct I/O; tested by opening it with O_DIRECT.
+/// Checks whether a path is on a file system with direct I/O, by opening the path with O_DIRECT.
 pub fn offers_direct(path: &Path) -> bool {
     open_file(path, false, Caching::Direct)
         .is_ok_and(|file| sys::direct_alignment(&file).is_none_or(|(_, offset)| offset > 0))
 }
 
-/// Writes back dirty pages. Read-only images (squashfs, erofs) return EINVAL: they have none.
+/// Writes back dirty pages. Ignores the errors of read-only file systems (squashfs, erofs).
 fn write_back(file: &File) -> io::Result<()> {
     match file.sync_all() {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
@@ -757,7 +757,7 @@ mod tests {
                 assert!(found.extents.is_sorted_by_key(|extent| extent.offset));
                 assert!(found.extents.iter().all(|extent| extent.sector > 0));
             }
-            Err(error) => assert!(error.to_string().contains("; take a disk"), "{error}"),
+            Err(error) => assert!(error.to_string().contains("; specify a disk"), "{error}"),
         }
         assert!(HostTarget::null(1 << 20).extents().is_err());
     }
@@ -842,9 +842,9 @@ mod tests {
         if target.resident_bytes() != Some(8 << 20) || in_memory {
             return;
         }
-        // The kernel keeps pages that are larger than the part that is dropped.
+        // The kernel keeps large folios that are only partly in the range, so the range is large.
         target.advise(Hint::DontNeed, 4 << 20, 4 << 20).unwrap();
-        assert_eq!(target.resident_bytes(), Some(4 << 20), "a part");
+        assert_eq!(target.resident_bytes(), Some(4 << 20), "half of the file is evicted");
         target.advise(Hint::DontNeed, 0, 0).unwrap();
         assert_eq!(target.resident_bytes(), Some(0));
         target.advise(Hint::WillNeed, 0, 0).unwrap();

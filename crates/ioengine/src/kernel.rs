@@ -1,8 +1,8 @@
-//! What the kernel reports about block devices, mounts and swap in `/sys` and `/proc`.
+//! Reads what the kernel reports about block devices, mounts and swap in `/sys` and `/proc`.
 //!
-//! All paths are below one root: `/`, or in tests a directory of made-up files, so that volumes
-//! which this machine lacks can be tested. Nothing is written. Unreadable entries are treated as
-//! absent.
+//! All paths are below one root directory. This is `/`, or in tests a directory of simulated files,
+//! so that tests can use volumes which this machine does not have. The module writes nothing.
+//! Entries that cannot be read are treated as missing.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -17,44 +17,44 @@ use crate::sys;
 #[derive(Clone, Debug)]
 pub struct Kernel {
     root: PathBuf,
-    /// The block devices that other programs have open for writing. They are searched for when
-    /// first asked for.
+    /// The block devices that other programs have open for writing. The list is built at the first
+    /// use.
     device_writers: Arc<OnceLock<Vec<Writer>>>,
 }
 
 /// A file or device that another program has open for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
-    /// The file or device.
+    /// The file or device that is open.
     pub of: Backing,
     /// The name of the program.
     pub program: String,
-    /// The id of its process.
+    /// The process ID of the program.
     pub process: u32,
 }
 
 /// An attached loop device.
 #[derive(Clone, Debug)]
 pub struct LoopDevice {
-    /// The loop device itself.
+    /// The loop device.
     pub device: Device,
-    /// The file or device behind the loop device, by its name when it was attached.
+    /// The path of the file or device behind the loop device, at the time when it was attached.
     pub backing: PathBuf,
-    /// The identity of `backing`, where known.
+    /// The identity of the file or device behind the loop device. None if it is unknown.
     pub identity: Option<Backing>,
 }
 
 /// The identity of a file or device, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// A regular file, by the device number of its file system and its inode.
+    /// A regular file, identified by the device number of its file system and its inode number.
     File(u64, u64),
-    /// A block device, by its device number.
+    /// A block device, identified by its device number.
     Device(u64),
 }
 
 impl Backing {
-    /// The identity of a file from its metadata.
+    /// Returns the identity of the file or device with this metadata.
     pub fn of(metadata: &fs::Metadata) -> Backing {
         if metadata.file_type().is_block_device() {
             Backing::Device(metadata.rdev())
@@ -64,29 +64,29 @@ impl Backing {
     }
 }
 
-/// A mounted btrfs with its devices.
+/// A mounted btrfs file system and its devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Btrfs {
-    /// UUID of the file system.
+    /// The UUID of the file system.
     pub uuid: String,
-    /// Label of the file system, if it has one.
+    /// The label of the file system. None if it has no label.
     pub label: Option<String>,
-    /// Kernel names of the devices of the file system.
+    /// The kernel names of the devices of the file system.
     pub members: Vec<String>,
 }
 
 impl Kernel {
-    /// The kernel of this machine.
+    /// Creates a reader of the kernel files of this machine.
     pub fn of_host() -> Kernel {
         Kernel::below(Path::new("/"))
     }
 
-    /// A kernel whose files are below another root, for tests.
+    /// Creates a reader of kernel files below another root directory, for tests.
     pub fn below(root: &Path) -> Kernel {
         Kernel { root: root.to_path_buf(), device_writers: Arc::default() }
     }
 
-    /// The location of an absolute path below this root.
+    /// Converts an absolute path to the path below this root.
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
         self.root.join(absolute.strip_prefix("/").unwrap_or(absolute))
@@ -96,19 +96,20 @@ impl Kernel {
         fs::read_to_string(self.path(path)).unwrap_or_default()
     }
 
-    /// The device with this device number (major, minor).
+    /// Returns the device with this device number (major, minor).
     pub fn numbered(&self, (major, minor): (u32, u32)) -> Option<Device> {
         let link = self.path(format!("/sys/dev/block/{major}:{minor}"));
         Device::at(fs::canonicalize(link).ok()?)
     }
 
-    /// The device with this kernel name ("sda1").
+    /// Returns the device with this kernel name ("sda1").
     pub fn named(&self, name: &str) -> Option<Device> {
         let link = self.path(format!("/sys/class/block/{name}"));
         Device::at(fs::canonicalize(link).ok()?)
     }
 
-    /// The device at a path, which may be a symbolic link or a node with another name.
+    /// Returns the device at a path, which may be a symbolic link or a device node with another
+    /// name.
     pub fn at(&self, path: &Path) -> Option<Device> {
         if !path.is_absolute() {
             return None;
@@ -117,7 +118,8 @@ impl Kernel {
         if let Some(Backing::Device(number)) = found.as_ref().map(Backing::of) {
             return self.numbered((libc::major(number), libc::minor(number)));
         }
-        // The node may be missing, as in another mount namespace: look the device up by name.
+        // The device node may be missing, for example in another mount namespace, so the device is
+        // looked up by name.
         let name = path.strip_prefix("/dev").ok()?.to_str()?;
         match name.strip_prefix("mapper/") {
             None => self.named(name),
@@ -127,7 +129,7 @@ impl Kernel {
         }
     }
 
-    /// All whole disks and volumes, by name.
+    /// Returns all whole disks and volumes, sorted by name.
     pub fn all(&self) -> Vec<Device> {
         let entries = fs::read_dir(self.path("/sys/block")).into_iter().flatten().flatten();
         let folders = entries.filter_map(|entry| fs::canonicalize(entry.path()).ok());
@@ -136,7 +138,7 @@ impl Kernel {
         devices
     }
 
-    /// The persistent names of a device: its links in /dev/disk/by-id.
+    /// Returns the persistent names of a device: the names of its links in /dev/disk/by-id.
     pub fn by_id(&self, device: &Device) -> Vec<String> {
         let entries = fs::read_dir(self.path("/dev/disk/by-id")).into_iter().flatten().flatten();
         let leads_to_it = |entry: &fs::DirEntry| {
@@ -149,24 +151,24 @@ impl Kernel {
         names
     }
 
-    /// The mounts of this process's namespace, in the order of mounting.
+    /// Returns the mounts in the mount namespace of this process, in the order of mounting.
     pub fn mounts(&self) -> Vec<Mount> {
         mount::parse(&self.read("/proc/self/mountinfo"))
     }
 
-    /// The files and devices in use as swap.
+    /// Returns the paths of the files and devices that are used as swap.
     pub fn swaps(&self) -> Vec<PathBuf> {
         let first = |line: &str| line.split_whitespace().next().map(mount::unescape);
         let text = self.read("/proc/swaps");
         text.lines().skip(1).filter_map(first).map(PathBuf::from).collect()
     }
 
-    /// The loop devices that are attached.
+    /// Returns the attached loop devices.
     pub fn loops(&self) -> Vec<LoopDevice> {
         let attached = |device: Device| {
             let backing = PathBuf::from(device.text("loop/backing_file")?);
-            // LOOP_GET_STATUS identifies the backing file even after it was renamed or replaced,
-            // but needs permission to open the device.
+            // LOOP_GET_STATUS identifies the backing file even after the file was renamed or
+            // replaced, but needs permission to open the device.
             let node = File::open(self.path(format!("/dev/{}", device.name())));
             let status = node.ok().and_then(|node| sys::loop_backing(&node).ok());
             let identity = match status {
@@ -179,7 +181,7 @@ impl Kernel {
         self.all().into_iter().filter_map(attached).collect()
     }
 
-    /// The identity of the file or device at a path.
+    /// Returns the identity of the file or device at a path.
     pub fn backing_at(&self, path: &Path) -> Option<Backing> {
         if let Some((major, minor)) = self.at(path).as_ref().and_then(Device::number) {
             return Some(Backing::Device(libc::makedev(major, minor)));
@@ -187,7 +189,7 @@ impl Kernel {
         fs::metadata(self.path(path)).ok().map(|metadata| Backing::of(&metadata))
     }
 
-    /// The mounted btrfs file systems, each of which may span several devices.
+    /// Returns the mounted btrfs file systems, each of which may have several devices.
     pub fn btrfs(&self) -> Vec<Btrfs> {
         let systems = fs::read_dir(self.path("/sys/fs/btrfs")).into_iter().flatten().flatten();
         let read = |entry: fs::DirEntry| {
@@ -203,15 +205,15 @@ impl Kernel {
     }
 }
 
-/// Where the kernel's NVMe target has its subsystems (nvmet, in configfs).
+/// The directory with the subsystems of the kernel's NVMe target (nvmet, in configfs).
 const NVME_TARGET: &str = "/sys/kernel/config/nvmet/subsystems";
 
-/// Bits of the flags of open(2) that tell whether a descriptor may write.
+/// The bits in the flags of open(2) that determine whether a descriptor may write.
 const ACCESS_BITS: u32 = libc::O_ACCMODE as u32;
 
 impl Kernel {
-    /// The devices and files that the kernel's NVMe target exports. It opens them without claiming
-    /// them.
+    /// Returns the devices and files that the kernel's NVMe target exports. This target opens them
+    /// without exclusive access, so they do not appear to be in use.
     pub fn exported_by_nvme_target(&self) -> Vec<PathBuf> {
         let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
         let subsystems = entries(self.path(NVME_TARGET));
@@ -224,21 +226,22 @@ impl Kernel {
         namespaces.filter_map(exported).collect()
     }
 
-    /// The first process of another program that has a block device open for writing. A process of
-    /// another user is found only by root.
+    /// Returns the first process of another program that has the block device with this device
+    /// number open for writing. Only root can find processes of other users.
     pub fn writer_of_device(&self, number: u64) -> Option<&Writer> {
         let is_device = |backing| matches!(backing, Backing::Device(_));
         let writers = self.device_writers.get_or_init(|| self.writers(is_device));
         writers.iter().find(|writer| writer.of == Backing::Device(number))
     }
 
-    /// The first process of another program that has a regular file open for writing. A process of
-    /// another user is found only by root.
+    /// Returns the first process of another program that has this regular file open for writing.
+    /// Only root can find processes of other users.
     pub fn writer_of_file(&self, file: Backing) -> Option<Writer> {
         self.writers(|backing| backing == file).into_iter().next()
     }
 
-    /// The wanted files and block devices that other programs have open for writing.
+    /// Returns the files and block devices that other programs have open for writing, if
+    /// `is_wanted` returns true for them.
     fn writers(&self, is_wanted: impl Fn(Backing) -> bool) -> Vec<Writer> {
         let proc = self.path("/proc");
         let own_program = backing_of_descriptor(&proc.join("self/exe"));
@@ -266,7 +269,8 @@ impl Kernel {
     }
 }
 
-/// The regular file or block device behind a descriptor of a process, or behind its `exe`.
+/// Returns the identity of the regular file or block device behind a link in /proc/PID/fd, or
+/// behind /proc/PID/exe.
 fn backing_of_descriptor(link: &Path) -> Option<Backing> {
     let known = sys::known_attributes(link)?;
     match known.mode & libc::S_IFMT {
@@ -276,14 +280,15 @@ fn backing_of_descriptor(link: &Path) -> Option<Backing> {
     }
 }
 
-/// Whether a descriptor may write, from its file in /proc/PID/fdinfo (proc_pid_fdinfo(5)).
+/// Returns true if a descriptor may write, according to its file in /proc/PID/fdinfo
+/// (proc_pid_fdinfo(5)).
 fn may_write(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
     flags.is_some_and(|flags| flags & ACCESS_BITS != libc::O_RDONLY as u32)
 }
 
-/// The name of a device-mapper volume ("vg-root").
+/// Returns the name of a device-mapper volume ("vg-root"). None for other devices.
 pub fn volume_name(device: &Device) -> Option<String> {
     device.text("dm/name")
 }

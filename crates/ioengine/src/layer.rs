@@ -1,6 +1,6 @@
-//! Other paths to the bytes of a file: a bind mount of its directory, or a loop device over it. The
-//! kernel removes both when their descriptors are closed, even if the process is killed, so nothing
-//! needs cleaning up. Both need root.
+//! Gives access to the data of a file through a bind mount of its directory, or through a loop
+//! device. The kernel removes the bind mount or loop device when its descriptor is closed, even if
+//! the process is killed, so no cleanup is necessary. Both need root.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -11,34 +11,35 @@ use std::path::{Path, PathBuf};
 
 use crate::sys;
 
-/// Attempts to get a free loop device: another program may take it first.
+/// The number of attempts to get a free loop device. Another program may take a free device first.
 const TRIES: u32 = 8;
-/// The error if another program took the loop device first.
+/// The error number if another program took the loop device first.
 const BUSY: i32 = libc::EBUSY;
 
-/// A detached bind mount of a directory: it appears nowhere in the file hierarchy.
+/// A detached bind mount of a directory, which is not visible in the directory tree.
 #[derive(Debug)]
 pub struct BindMount {
     tree: OwnedFd,
 }
 
 impl BindMount {
-    /// Makes a bind mount of a directory.
+    /// Creates a bind mount of a directory.
     ///
     /// # Errors
-    /// Without root, or on kernels before 5.2.
+    /// If the process is not root, or if the kernel is older than 5.2.
     pub fn of(folder: &Path) -> io::Result<BindMount> {
         let folder = CString::new(folder.as_os_str().as_bytes())?;
         Ok(BindMount { tree: sys::clone_tree(&folder)? })
     }
 
-    /// The path of a file in the directory through this mount; valid in this process only.
+    /// Returns the path of a file in the directory through this mount. The path is valid only in
+    /// this process.
     pub fn path(&self, file: &str) -> PathBuf {
         Path::new("/proc/self/fd").join(self.tree.as_raw_fd().to_string()).join(file)
     }
 }
 
-/// A read-only loop device over a file; it uses direct I/O on the file where it can.
+/// A read-only loop device over a file. The device uses direct I/O on the file if possible.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
@@ -49,8 +50,8 @@ impl LoopDevice {
     /// Attaches a file to a free loop device.
     ///
     /// # Errors
-    /// Without root or the `loop` module, on kernels before 5.8, or if the file system does not
-    /// support it.
+    /// If the process is not root, the `loop` module is missing, the kernel is older than 5.8, or
+    /// the file system does not support loop devices.
     pub fn over(file: &File) -> io::Result<LoopDevice> {
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
         let mut last = io::Error::from_raw_os_error(BUSY);
@@ -66,7 +67,7 @@ impl LoopDevice {
         Err(last)
     }
 
-    /// The path of the device node.
+    /// Returns the path of the device node.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -77,7 +78,8 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A directory with a 64 KiB file of varying bytes: directory, path of the file, content.
+    /// Creates a directory with a 64 KiB file of varying bytes. Returns the directory, the path of
+    /// the file and its content.
     fn folder() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bytes");
@@ -88,8 +90,8 @@ mod tests {
         (folder, path, bytes)
     }
 
-    /// Returns the value, or prints that the test is skipped (root or loop devices missing) and
-    /// returns None.
+    /// Returns the value. On an error, prints that the test is skipped (root or loop devices are
+    /// missing) and returns None.
     fn or_skip<T>(made: io::Result<T>) -> Option<T> {
         made.inspect_err(|error| eprintln!("skipped: {error} (needs root, loop devices)")).ok()
     }
@@ -101,7 +103,7 @@ mod tests {
         let path = mount.path("bytes");
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-        assert!(!mounts.contains(folder.path().to_str().unwrap()), "it is nowhere in the tree");
+        assert!(!mounts.contains(folder.path().to_str().unwrap()), "no mount in the tree");
         drop(mount);
         assert!(std::fs::read(&path).is_err());
     }
@@ -124,6 +126,6 @@ mod tests {
             }
             sys::sleep_ns(10_000_000);
         }
-        panic!("{} is still held", path.display());
+        panic!("{} is still attached", path.display());
     }
 }

@@ -1,20 +1,22 @@
-//! How a storage request reaches the kernel.
+//! Sends storage requests to the kernel and collects their completions.
 //!
-//! This is the lowest layer of halfpower. It knows requests, completions, buffers, targets and the
-//! clock; it knows nothing about workloads, statistics or printing. An *I/O engine* is one way of
-//! issuing requests: `sync`, `mmap`, `threads`, `libaio` or `io_uring`; `network` sends them to a
-//! server. Two further engines do no I/O: `null` measures halfpower's own overhead, and `delay` is
-//! a reference device whose correct results are known. Each engine is one file under `engine/` and
-//! implements the trait [`Engine`]. Its main call, [`Engine::submit_and_wait`], submits a batch and
-//! waits for a minimum number of completions or a deadline.
+//! This is the lowest layer of halfpower. It contains requests, completions, buffers, targets and
+//! the clock, but nothing about workloads, statistics or output. An *I/O engine* is a method of
+//! issuing requests: `sync`, `mmap`, `threads`, `libaio`, `io_uring` or `nvme`. The engine
+//! `network` sends requests to a server. Two further engines do no I/O: `null` measures halfpower's
+//! own overhead, and `delay` simulates a reference device whose correct results are known. Each
+//! engine is one file under `engine/` and implements the trait [`Engine`]. Its main call,
+//! [`Engine::submit_and_wait`], submits a batch and waits for a minimum number of completions or a
+//! deadline.
 //!
-//! Buffers belong to the engine: a [`Request`] names a slot, never a pointer. Dropping an engine
-//! waits for its requests, so safe code cannot free memory that the kernel still writes to.
+//! Buffers belong to the engine: a [`Request`] contains the number of a slot, never a pointer.
+//! Dropping an engine waits for its requests, so safe code cannot free memory to which the kernel
+//! still writes.
 //!
-//! A simulator replaces the machine by implementing [`Target`], [`Engine`] and [`Clock`].
+//! A simulator replaces the real machine by implementing [`Target`], [`Engine`] and [`Clock`].
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("ioengine drives Linux storage; other systems are not ported yet");
+compile_error!("ioengine supports only Linux; build it on Linux");
 
 pub mod error;
 mod sys;

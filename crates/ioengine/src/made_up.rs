@@ -1,5 +1,5 @@
-//! A fake machine for tests: a tree of `/sys` and `/proc` files with disks, partitions and volumes
-//! that this machine lacks.
+//! A fake machine for tests: a tree of `/sys` and `/proc` files that describe disks, partitions and
+//! volumes which this machine does not have.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::kernel::Kernel;
 
-/// A tree of files, deleted on drop.
+/// The file tree of a fake machine, which is deleted on drop.
 pub struct MadeUp(tempfile::TempDir);
 
 impl MadeUp {
@@ -42,7 +42,7 @@ impl MadeUp {
         symlink(self.path(to), path).unwrap();
     }
 
-    /// Adds a disk, volume or partition below /sys/devices with a device number ("8:0").
+    /// Adds a disk, volume or partition below /sys/devices, with a device number such as "8:0".
     pub fn block(&self, folder: &str, number: &str, gib: u64) {
         let name = Path::new(folder).file_name().unwrap().to_str().unwrap();
         let folder = format!("/sys/devices/{folder}");
@@ -61,14 +61,14 @@ impl MadeUp {
         }
     }
 
-    /// Makes a volume the holder of a device.
+    /// Records in sysfs that a volume uses a device.
     pub fn holds(&self, volume: &str, device: &str) {
         let class = |name: &str| format!("/sys/class/block/{name}");
         self.link(&format!("{}/holders/{volume}", class(device)), &class(volume));
         self.link(&format!("{}/slaves/{device}", class(volume)), &class(device));
     }
 
-    /// Adds a mount of the device with this number.
+    /// Adds a mount of the device with this device number.
     pub fn mount(&self, number: &str, at: &str, source: &str) {
         let line = format!("1 1 {number} / {at} rw - ext4 {source} rw\n");
         let mounts = fs::read_to_string(self.path("/proc/self/mountinfo")).unwrap();
@@ -79,7 +79,7 @@ impl MadeUp {
         self.file("/proc/swaps", &format!("Filename Type Size\n{path} partition 1 0 -2\n"));
     }
 
-    /// LVM on MD on partitions of two disks.
+    /// Creates a machine with an LVM volume on an MD RAID 1 of partitions on two disks.
     pub fn with_volumes() -> MadeUp {
         let tree = MadeUp::new();
         for (letter, minor) in [("a", 0), ("b", 16)] {

@@ -1,11 +1,11 @@
 //! A shared mapping of a file that turns failed page faults into errors instead of crashes.
 //!
 //! If the file was truncated after mapping, or its device fails, the kernel sends SIGBUS to the
-//! thread that accesses the page. A handler, installed with the first mapping, checks whether the
-//! address lies in the range that this thread is copying. It then maps anonymous memory over the
-//! rest of that range and marks the copy as failed, so the copy finishes and returns an error.
-//! Other signals go to the previous handler. The anonymous memory stays in the mapping until
-//! [`MappedFile::repair`].
+//! thread that accesses the page. A signal handler, installed with the first mapping, checks
+//! whether the address is in the range that this thread is copying. If so, the handler maps
+//! anonymous memory over the rest of the range and marks the copy as failed. The copy then finishes
+//! and returns an error. All other SIGBUS signals are passed to the previous handler. The anonymous
+//! memory stays in the mapping until [`MappedFile::repair`] is called.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -17,11 +17,12 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::sys;
 
-/// A page of the mapping is inaccessible: the file was truncated, or its device failed.
+/// The error if a page of the mapping is inaccessible, because the file was truncated or its device
+/// failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault;
 
-/// A file mapped from its beginning, unmapped on drop.
+/// A mapping of the first bytes of a file, which is unmapped on drop.
 #[derive(Debug)]
 pub struct MappedFile {
     base: *mut u8,
@@ -29,13 +30,13 @@ pub struct MappedFile {
     writable: bool,
 }
 
-// SAFETY: the mapping is memory owned by this value; nothing in it is tied to a thread.
+// SAFETY: this value owns the mapping, and nothing in it is tied to a thread.
 unsafe impl Send for MappedFile {}
-// SAFETY: shared references read the memory, or write it as another process could; the guard of a
+// SAFETY: shared references read the memory, or write it as another process could. The guard of a
 // copy is thread-local.
 unsafe impl Sync for MappedFile {}
 
-/// The range that a thread is copying, for its signal handler.
+/// The range that a thread is copying. The signal handler of this thread reads it.
 #[derive(Clone, Copy)]
 struct Guard {
     base: usize,
@@ -47,15 +48,16 @@ struct Guard {
 const IDLE: Guard = Guard { base: 0, length: 0, page_bytes: 1, faulted: false };
 
 thread_local! {
-    // A const initialiser and no destructor make access from a signal handler safe.
+    // The initial value is a constant and there is no destructor, so a signal handler can safely
+    // access the variable.
     static GUARD: Cell<Guard> = const { Cell::new(IDLE) };
 }
 
-/// The handler that was installed before ours.
+/// The SIGBUS handler that was installed before the handler of this module.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
 impl MappedFile {
-    /// Maps the first `length` bytes of a file; nothing is read yet.
+    /// Maps the first `length` bytes of a file. The data is not read yet.
     pub fn new(file: &File, length: u64, writable: bool) -> io::Result<MappedFile> {
         PREVIOUS.get_or_init(install_handler);
         let too_large = |_| io::Error::from_raw_os_error(libc::ENOMEM);
@@ -71,12 +73,13 @@ impl MappedFile {
         let write = if self.writable { libc::PROT_WRITE } else { 0 };
         let (protection, flags) = (libc::PROT_READ | write, libc::MAP_SHARED | flags);
         let fd = file.as_raw_fd();
-        // SAFETY: maps at an address that the kernel chooses, or over the whole of our own mapping.
+        // SAFETY: the call maps at an address that the kernel chooses, or over the whole mapping of
+        // this value.
         let base = unsafe { libc::mmap(at.cast(), self.length, protection, flags, fd, 0) };
         if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(base.cast()) }
     }
 
-    /// How much is mapped (bytes).
+    /// Returns the length of the mapping (bytes).
     pub fn length(&self) -> u64 {
         self.length as u64
     }
@@ -86,14 +89,14 @@ impl MappedFile {
         if self.length == 0 {
             return Ok(());
         }
-        // SAFETY: advice on a shared mapping of our own, which changes no content.
+        // SAFETY: the advice is for the shared mapping of this value, and changes no content.
         match unsafe { libc::madvise(self.base.cast(), self.length, advice) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Copies from the mapping.
+    /// Copies `into.len()` bytes at `offset` of the mapping into memory.
     ///
     /// # Panics
     /// If the range is not mapped.
@@ -101,16 +104,16 @@ impl MappedFile {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Fault> {
         let from = self.at(offset, into.len());
         guarded(from, into.len(), || {
-            // SAFETY: both ranges are valid and of that length, `into` is ours alone, and the
-            // handler deals with faults in the mapping. Others may change the file meanwhile: bytes
-            // have no invalid values.
+            // SAFETY: both ranges are valid and have this length, only this call accesses `into`,
+            // and the handler deals with faults in the mapping. Other processes may change the file
+            // meanwhile, which is harmless because every value of a byte is valid.
             unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         })
     }
 
     /// Calls `look` on bytes of the mapping without copying them. The bytes may change meanwhile if
-    /// somebody writes to the file. If a page is inaccessible, all bytes from that page to the end
-    /// are zeros.
+    /// another program writes to the file. If a page is inaccessible, all bytes from this page to
+    /// the end of the range are zeros.
     ///
     /// # Errors
     /// If a page was inaccessible. The result of `look` is then dropped.
@@ -127,23 +130,24 @@ impl MappedFile {
         let mut seen = None;
         guarded(from, length, || {
             // SAFETY: the range stays mapped while this value lives, and the handler deals with
-            // faults in it. Others may change the file meanwhile: bytes have no invalid values, and
-            // `look` is documented not to rely on them.
+            // faults in it. Other processes may change the file meanwhile. Every value of a byte is
+            // valid, and the documentation tells callers that `look` must not rely on stable
+            // content.
             seen = Some(look(unsafe { std::slice::from_raw_parts(from, length) }));
         })?;
         seen.ok_or(Fault)
     }
 
-    /// Copies into the mapping.
+    /// Copies memory into the mapping at `offset`.
     ///
     /// # Panics
     /// If the range is not mapped, or the mapping is read-only.
     #[inline]
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), Fault> {
-        assert!(self.writable, "the mapping is for reading only");
+        assert!(self.writable, "the mapping is read-only");
         let into = self.at(offset, from.len());
         guarded(into, from.len(), || {
-            // SAFETY: as in `read`, with source and destination swapped; the mapping is writable.
+            // SAFETY: as in `read`, with source and destination swapped. The mapping is writable.
             unsafe { ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
         })
     }
@@ -151,8 +155,8 @@ impl MappedFile {
     #[inline]
     fn at(&self, offset: u64, length: usize) -> *mut u8 {
         let mapped = self.length as u64;
-        assert!(offset <= mapped && length as u64 <= mapped - offset, "beyond the mapping");
-        // SAFETY: the offset is inside the mapping, as was just checked.
+        assert!(offset <= mapped && length as u64 <= mapped - offset, "range beyond the mapping");
+        // SAFETY: the assertion above checks that the offset is inside the mapping.
         unsafe { self.base.add(offset as usize) }
     }
 
@@ -165,13 +169,15 @@ impl MappedFile {
 impl Drop for MappedFile {
     fn drop(&mut self) {
         if self.length > 0 {
-            // SAFETY: base and length are those of our own mapping, unmapped once.
+            // SAFETY: base and length are those of this value's mapping, which is unmapped only
+            // here.
             unsafe { libc::munmap(self.base.cast(), self.length) };
         }
     }
 }
 
-/// Runs a copy from or to `base..base + length` of a mapping; an error means that it faulted.
+/// Runs a copy from or to `base..base + length` of a mapping. Returns an error if a page was
+/// inaccessible.
 #[inline]
 fn guarded(base: *mut u8, length: usize, copy: impl FnOnce()) -> Result<(), Fault> {
     let page_bytes = PAGE_BYTES.get().copied().unwrap_or(4096);
@@ -184,13 +190,13 @@ fn guarded(base: *mut u8, length: usize, copy: impl FnOnce()) -> Result<(), Faul
     if GUARD.replace(IDLE).faulted { Err(Fault) } else { Ok(()) }
 }
 
-/// Size of a memory page (bytes); queried once, because every copy needs it.
+/// The size of a memory page (bytes). It is queried only once, because every copy needs it.
 static PAGE_BYTES: OnceLock<usize> = OnceLock::new();
 
 fn install_handler() -> libc::sigaction {
     PAGE_BYTES.get_or_init(|| sys::page_bytes() as usize);
-    // SAFETY: all-zero sigactions are valid values of that plain C struct, and both outlive the
-    // call; the handler does only what a handler may.
+    // SAFETY: an all-zero value is valid for the plain C struct sigaction, and both values outlive
+    // the call. The handler does only what a signal handler may do.
     unsafe {
         let mut previous: libc::sigaction = std::mem::zeroed();
         let mut ours: libc::sigaction = std::mem::zeroed();
@@ -201,13 +207,13 @@ fn install_handler() -> libc::sigaction {
     }
 }
 
-/// The SIGBUS handler; it uses only system calls and memory of this thread.
+/// Handles SIGBUS. Uses only system calls and memory of this thread.
 extern "C" fn on_bus_error(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel passes a valid siginfo with the address of the fault.
+    // SAFETY: the kernel passes a valid siginfo, which contains the address of the fault.
     let address = unsafe { (*info).si_addr() } as usize;
     let guard = GUARD.get();
     let end = guard.base.saturating_add(guard.length);
@@ -215,7 +221,7 @@ extern "C" fn on_bus_error(
     if guard.length > 0 && (first..end).contains(&address) {
         let page = address / guard.page_bytes * guard.page_bytes;
         let errno = sys::errno();
-        // SAFETY: the page is one of the mapping that this thread is copying from or to.
+        // SAFETY: the page belongs to the mapping that this thread is copying from or to.
         if unsafe { replace_by_memory(page, end - page) } {
             GUARD.set(Guard { faulted: true, ..guard });
             sys::set_errno(errno);
@@ -225,24 +231,24 @@ extern "C" fn on_bus_error(
     pass_on(signal, info, context);
 }
 
-/// Maps zeroed memory over inaccessible pages; returns whether that succeeded.
+/// Maps zeroed memory over inaccessible pages. Returns true if this succeeded.
 ///
 /// # Safety
-/// `address` must be a page of a mapping that the caller owns, and `length` must end within the
-/// mapping.
+/// `address` must be the beginning of a page in a mapping that the caller owns, and the range of
+/// `length` bytes must end within the mapping.
 unsafe fn replace_by_memory(address: usize, length: usize) -> bool {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the caller owns the mapping, and every byte of it stays mapped.
+    // SAFETY: the caller owns the mapping, and every byte of the mapping stays mapped.
     let got = unsafe { libc::mmap(address as *mut _, length, protection, flags, -1, 0) };
     got != libc::MAP_FAILED
 }
 
-/// Passes the signal to the previous handler. Without one, the default action is restored, and the
-/// repeated fault then ends the program.
+/// Passes the signal to the previous handler. If there was none, restores the default action. The
+/// access then faults again, which ends the program.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let default = || {
-        // SAFETY: restores the default action, as a handler may.
+        // SAFETY: the call restores the default action, which a signal handler may do.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     };
     let Some(previous) = PREVIOUS.get() else { return default() };
@@ -294,13 +300,13 @@ mod tests {
         mapped.read(32 * PAGE as u64, &mut memory).unwrap();
         file.set_len(40 * PAGE as u64).unwrap();
         assert_eq!(mapped.read(32 * PAGE as u64, &mut memory), Err(Fault));
-        assert!(memory[..8 * PAGE].iter().all(|byte| *byte == 0xA5), "what there was has come");
+        assert!(memory[..8 * PAGE].iter().all(|byte| *byte == 0xA5), "the file's data was copied");
         mapped.repair(&file).unwrap();
         mapped.read(0, &mut memory).unwrap();
         assert!(memory.iter().all(|byte| *byte == 0xA5));
         assert_eq!(mapped.write(39 * PAGE as u64, &memory), Err(Fault));
         mapped.repair(&file).unwrap();
-        assert_eq!(file.metadata().unwrap().len(), 40 * PAGE as u64, "nothing has grown");
+        assert_eq!(file.metadata().unwrap().len(), 40 * PAGE as u64, "the file did not grow");
     }
 
     #[test]

@@ -1,22 +1,24 @@
-//! The caching mode in which a target is opened, and the hint about coming accesses.
+//! The caching mode in which a target is opened, and hints about future accesses.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind};
 
-/// How the kernel caches the I/O to a target: SQLIO's buffering flags Y, H, S and N.
+/// The caching mode of a target: how the kernel caches its I/O. The modes correspond to SQLIO's
+/// buffering flags Y, H, S and N.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Caching {
-    /// Through the page cache; a write completes before its data is on the device.
+    /// I/O uses the page cache. A write completes before its data is on the device.
     #[default]
     Buffered,
-    /// O_DIRECT: bypasses the page cache.
+    /// O_DIRECT: I/O bypasses the page cache.
     Direct,
-    /// O_DSYNC: through the page cache, each write durable before it returns.
+    /// O_DSYNC: I/O uses the page cache, and each write is durable before it completes.
     WriteThrough,
-    /// O_DIRECT and O_DSYNC.
+    /// O_DIRECT and O_DSYNC: I/O bypasses the page cache, and each write is durable before it
+    /// completes.
     DirectWriteThrough,
 }
 
@@ -25,7 +27,7 @@ impl Caching {
     pub const ALL: [Caching; 4] =
         [Caching::Buffered, Caching::Direct, Caching::WriteThrough, Caching::DirectWriteThrough];
 
-    /// The mode with or without direct I/O, and with or without write-through.
+    /// Returns the mode with or without direct I/O, and with or without write-through.
     pub fn of(direct: bool, write_through: bool) -> Caching {
         match (direct, write_through) {
             (false, false) => Caching::Buffered,
@@ -35,17 +37,17 @@ impl Caching {
         }
     }
 
-    /// Whether the page cache is bypassed.
+    /// Returns true if the mode bypasses the page cache.
     pub fn is_direct(self) -> bool {
         matches!(self, Caching::Direct | Caching::DirectWriteThrough)
     }
 
-    /// Whether the mode makes each write durable before it completes.
+    /// Returns true if the mode makes each write durable before it completes.
     pub fn is_write_through(self) -> bool {
         matches!(self, Caching::WriteThrough | Caching::DirectWriteThrough)
     }
 
-    /// The name in flags and results.
+    /// Returns the name in flags and results.
     pub fn name(self) -> &'static str {
         match self {
             Caching::Buffered => "buffered",
@@ -74,21 +76,21 @@ impl FromStr for Caching {
     }
 }
 
-/// A hint about the coming accesses (posix_fadvise(2); madvise(2) for a mapping).
+/// A hint about future accesses (posix_fadvise(2), or madvise(2) for a mapping).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Hint {
-    /// No announced access pattern.
+    /// No particular access pattern is expected.
     #[default]
     Normal,
-    /// Sequential: read ahead further.
+    /// Accesses will be sequential, so the kernel reads ahead further.
     Sequential,
-    /// Random: no read-ahead.
+    /// Accesses will be random, so the kernel does not read ahead.
     Random,
     /// The data will not be used again.
     NoReuse,
-    /// The data will be used soon: the kernel starts to read it into the page cache.
+    /// The data will be used soon, so the kernel starts to read it into the page cache.
     WillNeed,
-    /// The data will not be used soon: the kernel drops its clean pages from the page cache.
+    /// The data will not be used soon, so the kernel drops its clean pages from the page cache.
     DontNeed,
 }
 
@@ -103,7 +105,7 @@ impl Hint {
         Hint::DontNeed,
     ];
 
-    /// The name in flags and results.
+    /// Returns the name in flags and results.
     pub fn name(self) -> &'static str {
         match self {
             Hint::Normal => "normal",

@@ -1,4 +1,4 @@
-//! Finds the mount of a file from /proc/self/mountinfo (proc(5)), and unmounts.
+//! Finds the mount of a file in /proc/self/mountinfo (proc(5)), and unmounts directories.
 
 use std::ffi::CString;
 use std::io;
@@ -12,24 +12,33 @@ use crate::sys;
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Device number of the files on the mount.
+    /// The device number of the files on the mount (major, minor).
     pub device: (u32, u32),
     /// The directory on which the file system is mounted.
     pub mount_point: PathBuf,
-    /// Type of the file system, such as "ext4" or "xfs".
+    /// The type of the file system, such as "ext4" or "xfs".
     pub file_system: String,
     /// The device or export that is mounted.
     pub source: String,
-    /// Options of the mount and of the file system, comma-separated.
+    /// The options of the mount and of the file system, separated by commas.
     pub options: String,
 }
 
-/// Limit on stacked file systems that are followed; real stacks are shallower.
+/// Returns true if a file system of this type stores its files on a server. File systems in user
+/// space (FUSE) are not included, because their files may be anywhere.
+#[must_use]
+pub fn is_network(file_system: &str) -> bool {
+    const TYPES: [&str; 7] = ["9p", "afs", "ceph", "cifs", "lustre", "smb3", "virtiofs"];
+    TYPES.contains(&file_system) || file_system.starts_with("nfs")
+}
+
+/// The maximum number of stacked file systems that are followed. Real stacks are shallower.
 const STACK_MAX: usize = 8;
 
 impl Mount {
-    /// The path at which a stacked file system stores the file `path`: for an overlay, in the
-    /// topmost layer with this file; for a FUSE mirror (bindfs), in its source directory.
+    /// Returns the path at which a stacked file system stores the file `path`. For an overlay, this
+    /// is in the topmost layer that has the file. For a FUSE mirror (bindfs), it is in the source
+    /// directory.
     pub(crate) fn beneath(&self, path: &Path, exists: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let inside = path.strip_prefix(&self.mount_point).ok()?;
         let at = |folder: PathBuf| {
@@ -38,7 +47,7 @@ impl Mount {
         self.folders_beneath().into_iter().map(at).find(|path| exists(path))
     }
 
-    /// The directories below a stacked file system, topmost first.
+    /// Returns the directories below a stacked file system, topmost first.
     fn folders_beneath(&self) -> Vec<PathBuf> {
         if self.file_system == "overlay" {
             let options = || self.options.split(',');
@@ -55,7 +64,8 @@ impl Mount {
     }
 }
 
-/// The mount that stores the data of a file: the lowest mount where file systems are stacked.
+/// Returns the mount that stores the data of a file. If file systems are stacked, this is the
+/// lowest mount.
 pub(crate) fn of_data(path: &Path, device: (u32, u32)) -> Option<Mount> {
     let mounts = all();
     let mut mount = find(&mounts, path, device)?;
@@ -70,17 +80,18 @@ pub(crate) fn of_data(path: &Path, device: (u32, u32)) -> Option<Mount> {
     Some(mount)
 }
 
-/// All mounts of this process's namespace, in the order of mounting.
+/// Returns all mounts in the mount namespace of this process, in the order of mounting.
 pub fn all() -> Vec<Mount> {
     parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
 
-/// The mount that holds the file at `path`, whose device number is `device`.
+/// Returns the mount that contains the file at `path`. `device` is the device number of the file
+/// system with the file.
 pub fn of(path: &Path, device: (u32, u32)) -> Option<Mount> {
     find(&all(), path, device)
 }
 
-/// As [`of`], but searches the given mounts.
+/// Works like [`of`], but searches the given mounts.
 pub(crate) fn find(mounts: &[Mount], path: &Path, device: (u32, u32)) -> Option<Mount> {
     let holds = |mount: &Mount| path.starts_with(&mount.mount_point);
     let same_device = mounts.iter().filter(|m| m.device == device && holds(m));
@@ -115,7 +126,7 @@ fn parse_line(line: &str) -> Option<Mount> {
     })
 }
 
-/// Undoes the kernel's octal escapes (`\040` is a space).
+/// Decodes the kernel's octal escapes (`\040` is a space).
 pub(crate) fn unescape(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
@@ -138,9 +149,9 @@ pub(crate) fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Unmounts a directory. A lazy unmount hides the directory immediately and completes when nobody
-/// uses it any more. Without the right to unmount, `fusermount3` is tried, which may unmount FUSE
-/// file systems.
+/// Unmounts a directory. A lazy unmount hides the directory immediately and completes when no
+/// process uses it any more. If the user may not unmount, the function tries `fusermount3`, which
+/// may unmount FUSE file systems.
 ///
 /// # Errors
 /// If the mount is in use, or the user may not unmount it.

@@ -1,12 +1,13 @@
-//! Network targets: files, disks and objects of a server, reached without the kernel's clients.
+//! Network targets: files, disks and objects on a server, accessed without the kernel's clients.
 //!
 //! A network target has an address such as `nbd://host/export`. Each I/O engine opens its own
-//! connection and keeps up to `depth` requests outstanding on it; it opens several where the
-//! protocol allows fewer on one. [`Address`] parses addresses, and each protocol is one file. A
-//! protocol does no I/O of its own after the connection is set up: it translates requests into
-//! messages and the bytes of replies into completions (`protocol`). The connection (`link`) moves
-//! the bytes, with the payload going directly to and from the buffer slots. Every reply is
-//! untrusted: a reply that does not fit an outstanding request ends the connection with an error.
+//! connection and keeps up to `depth` requests outstanding on it. If the protocol allows fewer
+//! requests per connection, the engine opens several connections. [`Address`] parses addresses, and
+//! each protocol is one file. After the connection is set up, the code of a protocol does no I/O:
+//! it translates requests into messages, and the bytes of replies into completions (`protocol`).
+//! The connection (`link`) transfers the bytes. It sends and receives payload directly from and
+//! into the buffer slots. Every reply is untrusted: if a reply does not match an outstanding
+//! request, the connection ends with an error.
 
 mod address;
 pub(crate) mod fuzz;
@@ -31,15 +32,15 @@ pub(crate) use wire::{Poll, TICK, Wire};
 use crate::clock::{Clock, Monotonic};
 use crate::error::{Error, ErrorKind};
 
-/// How many connections [`round_trip_ns`] sets up.
+/// The number of connections that [`round_trip_ns`] sets up.
 const ROUND_TRIPS: usize = 7;
 
-/// User and password for a server that asks for them.
+/// The user name and password for a server that requires them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// Name of the user, or identifier of the access key.
+    /// The user name, or the ID of an access key.
     pub user: String,
-    /// Password, or secret of the access key.
+    /// The password, or the secret of an access key.
     pub password: String,
 }
 
@@ -50,12 +51,12 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// How a network target is opened.
+/// The parameters with which a network target is opened.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// The server and the file, disk or object on it.
     pub address: Address,
-    /// User and password; None: anonymous.
+    /// The user name and password. None for anonymous access.
     pub credentials: Option<Credentials>,
     /// Whether the target may be written.
     pub writable: bool,
@@ -63,20 +64,22 @@ pub struct Access {
     pub durable: bool,
 }
 
-/// What a server said about a target when it was opened.
+/// What a server reported about a target when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteInfo {
-    /// Size (bytes).
+    /// The size of the target (bytes).
     pub size_bytes: u64,
-    /// Required alignment of offsets and lengths (bytes).
+    /// The required alignment of offsets and lengths (bytes).
     pub block_bytes: u32,
-    /// Largest request that the server accepts (bytes). Larger requests complete in several parts.
+    /// The size of the largest request that the server accepts (bytes). Larger requests are
+    /// completed in several parts.
     pub request_bytes_max: u32,
-    /// Version of the protocol and the features in use.
+    /// The version of the protocol and the features in use.
     pub features: String,
 }
 
-/// An open network target: how to connect, and what the server said. It keeps no connection.
+/// A network target that was opened once: how to connect to it, and what the server reported. It
+/// keeps no connection.
 #[derive(Debug)]
 pub(crate) struct Remote {
     access: Access,
@@ -98,11 +101,11 @@ impl Remote {
         &self.info
     }
 
-    /// Makes everything written durable on the server, over a new connection. Engines need not call
-    /// it: each flushes its own writes.
+    /// Makes everything that was written to the target durable on the server, over a new
+    /// connection. Engines need not call this function, because each engine flushes its own writes.
     ///
     /// # Errors
-    /// The flush fails, or would not cover what was written on other connections.
+    /// If the flush fails, or if it would not cover the writes of other connections.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         if !self.access.writable {
             return Ok(());
@@ -110,24 +113,24 @@ impl Remote {
         let mut link = connect(&self.access)?.0;
         if !link.flushes_for_all() {
             let name = &self.access.address;
-            let what = format!("{name}: only the connections that wrote can flush");
+            let what = format!("{name}: only the connections that wrote data can flush it");
             return Err(Error::new(ErrorKind::Unsupported, what)
-                .with_remedy("flush with the engine that wrote"));
+                .with_remedy("flush with the engine that wrote the data"));
         }
         link.flush()
     }
 }
 
-/// The time of a round trip to the server: how long TCP takes to set up a connection, as the median
-/// of several (ns).
+/// Measures the time of a round trip to the server (ns). This is the median time that TCP takes to
+/// set up a connection.
 ///
 /// # Errors
-/// The server cannot be reached.
+/// If the server cannot be reached.
 pub fn round_trip_ns(address: &Address) -> Result<f64, Error> {
-    // First find the address that answers, so that neither the name resolution nor addresses that
-    // do not answer are timed.
+    // The function first connects to find an address that answers, so that the times include
+    // neither name resolution nor addresses that do not answer.
     let wire = Wire::connect(address)?;
-    let peer = wire.peer().ok_or_else(|| wire.violated("closed the connection at once"))?;
+    let peer = wire.peer().ok_or_else(|| wire.violated("closed the connection immediately"))?;
     let clock = Monotonic::new();
     let mut times = Vec::new();
     for _ in 0..ROUND_TRIPS {
@@ -145,7 +148,7 @@ pub(crate) fn connect(access: &Access) -> Result<(Link, RemoteInfo), Error> {
     connect_over(Wire::connect(&access.address)?, access)
 }
 
-/// Sets up the protocol on a connected wire.
+/// Sets up the protocol on a new TCP connection.
 pub(crate) fn connect_over(wire: Wire, access: &Access) -> Result<(Link, RemoteInfo), Error> {
     let opened = match access.address.scheme {
         Scheme::Nbd => nbd::open(wire, access)?,
@@ -155,9 +158,10 @@ pub(crate) fn connect_over(wire: Wire, access: &Access) -> Result<(Link, RemoteI
         Scheme::S3 => s3::open(wire, access)?,
     };
     let Opened { wire, protocol, info } = opened;
-    // Offsets are signed numbers in the kernel and in most protocols.
+    // Sizes of 2^63 bytes and more are refused, because offsets are signed numbers in the kernel
+    // and in most protocols.
     if i64::try_from(info.size_bytes).is_err() {
-        return Err(wire.violated(&format!("says that the target has {} bytes", info.size_bytes)));
+        return Err(wire.violated(&format!("reports a target size of {} bytes", info.size_bytes)));
     }
     Ok((Link::new(wire, protocol)?, info))
 }
@@ -189,7 +193,7 @@ mod tests {
         }
     }
 
-    /// An engine with four slots on a server with a fault.
+    /// Creates an engine with four slots on a server with a fault.
     fn engine_on(fault: Fault) -> HostEngine {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
@@ -228,7 +232,8 @@ mod tests {
         assert!(error.contains("the server was too busy for 1 s; use a smaller"), "{error}");
     }
 
-    /// What a client says about a server of NBD that sends these replies to its option.
+    /// Returns the error message of a client that requests an NBD option and receives these
+    /// replies.
     fn refused(replies: &[(u32, &[u8])]) -> String {
         let (client, mut server) = UnixStream::pair().unwrap();
         let mut bytes = b"NBDMAGICIHAVEOPT\0\x01".to_vec();
@@ -248,7 +253,7 @@ mod tests {
     fn a_size_that_no_offset_reaches_is_refused() {
         let export = [&[0; 2][..], &u64::MAX.to_be_bytes(), &[0; 2]].concat();
         let error = refused(&[(3, &export), (1, &[])]);
-        assert!(error.contains("says that the target has 18446744073709551615 bytes"), "{error}");
+        assert!(error.contains("reports a target size of 18446744073709551615 bytes"), "{error}");
     }
 
     #[test]
@@ -270,10 +275,11 @@ mod tests {
             engine.buffer(0).fill(features.len() as u8);
             let write = Request { op: Op::Write, ..read(0, 4096, 4096) };
             engine.submit_and_wait(&[write], 1, None, &mut done).unwrap();
-            assert!(engine.flush().unwrap(), "it has a connection to flush");
+            assert!(engine.flush().unwrap(), "the engine has a connection to flush");
             let content = std::fs::read(file.path()).unwrap();
             assert_eq!(content[4096], features.len() as u8, "{fault:?}");
-            // Another connection would not have written what this one kept.
+            // A flush on another connection would not cover the writes that the server caches for
+            // this connection.
             assert_eq!(target.sync().is_ok(), fault == Fault::None);
         }
         assert_eq!(features[0], "NBD, a flush covers all connections");
@@ -303,7 +309,7 @@ mod tests {
     #[test]
     fn a_reply_that_arrives_byte_by_byte_holds_no_deadline() {
         let (mut engine, mut done) = (engine_on(Fault::Trickles(0)), Vec::new());
-        // The whole reply takes more than 5 times as long.
+        // The whole reply takes more than five times as long as this deadline allows.
         let until_ns = Monotonic::new().now_ns() + 200_000_000;
         engine.submit_and_wait(&[read(0, 0, 512)], 1, Some(until_ns), &mut done).unwrap();
         assert_eq!((done.len(), engine.in_flight()), (0, 1));
@@ -333,6 +339,6 @@ mod tests {
     #[test]
     fn a_server_that_speaks_another_protocol_is_recognised() {
         let error = fails_with(Fault::Babbles(3)).to_string();
-        assert!(error.contains("without its magic number; this is no valid answer"), "{error}");
+        assert!(error.contains("without its magic number; check that the address"), "{error}");
     }
 }

@@ -1,6 +1,8 @@
-//! What an NVMe drive reports about itself: formats, limits and preferred sizes (Identify), and its
-//! health (log page 02h). NVM Express Base Specification 2.0, sections 5.17 and 5.16.1.3; NVM
-//! Command Set Specification 1.0, section 4.1.5.
+//! Reads what an NVMe drive reports about itself: formats, limits and preferred sizes (Identify),
+//! and its health (log page 02h).
+//!
+//! Source: NVM Express Base Specification 2.0, sections 5.17 and 5.16.1.3; NVM Command Set
+//! Specification 1.0, section 4.1.5.
 
 use std::fs::File;
 use std::io;
@@ -9,81 +11,82 @@ use std::path::{Path, PathBuf};
 use crate::device::Device;
 use crate::nvme_ioctl;
 
-/// The page size in which an NVMe drive counts its largest request (bytes). By the specification it
-/// is the smallest page of the controller, which is 4 KiB on all known drives.
+/// The page size (bytes). A drive reports its maximum request size in units of the smallest page
+/// size of its controller, which is 4 KiB on all known drives.
 const PAGE_BYTES: u64 = 4096;
-/// Log page of the drive's health, and its length (bytes).
+/// The number of the log page with the drive's health, and the length of this page (bytes).
 const HEALTH_PAGE: u8 = 0x02;
 const HEALTH_BYTES: usize = 512;
 
-/// The range of block sizes, as powers of two: from 512 bytes to more than any drive has. A format
-/// with a size outside the range is not available.
+/// The range of plausible block sizes, as powers of two: from 512 bytes to more than any drive
+/// uses. A format whose block size is outside this range is not available.
 const BLOCK_SHIFT_MIN: u8 = 9;
 const BLOCK_SHIFT_MAX: u8 = 24;
 
-/// A format of a namespace's blocks.
+/// A format that the blocks of a namespace can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockFormat {
-    /// Data of a block (bytes).
+    /// The size of a block's data (bytes).
     pub bytes: u64,
-    /// Metadata of a block (bytes).
+    /// The size of a block's metadata (bytes).
     pub metadata_bytes: u16,
-    /// Whether the namespace has this format now.
+    /// Whether the namespace is currently formatted with this format.
     pub in_use: bool,
 }
 
-/// What a drive and one of its namespaces say about themselves.
+/// The properties of a drive and of a namespace on this drive, as the drive reports them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Identity {
-    /// Largest request (bytes); None: no limit.
+    /// The maximum size of a request (bytes). None if there is no limit.
     pub max_request_bytes: Option<u64>,
     /// Whether the drive has a volatile write cache.
     pub has_write_cache: bool,
-    /// Maximum power of each power state, beginning with the fastest state (watts).
+    /// The maximum power of each power state, beginning with the fastest state (watts).
     pub power_watts: Vec<f64>,
     /// The formats that the namespace can have.
     pub formats: Vec<BlockFormat>,
-    /// Preferred unit of writes: NPWG (bytes).
+    /// The preferred granularity of writes (bytes; NPWG). None if the drive does not report it.
     pub preferred_write_bytes: Option<u64>,
-    /// Preferred unit of discards: NPDG (bytes).
+    /// The preferred granularity of discards (bytes; NPDG). None if the drive does not report it.
     pub preferred_discard_bytes: Option<u64>,
-    /// Size of writes at which the drive is fastest: NOWS (bytes).
+    /// The optimal size of writes (bytes; NOWS). None if the drive does not report it.
     pub optimal_write_bytes: Option<u64>,
 }
 
-/// The state of a drive, from its log.
+/// The health of a drive, from its log page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// The current warnings: bits as in [`Health::WARNINGS`].
+    /// The current warnings. Bit `n` means the text `n` in [`Health::WARNINGS`].
     pub warnings: u8,
-    /// Temperature (kelvin); 0: unknown.
+    /// The temperature (kelvin). 0 if the drive does not report it.
     pub kelvin: u16,
-    /// Spare space that is left (percent).
+    /// The share of the spare space that is still available (percent).
     pub spare_percent: u8,
-    /// Endurance that is used up (percent); may exceed 100.
+    /// The share of the endurance that is used up (percent). This share may exceed 100.
     pub used_percent: u8,
-    /// Requests that failed because data were damaged.
+    /// The number of media and data integrity errors.
     pub media_errors: u64,
-    /// Time above the warning and above the critical temperature (minutes).
+    /// The time above the warning temperature plus the time above the critical temperature
+    /// (minutes).
     pub hot_min: u32,
-    /// How often the drive throttled itself for heat.
+    /// How often the drive has throttled itself because it was too hot.
     pub throttles: u32,
-    /// For how long it did (s).
+    /// How long the drive has throttled itself because it was too hot (s).
     pub throttled_s: u32,
 }
 
 impl Health {
-    /// What the bits of `warnings` mean, from bit 0.
+    /// The meaning of each bit of `warnings`, beginning with bit 0.
     pub const WARNINGS: [&str; 6] = [
         "its spare space is below the threshold",
-        "its temperature is beyond a limit",
-        "it has many errors",
-        "it takes no more writes",
+        "its temperature is too high or too low",
+        "it is less reliable because of errors",
+        "it accepts no more writes",
         "the backup of its volatile memory has failed",
         "its persistent memory is read-only",
     ];
 
-    /// The texts of the current warnings.
+    /// Returns the texts of the current warnings.
     pub fn warning_texts(&self) -> impl Iterator<Item = &'static str> {
         let warnings = self.warnings;
         let texts = Health::WARNINGS.iter().enumerate();
@@ -91,17 +94,18 @@ impl Health {
     }
 }
 
-/// The device node of a namespace; None if the device is not an NVMe namespace of this host.
+/// Returns the device node of a namespace. None if the device is not an NVMe namespace of this
+/// host.
 fn node_of(device: &Device) -> Option<PathBuf> {
     let name = device.disk().file_name()?.to_str()?.to_owned();
     let is_here = device.disk().starts_with("/sys");
     (is_here && name.starts_with("nvme")).then(|| Path::new("/dev").join(name))
 }
 
-/// Asks the drive of a device; None if it is no NVMe drive.
+/// Reads the properties of the drive of a device. None if the drive is not an NVMe drive.
 ///
 /// # Errors
-/// The permission is missing (root), or the drive refuses.
+/// This process has no permission (only root has it), or the drive refuses the command.
 pub fn identity(device: &Device) -> Option<io::Result<Identity>> {
     let node = node_of(device)?;
     let ask = || {
@@ -113,10 +117,10 @@ pub fn identity(device: &Device) -> Option<io::Result<Identity>> {
     Some(ask())
 }
 
-/// Reads the health of the drive of a device; None if it is no NVMe drive.
+/// Reads the health of the drive of a device. None if the drive is not an NVMe drive.
 ///
 /// # Errors
-/// The permission is missing (root), or the drive refuses.
+/// This process has no permission (only root has it), or the drive refuses the command.
 pub fn health(device: &Device) -> Option<io::Result<Health>> {
     let node = node_of(device)?;
     let ask = || {
@@ -134,11 +138,11 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
 }
 
-/// Reads the structures of a controller and of a namespace, 4096 bytes each.
+/// Parses the Identify data structures of a controller and of a namespace (4096 bytes each).
 fn read_identity(controller: &[u8], namespace: &[u8]) -> Identity {
     let state = |number: usize| {
         let at = 2048 + 32 * number;
-        // Bit 0 of byte 3: the unit is 0.0001 W instead of 0.01 W.
+        // If bit 0 of byte 3 is set, the unit is 0.0001 W instead of 0.01 W.
         let unit = if controller[at + 3] & 1 == 1 { 1e-4 } else { 1e-2 };
         f64::from(u16_at(controller, at)) * unit
     };
@@ -157,8 +161,8 @@ fn read_identity(controller: &[u8], namespace: &[u8]) -> Identity {
     };
     let used = formats.iter().find(|format| format.in_use && is_possible(format));
     let block_bytes = used.map(|format| format.bytes);
-    // Bit 4 of the features: the fields of preferred sizes are valid. They are in blocks, and 0
-    // means one block.
+    // If bit 4 of the features is set, the fields of the preferred sizes are valid. These fields
+    // contain the number of blocks minus one.
     let are_valid = namespace[24] & 0x10 != 0;
     let size = |at: usize| {
         let blocks = u64::from(u16_at(namespace, at)) + 1;
@@ -175,7 +179,7 @@ fn read_identity(controller: &[u8], namespace: &[u8]) -> Identity {
     }
 }
 
-/// Reads a page of [`HEALTH_BYTES`] bytes.
+/// Parses a health log page of [`HEALTH_BYTES`] bytes.
 fn read_health(page: &[u8]) -> Health {
     let media_errors = page[160..168].try_into().map_or(u64::MAX, u64::from_le_bytes);
     Health {
@@ -260,6 +264,6 @@ mod tests {
         assert_eq!((read.media_errors, read.hot_min), (7, 3));
         assert_eq!((read.throttles, read.throttled_s), (7, 60));
         let texts: Vec<&str> = read.warning_texts().collect();
-        assert_eq!(texts, ["its temperature is beyond a limit", "it takes no more writes"]);
+        assert_eq!(texts, ["its temperature is too high or too low", "it accepts no more writes"]);
     }
 }

@@ -1,5 +1,5 @@
-//! Ioctls of NVMe drives (linux/nvme_ioctl.h): features, identification and logs of the controller,
-//! and the identifier of a namespace. Nothing is sent that changes data.
+//! Ioctls for NVMe drives (linux/nvme_ioctl.h). They read and set features, read identification
+//! data and logs, and return the identifier of a namespace. No command changes stored data.
 
 use std::fs::File;
 use std::io;
@@ -27,15 +27,18 @@ struct NvmeCommand {
 
 const _: () = assert!(size_of::<NvmeCommand>() == 72);
 
-/// Gets or sets a feature of an NVMe controller; returns the controller's result.
+/// Gets a feature of an NVMe controller, or sets the feature to `set_to`. Returns the controller's
+/// result.
 pub fn feature(file: &File, feature: u8, set_to: Option<u32>) -> io::Result<u32> {
-    // NVM Express Base Specification: Set Features 09h, Get Features 0Ah.
+    // The opcodes in the NVM Express Base Specification are 09h for Set Features and 0Ah for Get
+    // Features.
     let opcode = if set_to.is_some() { 0x09 } else { 0x0A };
     let words = [u32::from(feature), set_to.unwrap_or(0), 0, 0, 0, 0];
     admin(file, NvmeCommand { opcode, words_10_15: words, ..NvmeCommand::default() })
 }
 
-/// Reads a data structure of the command Identify (06h): 0 describes a namespace, 1 the controller.
+/// Reads a data structure with the command Identify (06h). Structure 0 describes a namespace, and
+/// structure 1 the controller.
 pub fn identify(file: &File, namespace: u32, structure: u32) -> io::Result<Vec<u8>> {
     let words_10_15 = [structure, 0, 0, 0, 0, 0];
     let command = NvmeCommand { opcode: 0x06, namespace, words_10_15, ..NvmeCommand::default() };
@@ -60,12 +63,12 @@ fn read(file: &File, command: NvmeCommand, bytes: usize) -> io::Result<Vec<u8>> 
     Ok(data)
 }
 
-/// Sends an admin command; returns the controller's result. If the command has a buffer, it must be
-/// valid and as long as the command says.
+/// Sends an admin command, and returns the controller's result. If the command has a buffer, the
+/// buffer must be valid and have the length in the command.
 fn admin(file: &File, mut command: NvmeCommand) -> io::Result<u32> {
     const NVME_IOCTL_ADMIN_CMD: libc::Ioctl = 0xC048_4E41_u32 as libc::Ioctl;
-    // SAFETY: the command is a whole struct nvme_passthru_cmd, and its only buffer is that of
-    // `read`, which outlives the call.
+    // SAFETY: the command is a whole struct nvme_passthru_cmd. Only `read` passes a buffer, which
+    // outlives the call.
     let status = unsafe { libc::ioctl(file.as_raw_fd(), NVME_IOCTL_ADMIN_CMD, &mut command) };
     match sys::check(status)? {
         0 => Ok(command.result),
@@ -75,7 +78,7 @@ fn admin(file: &File, mut command: NvmeCommand) -> io::Result<u32> {
     }
 }
 
-/// The identifier of the namespace to which a device node belongs (NVME_IOCTL_ID).
+/// Returns the identifier of the namespace to which a device node belongs (NVME_IOCTL_ID).
 pub fn namespace(file: &File) -> io::Result<u32> {
     const NVME_IOCTL_ID: libc::Ioctl = 0x4E40;
     // SAFETY: the ioctl takes no argument.

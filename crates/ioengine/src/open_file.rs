@@ -1,4 +1,4 @@
-//! Queries about open files, for programs that open their files themselves.
+//! Queries about files that the caller has opened, such as their alignment for direct I/O.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -9,34 +9,36 @@ use std::path::Path;
 use crate::sys;
 use crate::target::Alignment;
 
-/// The alignment of direct requests to a file, independent of its open flags. None if the file
-/// system has no direct I/O, or the kernel does not report it (before Linux 6.1).
+/// Returns the alignment that direct requests to a file need. The file need not be open for direct
+/// I/O. None if the file system does not support direct I/O, or if the kernel does not report the
+/// alignment (before Linux 6.1).
 pub fn direct_alignment(file: &File) -> Option<Alignment> {
     let (memory_bytes, offset_bytes) = sys::direct_alignment(file)?;
     (offset_bytes > 0).then_some(Alignment { memory_bytes, offset_bytes })
 }
 
-/// Opens a handle (O_PATH) of the file at a path below an open folder. The kernel refuses a path
-/// that leaves the folder or leads through a symbolic link. Opening the handle has no side effects,
-/// so its metadata can be checked before anything is read.
+/// Opens a file below an open directory with O_PATH. The kernel refuses a path that leaves the
+/// directory or contains a symbolic link. Opening with O_PATH has no side effects, so the caller
+/// can check the metadata before anything is read.
 ///
 /// # Errors
-/// The system call's error: EXDEV for a path that leaves the folder, ELOOP for a symbolic link,
+/// The system call's error: EXDEV for a path that leaves the directory, ELOOP for a symbolic link,
 /// ENOSYS before Linux 5.6.
 pub fn open_beneath(folder: &File, path: &Path) -> io::Result<File> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     Ok(File::from(sys::open_beneath(folder, &path)?))
 }
 
-/// How much of a file is in the page cache (bytes).
+/// Returns how much of a file is in the page cache (bytes).
 ///
 /// # Errors
-/// If the kernel refuses: only the owner and users with write access may ask (mincore(2)).
+/// The system call's error. For users who neither own the file nor may write to it, cachestat(2)
+/// fails, and mincore(2), which is used on older kernels, reports the whole file as resident.
 pub fn resident_bytes(file: &File) -> io::Result<u64> {
     sys::resident_bytes(file, sys::size_bytes(file)?)
 }
 
-/// Bytes of a range of an open file that are in the page cache.
+/// Returns how much of a range of a file is in the page cache (bytes).
 ///
 /// # Errors
 /// The system call's error. The call always fails before Linux 6.5, which introduced cachestat(2).
@@ -44,17 +46,17 @@ pub fn resident_bytes_of_part(file: &File, offset: u64, length: u64) -> io::Resu
     sys::resident_bytes_of_part(file, offset, length)
 }
 
-/// Number of positions at which a large file is sampled. Counting the pages of the whole file would
-/// take milliseconds per GiB.
+/// The number of positions at which a large file is sampled. Counting the pages of the whole file
+/// would take milliseconds per GiB.
 const SAMPLES: u64 = 64;
-/// Bytes sampled at each position.
+/// The number of bytes that are sampled at each position.
 const SAMPLE_BYTES: u64 = 1 << 20;
 
-/// Estimates how much of a file of `size_bytes` is in the page cache (bytes). Small files are
-/// counted exactly; large files are sampled at regular distances.
+/// Estimates how much of a file of `size_bytes` bytes is in the page cache (bytes). In a small file
+/// all pages are counted. A large file is sampled at regular distances.
 ///
 /// # Errors
-/// As [`resident_bytes`].
+/// The same errors as for [`resident_bytes`].
 pub fn about_resident_bytes(file: &File, size_bytes: u64) -> io::Result<u64> {
     if size_bytes <= 2 * SAMPLES * SAMPLE_BYTES {
         return sys::resident_bytes(file, size_bytes);
@@ -64,7 +66,7 @@ pub fn about_resident_bytes(file: &File, size_bytes: u64) -> io::Result<u64> {
         let offset = size_bytes / SAMPLES * sample / SAMPLE_BYTES * SAMPLE_BYTES;
         match sys::resident_bytes_of_part(file, offset, SAMPLE_BYTES) {
             Ok(bytes) => resident += bytes,
-            // No cachestat(2) in this kernel: count the whole file.
+            // This kernel does not support cachestat(2), so the whole file is counted.
             Err(_) => return sys::resident_bytes(file, size_bytes),
         }
     }
@@ -72,7 +74,7 @@ pub fn about_resident_bytes(file: &File, size_bytes: u64) -> io::Result<u64> {
     Ok((size_bytes as f64 * share) as u64)
 }
 
-/// The size of a file or block device (bytes).
+/// Returns the size of a file or block device (bytes).
 ///
 /// # Errors
 /// The system call's error.
@@ -92,7 +94,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[1; 10_000]).unwrap();
         assert_eq!(size_bytes(&file).unwrap(), 10_000);
-        assert_eq!(resident_bytes(&file).unwrap(), 12_288, "in whole pages");
+        assert_eq!(resident_bytes(&file).unwrap(), 12_288, "the result is in whole pages");
         assert_eq!(about_resident_bytes(&file, 10_000).unwrap(), 12_288);
         let alignment = direct_alignment(&file);
         assert!(alignment.is_none_or(|a| a.offset_bytes.is_power_of_two()), "{alignment:?}");

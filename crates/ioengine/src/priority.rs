@@ -1,18 +1,19 @@
-//! The I/O priority of threads (ioprio_set(2), ionice(1)). Some I/O schedulers honour it: bfq, and
-//! mq-deadline by class. A new thread inherits the priority of the thread that starts it.
+//! The I/O priority of threads (ioprio_set(2), ionice(1)). The I/O scheduler bfq honours the class
+//! and the level. The I/O scheduler mq-deadline honours only the class. A new thread inherits the
+//! priority of the thread that starts it.
 
 use crate::error::Error;
 use crate::sys;
 
-/// The class is stored above the 13 bits of the level.
+/// The position of the class in a packed priority. The lower 13 bits contain the level.
 const CLASS_SHIFT: u16 = 13;
 
 /// The I/O priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoPriority {
-    /// Before other requests: best-effort class, level 0. Needs no privileges.
+    /// The highest priority that needs no privileges: best-effort class, level 0.
     First,
-    /// Only when nobody else wants the device.
+    /// The idle class: requests are served only while no other thread uses the device.
     Idle,
 }
 
@@ -28,11 +29,11 @@ impl IoPriority {
     /// Sets this priority for the calling thread and for threads that it starts later.
     ///
     /// # Errors
-    /// If a sandbox filters the call; the kernel itself always allows it.
+    /// A sandbox blocks the system call. The kernel itself always allows these priorities.
     pub fn set(self) -> Result<(), Error> {
         sys::set_io_priority(self.packed()).map_err(|source| {
             Error::io("setting the I/O priority (ioprio_set)", source)
-                .with_remedy("allow the call (a sandbox may filter it)")
+                .with_remedy("allow the call ioprio_set in the sandbox of this process")
         })
     }
 }
@@ -49,6 +50,10 @@ mod tests {
             std::thread::spawn(|| sys::io_priority().unwrap()).join().unwrap()
         });
         assert_eq!(inherited.join().unwrap(), IoPriority::Idle.packed());
-        assert_ne!(sys::io_priority().unwrap(), IoPriority::Idle.packed(), "others keep theirs");
+        assert_ne!(
+            sys::io_priority().unwrap(),
+            IoPriority::Idle.packed(),
+            "the priority of this thread is unchanged"
+        );
     }
 }

@@ -1,17 +1,17 @@
-//! A request and its completion: two small plain structs.
+//! Requests and their completions.
 //!
-//! A request names a buffer slot owned by the engine, never a pointer. A completion carries the
-//! kernel's result (bytes moved, or a negated error number) and nothing else. Short transfers and
-//! EAGAIN are handled once, by the worker, for all I/O engines.
+//! A request contains the number of a buffer slot of the engine, and no pointer. A completion
+//! contains the kernel's result: the number of bytes transferred, or a negated error number. Short
+//! transfers and EAGAIN are handled by the worker, so the I/O engines need not handle them.
 
 /// The direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u8)]
 pub enum Op {
-    /// From the target into the slot.
+    /// Reads from the target into the slot.
     Read = 0,
-    /// From the slot to the target.
+    /// Writes from the slot to the target.
     Write = 1,
 }
 
@@ -19,7 +19,7 @@ impl Op {
     /// Both directions, reads first.
     pub const ALL: [Op; 2] = [Op::Read, Op::Write];
 
-    /// "read" or "write".
+    /// Returns "read" or "write".
     pub fn name(self) -> &'static str {
         match self {
             Op::Read => "read",
@@ -34,18 +34,19 @@ impl std::fmt::Display for Op {
     }
 }
 
-/// One transfer between a slot and the target.
+/// A transfer between a slot and the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Position in the target (bytes).
+    /// The position in the target (bytes).
     pub offset: u64,
-    /// How much to move (bytes).
+    /// The number of bytes to transfer.
     pub length: u32,
-    /// Position inside the slot (bytes); nonzero when the rest of a short transfer is requested.
+    /// The position in the slot (bytes). It is not 0 if this request is for the rest of a short
+    /// transfer.
     pub within: u32,
-    /// Which slot of the engine.
+    /// The number of the slot of the engine.
     pub slot: u32,
-    /// Index of the file among the files of the engine; 0 for a single file.
+    /// The index of the file in the engine's list of files. 0 if the engine has a single file.
     pub file: u16,
     /// Whether the request reads or writes.
     pub op: Op,
@@ -54,14 +55,14 @@ pub struct Request {
 /// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The slot named by the request.
+    /// The slot of the request.
     pub slot: u32,
-    /// Bytes moved (0 at the end of a file), or a negated error number.
+    /// The number of bytes transferred (0 at the end of a file), or a negated error number.
     pub result: i32,
 }
 
 impl Completion {
-    /// Bytes moved, or the error.
+    /// Returns the number of bytes transferred, or the error.
     pub fn outcome(&self) -> Result<u32, std::io::Error> {
         if self.result >= 0 {
             Ok(self.result as u32)

@@ -1,9 +1,10 @@
-//! The storage layers of a file or device, from the file system down to the bus.
+//! Finds the storage layers below a file or device, from the file system down to the bus.
 //!
-//! A file is on a file system, which is on a partition, a volume or several devices; a loop device
-//! is backed by a file, and so on. The layers are found in `/sys` and `/proc` through [`Kernel`];
-//! nothing is read from a device, but an NVMe drive is asked to identify itself. Branches of a
-//! layer (an array, a btrfs) are one level deeper than the layer.
+//! A file is on a file system. The file system is on a partition, a volume or several devices. A
+//! loop device is backed by a file, which has layers too. The layers are found in `/sys` and
+//! `/proc` through [`Kernel`]. The only devices that receive commands are NVMe drives, whose
+//! properties and health are read. The members of an array or a btrfs are one level deeper than the
+//! array or the btrfs.
 
 use std::fs;
 use std::io;
@@ -16,7 +17,7 @@ use crate::kernel::{Backing, Kernel, volume_name};
 use crate::mount::{self, Mount};
 use crate::nvme_drive::{self, BlockFormat, Health};
 
-/// Limit on the depth of branches; real stacks are shallower. Also ends a cycle.
+/// The maximum depth of branches. Real stacks are shallower. The limit also ends a cycle.
 const DEPTH_MAX: usize = 16;
 
 /// The kind of a layer.
@@ -39,7 +40,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name for display.
+    /// Returns the name for display.
     pub fn name(self) -> &'static str {
         match self {
             Kind::File => "file",
@@ -66,16 +67,17 @@ pub enum Value {
     BytesPerS(f64),
 }
 
-/// A layer of the path from a target to the hardware.
+/// A layer between a target and the hardware.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// Kind of the layer.
+    /// The kind of the layer.
     pub kind: Kind,
-    /// Name of the layer.
+    /// The name of the layer, such as the path of a file or the kernel's name of a device.
     pub name: String,
-    /// The number of branches above the layer.
+    /// The level of the layer. The members of an array or a btrfs are one level deeper, and so are
+    /// the files below an overlay or FUSE mount.
     pub depth: usize,
-    /// Attributes of the layer; the names carry units.
+    /// The attributes of the layer with their names. The names contain the units.
     pub facts: Vec<(&'static str, Value)>,
 }
 
@@ -100,7 +102,7 @@ impl Layer {
     }
 }
 
-/// The layers of a path, beginning with the path itself.
+/// Returns the layers of a file, directory or device, from the top down.
 pub fn of(kernel: &Kernel, path: &Path) -> Vec<Layer> {
     let mut walk = Walk { kernel, mounts: kernel.mounts(), seen: Vec::new(), layers: Vec::new() };
     walk.path(path, 0);
@@ -149,7 +151,7 @@ impl Walk<'_> {
         }
     }
 
-    /// All devices of the btrfs that a device belongs to.
+    /// Returns all devices of the btrfs that a device belongs to.
     fn btrfs_members(&self, device: &Device) -> Vec<Device> {
         let name = device.name();
         let all = self.kernel.btrfs();
@@ -159,8 +161,8 @@ impl Walk<'_> {
     }
 
     fn device(&mut self, device: &Device, depth: usize) {
-        // `seen` has only the devices of the current branch. So a disk with two partitions in an
-        // array is listed twice, but a cycle ends.
+        // `seen` contains only the devices of the current branch. So a cycle ends, but a disk with
+        // two partitions in an array is listed twice.
         if depth > DEPTH_MAX || self.seen.contains(device) {
             return;
         }
@@ -186,7 +188,8 @@ impl Walk<'_> {
     fn volume(&mut self, device: &Device, depth: usize) {
         let slaves = device.slaves();
         let names: Vec<String> = slaves.iter().map(Device::name).collect();
-        // The prefix of the uuid names the creator: "LVM-...", "CRYPT-LUKS2-...", "mpath-...".
+        // The prefix of the UUID is the type of the volume: "LVM-...", "CRYPT-LUKS2-...",
+        // "mpath-...".
         let made_by =
             device.text("dm/uuid").map(|uuid| match uuid.split('-').collect::<Vec<_>>()[..] {
                 ["CRYPT", kind, ..] => format!("crypt ({kind})"),
@@ -268,7 +271,8 @@ impl Walk<'_> {
     }
 }
 
-/// Zones that must be written in order (Documentation/ABI/stable/sysfs-block, queue/zoned).
+/// Adds the attributes of a zoned device, whose zones must be written in order
+/// (Documentation/ABI/stable/sysfs-block, queue/zoned).
 fn with_zones(layer: Layer, device: &Device) -> Layer {
     let Some(model) = device.text("queue/zoned").filter(|model| model != "none") else {
         return layer;
@@ -282,7 +286,7 @@ fn with_zones(layer: Layer, device: &Device) -> Layer {
         .number("max_active_zones", number("queue/max_active_zones").filter(|zones| *zones > 0))
 }
 
-/// What an NVMe drive says about itself and its state, if this process may ask it.
+/// Adds the properties and the health of an NVMe drive, if this process may read them.
 fn with_nvme(layer: Layer, device: &Device) -> Layer {
     let Some(Ok(identity)) = nvme_drive::identity(device) else { return layer };
     let format = |format: &BlockFormat| {
@@ -311,26 +315,27 @@ fn with_nvme(layer: Layer, device: &Device) -> Layer {
         .text("warnings", Some(warnings.join(", ")).filter(|text| !text.is_empty()))
 }
 
-/// What an MD array misses or is doing (Documentation/admin-guide/md.rst); None if it is complete
-/// and idle.
+/// Describes the missing members and the current action of an MD array
+/// (Documentation/admin-guide/md.rst). None if the array is complete and idle.
 fn array_state(device: &Device) -> Option<String> {
     let missing = device.text("md/degraded").filter(|count| count != "0");
     let action = device.text("md/sync_action").filter(|action| action != "idle");
-    let parts = [missing.map(|count| format!("degraded: {count} missing")), action];
+    let parts = [missing.map(|count| format!("degraded (missing members: {count})")), action];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Describes `loop/dio`; without direct I/O the image is accessed through the page cache.
+/// Describes the attribute `loop/dio`. Without direct I/O, the loop device accesses its image
+/// through the page cache.
 fn direct_io(dio: &str) -> &'static str {
-    if dio == "1" { "on" } else { "off: its image is cached (losetup --direct-io=on)" }
+    if dio == "1" { "on" } else { "off: its image is cached (losetup --direct-io=on avoids this)" }
 }
 
 fn joined(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| names.join(" "))
 }
 
-/// The name of a partition in the partition table.
+/// Returns the name of a partition in the partition table.
 fn part_name(device: &Device) -> Option<String> {
     let uevent = fs::read_to_string(device.folder().join("uevent")).ok()?;
     uevent.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned)
@@ -341,7 +346,7 @@ mod tests {
     use super::*;
     use crate::made_up::MadeUp;
 
-    /// Kinds and names, indented by depth.
+    /// Returns kind and name of each layer, indented by depth.
     fn outline(layers: &[Layer]) -> Vec<String> {
         let line = |l: &Layer| format!("{}{} {}", " ".repeat(l.depth), l.kind.name(), l.name);
         layers.iter().map(line).collect()
@@ -420,7 +425,7 @@ mod tests {
             tree.file(&format!("/sys/class/block/{name}"), value);
         }
         let layers = of(&tree.kernel(), Path::new("/dev/md0"));
-        assert!(text(&layers[0], "state").contains("degraded: 1 missing, recover"));
+        assert!(text(&layers[0], "state").contains("degraded (missing members: 1), recover"));
         assert_eq!(text(&layers[0], "chunk_bytes"), "Bytes(524288)");
         assert!(text(&layers[2], "zoned").contains("host-managed"));
         assert_eq!(text(&layers[2], "zone_bytes"), "Bytes(4194304)");

@@ -1,15 +1,15 @@
-//! Whether standard output was open when the process began.
+//! Checks whether standard output was open when the process began.
 //!
-//! Before `main`, Rust's runtime replaces a closed standard stream by `/dev/null`: output is then
-//! lost although every write succeeds. So the check must run earlier, in a function that the
-//! dynamic loader calls.
+//! Before `main`, Rust's runtime replaces a closed standard stream by `/dev/null`. Output is then
+//! lost although every write succeeds. So the check must run before the runtime, in a function that
+//! the dynamic loader calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: the section holds functions of this signature, which the loader calls once each before
-// `main`; this function makes one system call, stores a flag, and does not use the runtime.
+// SAFETY: the section contains functions of this signature, each of which the loader calls once
+// before `main`; this function makes one system call, stores a flag, and does not use the runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CHECK: extern "C" fn() = check_stdout;
@@ -20,9 +20,11 @@ extern "C" fn check_stdout() {
     WAS_CLOSED.store(flags < 0, Ordering::Relaxed);
 }
 
-/// Whether standard output was closed when the process began: all output to it is lost.
+/// Returns whether standard output was closed when the process began. In this case all output to
+/// standard output is lost.
 pub fn stdout_was_closed() -> bool {
-    // Without this reference the linker could drop the function above.
+    // Without this reference, the linker could remove `CHECK`, so that the function is never
+    // called.
     std::hint::black_box(&CHECK);
     WAS_CLOSED.load(Ordering::Relaxed)
 }

@@ -1,11 +1,11 @@
-//! Striping in user space: maps a request of a striped target to pieces on its members.
+//! Striping in user space: maps a request to a striped target to pieces on the target's members.
 //!
 //! Chunks are placed round-robin on the members: chunk `n` is chunk `n / members` of member `n %
-//! members`. This is pure arithmetic; the engine `Striped` does the I/O.
+//! members`. This module only computes positions. The engine `Striped` does the I/O.
 
 use crate::error::{Error, ErrorKind};
 
-/// Maximum number of devices of a stripe.
+/// The maximum number of devices of a stripe.
 pub const MEMBERS_MAX: usize = 1024;
 
 /// The distribution of a stripe over its devices.
@@ -15,28 +15,28 @@ pub struct Layout {
     chunk_bytes: u64,
 }
 
-/// A piece of a request to a stripe, on one device. Pieces come in the order of the request.
+/// A piece of a request to a stripe. Each piece is on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Index of the device.
+    /// The index of the device.
     pub member: u16,
-    /// Offset on the device (bytes).
+    /// The offset on the device (bytes).
     pub offset: u64,
-    /// Length of the piece (bytes).
+    /// The length of the piece (bytes).
     pub length: u32,
 }
 
 impl Layout {
-    /// A stripe over `members` devices with round-robin chunks of `chunk_bytes`.
+    /// Creates the layout of a stripe over `members` devices, with chunks of `chunk_bytes` bytes.
     ///
     /// # Errors
-    /// `ErrorKind::Usage`: no members, too many members, or a chunk of 0 bytes.
+    /// Returns `ErrorKind::Usage` if there are no members or too many, or if a chunk has 0 bytes.
     pub fn new(members: usize, chunk_bytes: u64) -> Result<Layout, Error> {
         let usage = |what: String, remedy: &str| {
             Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy))
         };
         if !(1..=MEMBERS_MAX).contains(&members) {
-            return usage(format!("a stripe of {members} targets"), "name 1 to 1,024 targets");
+            return usage(format!("the stripe has {members} targets"), "use 1 to 1,024 targets");
         }
         if chunk_bytes == 0 {
             return usage("the chunk size is 0 bytes".to_owned(), "use a size such as 64k");
@@ -44,31 +44,31 @@ impl Layout {
         Ok(Layout { members: members as u16, chunk_bytes })
     }
 
-    /// The number of devices of the stripe.
+    /// Returns the number of devices of the stripe.
     pub fn members(&self) -> usize {
         usize::from(self.members)
     }
 
-    /// The chunk size (bytes).
+    /// Returns the chunk size (bytes).
     pub fn chunk_bytes(&self) -> u64 {
         self.chunk_bytes
     }
 
-    /// The size of a stripe whose smallest device has this size (bytes). Only whole stripe rows
-    /// count.
+    /// Returns the size of the stripe (bytes). `smallest_member` is the size of the smallest device
+    /// (bytes). Only whole rows of chunks are used.
     pub fn bytes(&self, smallest_member: u64) -> u64 {
         let rows = smallest_member / self.chunk_bytes;
         (rows * self.chunk_bytes).saturating_mul(u64::from(self.members))
     }
 
-    /// The size that each device needs for a stripe of `striped` bytes (bytes).
+    /// Returns how many bytes each device needs for a stripe of `striped` bytes.
     pub fn member_bytes(&self, striped: u64) -> u64 {
         let row = self.chunk_bytes.saturating_mul(u64::from(self.members));
         striped.div_ceil(row).saturating_mul(self.chunk_bytes)
     }
 
-    /// How many bytes of a stripe of `striped` bytes are on one device (bytes); the last chunk may
-    /// be partial.
+    /// Returns how many bytes of a stripe of `striped` bytes are on one device. The last chunk of
+    /// the stripe may be partial.
     pub fn bytes_on(&self, member: u64, striped: u64) -> u64 {
         let row = self.chunk_bytes.saturating_mul(u64::from(self.members));
         let before = member.saturating_mul(self.chunk_bytes);
@@ -76,7 +76,7 @@ impl Layout {
             + (striped % row).saturating_sub(before).min(self.chunk_bytes)
     }
 
-    /// The maximum number of pieces of a request of this size, at any offset.
+    /// Returns the maximum number of pieces of a request of this size, at any offset.
     pub fn pieces_max(&self, request_bytes: u32) -> u64 {
         match request_bytes {
             0 | 1 => 1,
@@ -84,13 +84,13 @@ impl Layout {
         }
     }
 
-    /// The pieces of a request, one for each chunk that it touches.
+    /// Returns the pieces of a request in order. Each chunk that the request touches has one piece.
     pub fn pieces(&self, offset: u64, length: u32) -> Pieces {
         Pieces { layout: *self, offset, left: length }
     }
 }
 
-/// Iterator over the pieces of a request; made by [`Layout::pieces`].
+/// The iterator over the pieces of a request that [`Layout::pieces`] returns.
 #[derive(Clone, Debug)]
 pub struct Pieces {
     layout: Layout,
@@ -148,7 +148,7 @@ mod tests {
     fn the_layout_maps_every_byte_to_exactly_one_place() {
         let layout = layout(3, 7);
         let total = layout.bytes(30);
-        assert_eq!(total, 3 * 28, "whole rows");
+        assert_eq!(total, 3 * 28, "only whole rows are used");
         let mut seen = [[false; 28]; 3];
         for offset in 0..total {
             let piece = layout.pieces(offset, 1).next().unwrap();
@@ -163,7 +163,11 @@ mod tests {
             let last = layout.pieces(striped, 1).next().unwrap();
             let each = [0, 1, 2].map(|member| layout.bytes_on(member, striped));
             assert_eq!(each.iter().sum::<u64>(), striped);
-            assert_eq!(each[usize::from(last.member)], last.offset, "where the next byte goes");
+            assert_eq!(
+                each[usize::from(last.member)],
+                last.offset,
+                "the position of the next byte"
+            );
         }
     }
 
@@ -178,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_stripe_of_nothing_is_refused_with_a_remedy() {
-        assert!(Layout::new(0, 1).unwrap_err().to_string().contains("; name 1 to"));
+        assert!(Layout::new(0, 1).unwrap_err().to_string().contains("; use 1 to"));
         assert!(Layout::new(1025, 1).is_err());
         assert!(Layout::new(2, 0).unwrap_err().to_string().contains("; use a size"));
     }

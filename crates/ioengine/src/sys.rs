@@ -1,8 +1,7 @@
-//! Raw system calls, each behind one safe wrapper.
+//! Wrappers of raw system calls. Most of the wrappers are safe functions.
 //!
-//! A wrapper takes descriptors and plain numbers, returns `io::Result`, and states in its SAFETY
-//! comment why the call is memory-safe. Calls that let the kernel use memory after they return are
-//! in the engines that own this memory.
+//! The SAFETY comment of a wrapper states why the call is memory-safe. System calls after which the
+//! kernel continues to use memory are in the engines that own this memory.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -13,12 +12,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::ptr;
 
-/// The result of a system call, or its error.
+/// Returns the result of a system call, or the error if the result is negative.
 pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The time-stamp counter; 0 on other architectures.
+/// Reads the time-stamp counter (TSC). Returns 0 on architectures other than x86-64.
 #[inline]
 pub fn tsc() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -39,7 +38,7 @@ fn clock_ns(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Sets the I/O priority of the calling thread; class and level are packed as in ioprio_set(2).
+/// Sets the I/O priority of the calling thread. Class and level are packed as in ioprio_set(2).
 pub fn set_io_priority(packed: u16) -> io::Result<()> {
     const WHO_PROCESS: libc::c_int = 1;
     // SAFETY: the call takes three numbers and changes only the calling thread.
@@ -48,7 +47,7 @@ pub fn set_io_priority(packed: u16) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The I/O priority of the calling thread, packed as in ioprio_set(2).
+/// Returns the I/O priority of the calling thread, packed as in ioprio_set(2).
 #[cfg(test)]
 pub fn io_priority() -> io::Result<u16> {
     const WHO_PROCESS: libc::c_int = 1;
@@ -57,27 +56,27 @@ pub fn io_priority() -> io::Result<u16> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as u16) }
 }
 
-/// `CLOCK_MONOTONIC` in ns.
+/// Reads `CLOCK_MONOTONIC` (ns).
 pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC) as u64
 }
 
-/// `CLOCK_REALTIME` in ns since 1970.
+/// Reads `CLOCK_REALTIME` (ns since 1970).
 pub fn realtime_ns() -> i64 {
     clock_ns(libc::CLOCK_REALTIME)
 }
 
-/// CPU time of the calling thread in ns.
+/// Returns the CPU time of the calling thread (ns).
 pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID) as u64
 }
 
-/// `CLOCK_BOOTTIME` in ns: `CLOCK_MONOTONIC` plus the time suspended.
+/// Reads `CLOCK_BOOTTIME` (ns), which unlike `CLOCK_MONOTONIC` includes the time in suspend.
 pub fn boot_ns() -> u64 {
     clock_ns(libc::CLOCK_BOOTTIME) as u64
 }
 
-/// The time-stamp counter and the monotonic clock, read together: the fastest of several readings.
+/// Reads the TSC and the monotonic clock at the same time. The fastest of 16 readings is used.
 pub fn tsc_and_monotonic() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..16 {
@@ -101,16 +100,16 @@ pub fn sleep_ns(ns: u64) {
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &time, ptr::null_mut()) };
 }
 
-/// Whether this process's effective user may write to a path, or create files in a directory.
+/// Returns whether the effective user may write to a path, or create files in a directory.
 pub fn may_write(path: &CStr, folder: bool) -> bool {
     let mode = if folder { libc::W_OK | libc::X_OK } else { libc::W_OK };
     // SAFETY: `path` is a string that ends with a zero byte.
     unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) == 0 }
 }
 
-/// Opens a path below a folder with O_PATH, which reads nothing and has no side effects, not even
-/// on a device or a FIFO. The kernel refuses a path that leaves the folder or leads through a
-/// symbolic link (openat2(2), since Linux 5.6; ENOSYS before).
+/// Opens a path below a directory with O_PATH, which has no side effects, not even on a device or a
+/// FIFO. The kernel refuses a path that leaves the directory or contains a symbolic link
+/// (openat2(2)). Before Linux 5.6, the call fails with ENOSYS.
 pub fn open_beneath(folder: &File, path: &CStr) -> io::Result<OwnedFd> {
     // SAFETY: an all-zero open_how is a valid value of that plain C struct.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
@@ -118,7 +117,7 @@ pub fn open_beneath(folder: &File, path: &CStr) -> io::Result<OwnedFd> {
     how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_NO_SYMLINKS;
     let bytes = size_of::<libc::open_how>();
     let fd = folder.as_raw_fd();
-    // SAFETY: `path` ends with a zero byte, and `how` outlives the call and has the size given.
+    // SAFETY: `path` ends with a zero byte, and `how` has `bytes` bytes and outlives the call.
     let fd = unsafe { libc::syscall(libc::SYS_openat2, fd, path.as_ptr(), &raw const how, bytes) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -127,8 +126,8 @@ pub fn open_beneath(folder: &File, path: &CStr) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Unmounts (umount2(2)). A lazy unmount hides the mount immediately and completes when nobody uses
-/// it any more.
+/// Unmounts a file system (umount2(2)). A lazy unmount removes the mount from the directory tree at
+/// once, and completes when no process uses the mount any more.
 pub fn unmount(folder: &CStr, lazily: bool) -> io::Result<()> {
     let flags = if lazily { libc::MNT_DETACH } else { 0 };
     // SAFETY: `folder` is a string that ends with a zero byte.
@@ -138,12 +137,12 @@ pub fn unmount(folder: &CStr, lazily: bool) -> io::Result<()> {
     }
 }
 
-/// Reads or writes at an offset with a raw buffer and flags of preadv2(2). Returns the bytes moved
+/// Reads or writes at an offset, with flags of preadv2(2). Returns the number of bytes transferred,
 /// or a negated error number.
 ///
 /// # Safety
-/// `base..base + length` must be memory that stays valid, and nobody else may touch it, until the
-/// call returns.
+/// The memory `base..base + length` must stay valid, and must not be used elsewhere, until the call
+/// returns.
 pub unsafe fn transfer(
     fd: RawFd,
     write: bool,
@@ -166,8 +165,8 @@ pub unsafe fn transfer(
     if moved < 0 { -errno() } else { moved as i32 }
 }
 
-/// Tests uncached reads (RWF_DONTCACHE) with a read past the end of the file, which transfers
-/// nothing. EOPNOTSUPP if the kernel or the file system does not support the flag.
+/// Checks whether uncached reads (RWF_DONTCACHE) work, with a read past the end of the file. The
+/// error is EOPNOTSUPP if the kernel or the file system does not support the flag.
 pub fn reads_uncached(file: &File) -> io::Result<()> {
     let mut byte = 0_u8;
     let beyond = i64::MAX as u64 / 2;
@@ -177,19 +176,19 @@ pub fn reads_uncached(file: &File) -> io::Result<()> {
     if moved < 0 { Err(io::Error::from_raw_os_error(-moved)) } else { Ok(()) }
 }
 
-/// The calling thread's last error number.
+/// Returns the error number of the calling thread's last failed call.
 pub fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// Restores the calling thread's errno; a signal handler that changed errno must call this.
+/// Sets the calling thread's errno. A signal handler must restore errno if it has changed it.
 pub fn set_errno(errno: i32) {
     // SAFETY: the location belongs to this thread.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Memory and offset alignment for direct I/O (bytes): zeros if the file does not support direct
-/// I/O, None if the kernel does not report it (statx(2), STATX_DIOALIGN).
+/// Returns the alignment of memory and offset for direct I/O (bytes; statx(2), STATX_DIOALIGN).
+/// Both are 0 if the file does not support direct I/O. None if the kernel does not report them.
 pub fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     // SAFETY: an all-zero statx is a valid value of that plain C struct.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
@@ -200,27 +199,27 @@ pub fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     told.then_some((stat.stx_dio_mem_align, stat.stx_dio_offset_align))
 }
 
-/// The attributes of the file at a path.
+/// The attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownAttributes {
-    /// Type and permission bits.
+    /// The file type and the permission bits.
     pub mode: u32,
-    /// Device number of the file system.
+    /// The device number of the file system.
     pub device: u64,
     pub inode: u64,
-    /// Device number, for a device file.
+    /// The number of the device that a device file refers to.
     pub rdev: u64,
 }
 
-/// The attributes of a file as far as this machine knows them (statx(2), AT_STATX_DONT_SYNC). The
-/// server of a network file system is not asked, because this process would hang if it does not
-/// answer. Where statx is missing (before Linux 4.11, in some containers), the server is asked.
+/// Reads the attributes of a file without a request to the server of a network file system, which
+/// could hang (statx(2), AT_STATX_DONT_SYNC). If statx is missing (before Linux 4.11, in some
+/// containers), the server may get a request.
 pub fn known_attributes(path: &Path) -> Option<KnownAttributes> {
     let name = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: an all-zero statx is a valid value of that plain C struct.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
     let (flags, mask) = (libc::AT_STATX_DONT_SYNC, libc::STATX_BASIC_STATS);
-    // SAFETY: the path is a C string, and both outlive the call.
+    // SAFETY: the path is a C string, and the path and `stat` outlive the call.
     let result = unsafe { libc::statx(libc::AT_FDCWD, name.as_ptr(), flags, mask, &mut stat) };
     if result == 0 {
         return Some(KnownAttributes {
@@ -230,7 +229,7 @@ pub fn known_attributes(path: &Path) -> Option<KnownAttributes> {
             rdev: libc::makedev(stat.stx_rdev_major, stat.stx_rdev_minor),
         });
     }
-    // Where the call is missing, glibc emulates it, but rejects this flag (EINVAL).
+    // If statx is missing, glibc emulates the call, but rejects AT_STATX_DONT_SYNC (EINVAL).
     let why = io::Error::last_os_error().raw_os_error();
     let lacks_call = matches!(why, Some(libc::ENOSYS | libc::EPERM | libc::EINVAL));
     let known = std::fs::metadata(path).ok().filter(|_| lacks_call)?;
@@ -238,7 +237,7 @@ pub fn known_attributes(path: &Path) -> Option<KnownAttributes> {
     Some(KnownAttributes { mode, device, inode: known.ino(), rdev: known.rdev() })
 }
 
-/// Size of a block device (bytes).
+/// Returns the size of a block device (bytes).
 pub fn block_device_bytes(file: &File) -> io::Result<u64> {
     const BLKGETSIZE64: libc::Ioctl = 0x8008_1272_u32 as libc::Ioctl;
     let mut bytes = 0_u64;
@@ -247,8 +246,8 @@ pub fn block_device_bytes(file: &File) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// What a loop device is attached to: device number and inode of the backing file, and the device
-/// number of a backing device (0 for a file).
+/// Returns the device number and the inode of a loop device's backing file, and the device number
+/// of a backing device (0 for a file).
 pub fn loop_backing(file: &File) -> io::Result<(u64, u64, u64)> {
     const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
     // struct loop_info64 of linux/loop.h: 232 bytes, starting with these three fields.
@@ -259,23 +258,23 @@ pub fn loop_backing(file: &File) -> io::Result<(u64, u64, u64)> {
     Ok((info[0], info[1], info[2]))
 }
 
-/// The number of a currently free loop device (loop(4), LOOP_CTL_GET_FREE).
+/// Returns the number of a free loop device (loop(4), LOOP_CTL_GET_FREE).
 pub fn free_loop(control: &File) -> io::Result<u32> {
     const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
-    // SAFETY: LOOP_CTL_GET_FREE takes no argument and gives back a number.
+    // SAFETY: LOOP_CTL_GET_FREE takes no argument and returns a number.
     let number = check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) })?;
     Ok(number as u32)
 }
 
-/// Attaches a file to a free loop device (LOOP_CONFIGURE): read-only, detached on the last close,
-/// with direct I/O on the file where possible.
+/// Attaches a file read-only to a free loop device (LOOP_CONFIGURE), with direct I/O if possible.
+/// The last close of the device detaches the file.
 pub fn configure_loop(device: &File, backing: &File) -> io::Result<()> {
     const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
     const READ_ONLY: u64 = 1;
     const AUTOCLEAR: u64 = 4;
     const DIRECT_IO: u64 = 16;
-    // struct loop_config of linux/loop.h: 304 bytes; the descriptor first, then a loop_info64,
-    // whose flags are the upper half of its seventh word.
+    // struct loop_config of linux/loop.h (304 bytes): the descriptor, the block size, and a
+    // loop_info64. The flags are the upper half of word 7.
     let mut config = [0_u64; 38];
     config[0] = u64::from(backing.as_raw_fd() as u32);
     config[7] = (READ_ONLY | AUTOCLEAR | DIRECT_IO) << 32;
@@ -285,8 +284,8 @@ pub fn configure_loop(device: &File, backing: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// A detached bind mount of a directory (open_tree(2)): accessible only through the descriptor, and
-/// removed when the descriptor is closed.
+/// Creates a detached bind mount of a directory (open_tree(2)). The mount is accessible only
+/// through the descriptor, and is removed when the descriptor is closed.
 pub fn clone_tree(folder: &CStr) -> io::Result<OwnedFd> {
     const OPEN_TREE_CLONE: libc::c_uint = 1;
     let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC as libc::c_uint;
@@ -295,11 +294,11 @@ pub fn clone_tree(folder: &CStr) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call gave us a new descriptor, which nobody else has.
+    // SAFETY: the kernel returned a new descriptor, which nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Size of a file or block device (bytes).
+/// Returns the size of a file or block device (bytes).
 pub fn size_bytes(file: &File) -> io::Result<u64> {
     let metadata = file.metadata()?;
     if metadata.file_type().is_block_device() {
@@ -309,7 +308,7 @@ pub fn size_bytes(file: &File) -> io::Result<u64> {
     }
 }
 
-/// Whether a descriptor was opened for writing.
+/// Returns whether a file was opened for writing.
 pub fn is_writable(file: &File) -> bool {
     // SAFETY: F_GETFL takes no pointer.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
@@ -328,7 +327,7 @@ pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
     fallocate(file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, length)
 }
 
-/// posix_fadvise(2) on `length` bytes from `offset` on; a length of 0 means up to the end.
+/// Calls posix_fadvise(2) for `length` bytes at `offset`. A length of 0 means up to the end.
 pub fn fadvise(file: &File, advice: libc::c_int, offset: u64, length: u64) -> io::Result<()> {
     let [offset, length] = [offset, length].map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
     // SAFETY: no memory is passed.
@@ -338,9 +337,9 @@ pub fn fadvise(file: &File, advice: libc::c_int, offset: u64, length: u64) -> io
     }
 }
 
-/// Bytes of the file that are in the page cache, from cachestat(2), or mincore(2) on older kernels.
-/// Fails for users who neither own the file nor may write it, because mincore would report the
-/// whole file as resident.
+/// Returns how much of a file is in the page cache (bytes), from cachestat(2), or from mincore(2)
+/// on older kernels. For users who neither own the file nor may write to it, cachestat fails, and
+/// mincore reports the whole file as resident.
 pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
     // A length of 0 means up to the end of the file.
     match resident_bytes_of_part(file, 0, 0) {
@@ -351,7 +350,7 @@ pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
     }
 }
 
-/// Bytes of a range of the file that are in the page cache; from cachestat(2) only.
+/// Returns how much of a range of a file is in the page cache (bytes; cachestat(2)).
 pub fn resident_bytes_of_part(file: &File, offset: u64, length: u64) -> io::Result<u64> {
     const SYS_CACHESTAT: libc::c_long = 451;
     let range = [offset, length];
@@ -388,13 +387,13 @@ fn resident_bytes_by_mincore(file: &File, file_bytes: u64) -> io::Result<u64> {
     Ok(resident.iter().filter(|page| **page & 1 == 1).count() as u64 * page_bytes())
 }
 
-/// Size of a memory page (bytes).
+/// Returns the size of a memory page (bytes).
 pub fn page_bytes() -> u64 {
     // SAFETY: sysconf takes no pointer.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
-/// The file-size limit of this process (bytes); u64::MAX without one.
+/// Returns the file-size limit of this process (bytes), or u64::MAX if there is none.
 pub fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
     // SAFETY: `limit` outlives the call.
@@ -402,7 +401,7 @@ pub fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// The address-space limit of this process (bytes); u64::MAX without one.
+/// Returns the address-space limit of this process (bytes), or u64::MAX if there is none.
 pub fn address_space_limit() -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: u64::MAX, rlim_max: u64::MAX };
     // SAFETY: `limit` outlives the call; on failure it keeps its initial value.
@@ -410,7 +409,7 @@ pub fn address_space_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// The statistics of the file system of `file`.
+/// Returns the statistics of the file system that contains `file`.
 fn file_system(file: &File) -> io::Result<libc::statvfs64> {
     // SAFETY: an all-zero statvfs64 is a valid value of that plain C struct.
     let mut stat: libc::statvfs64 = unsafe { std::mem::zeroed() };
@@ -419,30 +418,30 @@ fn file_system(file: &File) -> io::Result<libc::statvfs64> {
     Ok(stat)
 }
 
-/// Bytes that an unprivileged writer may still use on the file system of `file`.
+/// Returns how much an unprivileged user may still write to the file system of `file` (bytes).
 pub fn free_bytes(file: &File) -> io::Result<u64> {
     file_system(file).map(|stat| stat.f_bavail * stat.f_frsize)
 }
 
-/// The block size in which the file system of `file` counts space (bytes).
+/// Returns the block size in which the file system of `file` counts space (bytes).
 pub fn block_bytes(file: &File) -> io::Result<u64> {
     file_system(file).map(|stat| stat.f_frsize)
 }
 
-/// One extent of a file from FIEMAP.
+/// An extent of a file, as FIEMAP reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Position in the file (bytes).
+    /// The position in the file (bytes).
     pub logical: u64,
-    /// Position on the device of the file system (bytes).
+    /// The position on the device of the file system (bytes).
     pub physical: u64,
-    /// Length of the extent (bytes).
+    /// The length of the extent (bytes).
     pub length: u64,
     /// `FIEMAP_EXTENT_*` flags.
     pub flags: u32,
 }
 
-/// Up to 256 extents of the file that end after offset `start`
+/// Returns the first extents of a file that end after offset `start`, at most 256
 /// (Documentation/filesystems/fiemap.rst).
 pub fn extents(file: &File, start: u64) -> io::Result<Vec<Extent>> {
     const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
@@ -464,39 +463,34 @@ pub fn extents(file: &File, start: u64) -> io::Result<Vec<Extent>> {
     Ok((0..mapped.min(MANY)).map(extent).collect())
 }
 
-/// The kernel's aio context: io_setup(2) and its companions, which libc does not wrap.
+/// Linux native AIO: io_setup(2) and the related system calls, which libc does not wrap.
 pub mod aio {
     use super::{check, errno};
     use std::io;
     use std::ptr;
 
-    /// struct iocb of linux/aio_abi.h (little-endian field order).
+    /// struct iocb of linux/aio_abi.h, with the field order of little-endian machines.
     #[repr(C)]
     #[derive(Clone, Copy, Debug, Default)]
     pub struct Iocb {
-        /// Returned in the event.
+        /// A value that the kernel returns in the event.
         pub data: u64,
-        /// Unused key and flags.
         pub key: u32,
         /// Flags of preadv2(2).
         pub rw_flags: u32,
-        /// 0 pread, 1 pwrite.
+        /// The operation: 0 for pread, 1 for pwrite.
         pub opcode: u16,
-        /// I/O priority.
         pub priority: i16,
-        /// Descriptor.
         pub fd: u32,
-        /// Buffer address.
+        /// The address of the buffer.
         pub buffer: u64,
-        /// Length of the request (bytes).
+        /// The length of the request (bytes).
         pub length: u64,
-        /// Offset of the request in the file (bytes).
+        /// The offset in the file (bytes).
         pub offset: i64,
-        /// Reserved.
         pub reserved: u64,
-        /// Flags (eventfd).
+        /// IOCB_FLAG_RESFD, if the kernel signals completions through `event_fd`.
         pub flags: u32,
-        /// eventfd.
         pub event_fd: u32,
     }
 
@@ -504,22 +498,21 @@ pub mod aio {
     #[repr(C)]
     #[derive(Clone, Copy, Debug, Default)]
     pub struct Event {
-        /// The `data` field of the iocb.
+        /// The field `data` of the iocb.
         pub data: u64,
-        /// Address of the iocb.
+        /// The address of the iocb.
         pub iocb: u64,
-        /// Bytes moved or negated error.
+        /// The number of bytes transferred, or a negated error number.
         pub result: i64,
-        /// Second result.
         pub result2: i64,
     }
 
-    /// An aio context, destroyed on drop; io_destroy(2) waits for the requests in flight.
+    /// An AIO context. Dropping it calls io_destroy(2), which waits for the requests in flight.
     #[derive(Debug)]
     pub struct Context(u64);
 
     impl Context {
-        /// A context for `depth` requests in flight.
+        /// Creates a context for `depth` requests in flight.
         pub fn new(depth: u32) -> io::Result<Context> {
             let mut context = 0_u64;
             let depth = i64::from(depth);
@@ -528,11 +521,11 @@ pub mod aio {
             Ok(Context(context))
         }
 
-        /// Submits requests; returns how many the kernel accepted, or a negated error.
+        /// Submits requests. Returns how many the kernel accepted, or a negated error number.
         ///
         /// # Safety
-        /// Each pointer must name a live iocb whose buffer stays valid and untouched until its
-        /// event has been reaped.
+        /// Each pointer must point to a live iocb. Its buffer must stay valid, and must not be used
+        /// elsewhere, until the event of the request has been reaped.
         pub unsafe fn submit(&self, iocbs: &[*mut Iocb]) -> i32 {
             let count = iocbs.len() as i64;
             // SAFETY: as promised by the caller; the array itself is only read in the call.
@@ -541,8 +534,8 @@ pub mod aio {
             if taken < 0 { -errno() } else { taken as i32 }
         }
 
-        /// Waits for at least `at_least` events; returns how many were written to `events`, or a
-        /// negated error.
+        /// Waits for at least `at_least` events, or until the timeout. Returns how many were
+        /// written to `events`, or a negated error number.
         pub fn events(&self, at_least: u32, events: &mut [Event], timeout_ns: Option<u64>) -> i32 {
             let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             let timeout = match timeout_ns {
@@ -565,26 +558,26 @@ pub mod aio {
 
     impl Drop for Context {
         fn drop(&mut self) {
-            // SAFETY: the context is ours and destroyed once.
+            // SAFETY: nobody else owns the context, and it is destroyed only here.
             unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
         }
     }
 }
 
-/// io_uring_enter(2) and the registration of the ring's own descriptor. The `io-uring` crate does
-/// both, but keeps the registration in a `Submitter`, which is new for each call.
+/// io_uring_enter(2), and the registration of a ring's descriptor. The crate `io-uring` keeps a
+/// registration only in its `Submitter`, which is created anew for each call.
 pub mod ring {
     use std::io;
     use std::os::fd::RawFd;
     use std::ptr;
 
-    /// Wait for completions in the same call.
+    /// The call also waits for completions.
     pub const ENTER_GETEVENTS: u32 = 1 << 0;
-    /// Wake the SQPOLL thread.
+    /// The call wakes the SQPOLL thread.
     pub const ENTER_SQ_WAKEUP: u32 = 1 << 1;
-    /// Pass a `GeteventsArg` to io_uring_enter(2).
+    /// The argument of the call is a `GeteventsArg`.
     const ENTER_EXT_ARG: u32 = 1 << 3;
-    /// The descriptor is the index of a registered ring.
+    /// The descriptor argument of the call is the index of a registered ring.
     const ENTER_REGISTERED_RING: u32 = 1 << 4;
     const REGISTER_RING_FDS: libc::c_uint = 20;
     const UNREGISTER_RING_FDS: libc::c_uint = 21;
@@ -598,7 +591,7 @@ pub mod ring {
         timeout: *const libc::timespec,
     }
 
-    /// A ring's descriptor, or its index among this thread's registered rings.
+    /// The descriptor of a ring, or the ring's index in this thread's list of registered rings.
     #[derive(Clone, Copy, Debug)]
     pub struct Handle {
         number: i32,
@@ -606,7 +599,7 @@ pub mod ring {
     }
 
     impl Handle {
-        /// Registers the ring for the calling thread where the kernel can (5.18 and later).
+        /// Registers the ring for the calling thread, if the kernel supports this (since 5.18).
         pub fn new(fd: RawFd) -> Handle {
             let mut update = [u64::from(u32::MAX), fd as u64]; // offset and resv, data
             // SAFETY: the kernel reads one io_uring_rsrc_update and writes its offset back.
@@ -620,17 +613,17 @@ pub mod ring {
             }
         }
 
-        /// A handle without registration, which works on every thread.
+        /// Returns a handle without registration. This handle can be used by every thread.
         pub fn of_any_thread(fd: RawFd) -> Handle {
             Handle { number: fd, registered: false }
         }
 
-        /// Whether the registration succeeded.
+        /// Returns whether the registration succeeded.
         pub fn is_registered(self) -> bool {
             self.registered
         }
 
-        /// Undoes the registration; `fd` is the ring's own descriptor.
+        /// Undoes the registration. `fd` is the descriptor of the ring.
         pub fn unregister(self, fd: RawFd) {
             if self.registered {
                 let update = [self.number as u64, 0];
@@ -642,8 +635,8 @@ pub mod ring {
             }
         }
 
-        /// Submits `to_submit` entries and waits for `wanted` completions or the timeout; `flags`
-        /// are the `ENTER_` constants.
+        /// Submits `to_submit` entries. With `ENTER_GETEVENTS` in `flags`, also waits for `wanted`
+        /// completions or the timeout.
         #[inline]
         pub fn enter(
             self,

@@ -1,8 +1,9 @@
-//! A target: an open file, device or simulated system that requests are sent to. It also has the
-//! operations that are not requests, such as allocation, flush, cache eviction and counters.
+//! A target is an open file, device or simulated system that receives I/O requests. The trait
+//! [`Target`] has all operations except the requests, such as allocation, flush, cache eviction
+//! and counters.
 //!
-//! A simulator replaces the machine by implementing [`Target`] and [`Engine`]. A target is already
-//! open: opening fixed its caching mode and write permission.
+//! A simulator replaces the machine by implementing [`Target`] and [`Engine`]. The caching mode and
+//! the write permission of a target were fixed when the target was opened.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -16,27 +17,28 @@ use crate::zones::Zones;
 /// Kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
-    /// Nothing: the `null` I/O engine.
+    /// No storage. The `null` I/O engine completes requests without I/O.
     Null,
-    /// A reference device: the `delay` I/O engine.
+    /// A reference device. The `delay` I/O engine completes requests at computed times.
     Delay,
     /// A regular file.
     File,
     /// A block device.
     BlockDevice,
-    /// A file, disk or object of a server, reached over the network without the kernel's clients.
+    /// A file, disk or object on a server. Network clients in this program access the target. The
+    /// kernel's clients are not used.
     Network,
     /// A simulated system.
     Simulated,
 }
 
 impl TargetKind {
-    /// Whether the target stores data that can be cached or damaged.
+    /// Returns whether the target stores data that can be cached or damaged.
     pub fn is_storage(self) -> bool {
         !matches!(self, TargetKind::Null | TargetKind::Delay)
     }
 
-    /// The name in results.
+    /// Returns the name of the kind in results.
     pub fn name(self) -> &'static str {
         match self {
             TargetKind::Null => "null",
@@ -58,23 +60,25 @@ pub struct Alignment {
     pub offset_bytes: u32,
 }
 
-/// How much of a target was in the page cache before and after [`Target::scrub`].
+/// Amount of a target's data in the page cache before and after [`Target::scrub`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scrub {
-    /// Bytes in the page cache before the scrub, if the system reports them.
+    /// Amount in the page cache before the scrub (bytes). None if the system does not report it.
     pub resident_before_bytes: Option<u64>,
-    /// Bytes in the page cache after the scrub; 0 proves that the next reads are cold.
+    /// Amount in the page cache after the scrub (bytes). None if the system does not report it. 0
+    /// proves that the next reads miss the page cache.
     pub resident_after_bytes: Option<u64>,
-    /// Whether all caches of the machine were dropped.
+    /// Whether the page cache of the whole machine was dropped.
     pub dropped_all_caches: bool,
 }
 
-/// Parts of a file, or of a device with zones, without written blocks.
+/// Sizes of the parts of a file or zoned device that contain no written data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Holes: nothing allocated (bytes).
+    /// Size of the holes, which have no allocated blocks (bytes).
     pub hole_bytes: u64,
-    /// Allocated but never written: reads return zeros without reaching the device (bytes).
+    /// Size of the blocks that are allocated but were never written (bytes). Reads of these blocks
+    /// return zeros without reaching the device.
     pub unwritten_bytes: u64,
 }
 
@@ -95,81 +99,88 @@ impl Sum for Coverage {
     }
 }
 
-/// A target: an open file, device or simulated system that requests are sent to.
+/// An open file, device or simulated system that receives I/O requests.
 pub trait Target {
     /// The engine that issues requests to this target.
     type Engine: Engine;
 
-    /// The name as the user gave it.
+    /// Returns the name of the target as the user specified it.
     fn name(&self) -> &str;
-    /// Kind of the target.
+    /// Returns the kind of the target.
     fn kind(&self) -> TargetKind;
-    /// The current size (bytes).
+    /// Returns the current size of the target (bytes).
     fn size_bytes(&self) -> u64;
-    /// The caching mode in which the target was opened.
+    /// Returns the caching mode in which the target was opened.
     fn caching(&self) -> Caching;
-    /// The required alignment of requests in this mode.
+    /// Returns the required alignment of requests in the target's caching mode.
     fn alignment(&self) -> Alignment;
 
-    /// Checks that this target supports an engine. It may probe the target, but does not measure.
+    /// Checks whether this target supports an engine. The check may send requests to the target,
+    /// but measures nothing.
     ///
     /// # Errors
-    /// What is not supported, with the remedy.
+    /// If the engine is not supported. The error contains the reason and the remedy.
     fn check(&self, spec: &EngineSpec) -> Result<(), Error> {
         spec.check(self.caching())
     }
-    /// Makes an engine on this target; called by the thread that will use it.
+    /// Makes an engine for this target. The thread that will use the engine must call this.
     fn engine(&self, spec: &EngineSpec) -> Result<Self::Engine, Error>;
 
     /// Reserves blocks for the range without writing them.
     fn reserve(&self, offset: u64, length: u64) -> Result<(), Error>;
-    /// The zones that take writes only in order; None if there are none.
+    /// Returns the layout of the zones that accept writes only in order, or None if there are no
+    /// such zones.
     fn zones(&self) -> Option<Zones> {
         None
     }
-    /// Empties the zones of a range. All data in them are lost.
+    /// Empties the zones of a range. All data in the range are lost.
     ///
     /// # Errors
-    /// The target has no zones there, or refuses.
+    /// If the target has no zones in the range, or refuses to empty them.
     fn reset_zones(&self, _offset: u64, _bytes: u64) -> Result<(), Error> {
         Err(Error::new(ErrorKind::Unsupported, format!("{} has no zones", self.name())))
     }
     /// Sets the size of the target.
     fn truncate(&self, size_bytes: u64) -> Result<(), Error>;
-    /// Makes everything written durable.
+    /// Makes all written data durable.
     fn sync(&self) -> Result<(), Error>;
-    /// Makes written data durable, with only the metadata needed to find them again (fdatasync(2)).
-    /// On a target without such metadata, the same as [`Target::sync`].
+    /// Makes all written data durable, and only the metadata that later reads of the data need
+    /// (fdatasync(2)). The default implementation calls [`Target::sync`].
     fn sync_data(&self) -> Result<(), Error> {
         self.sync()
     }
-    /// Makes everything written to several targets durable. Targets in virtual time do this at the
-    /// same time, like threads that each call fsync(2).
+    /// Makes all data written to several targets durable. Targets in virtual time flush
+    /// concurrently, like threads that each call fsync(2).
     ///
     /// # Errors
-    /// The first error of a target.
+    /// If a target cannot be flushed. The first error is returned.
     fn sync_all(targets: &[&Self]) -> Result<(), Error>
     where
         Self: Sized,
     {
         targets.iter().try_for_each(|target| target.sync())
     }
-    /// Announces coming accesses to the `bytes` bytes from `offset` on (posix_fadvise(2)); 0 bytes
-    /// mean all from there on. Only `WillNeed` and `DontNeed` can be given for a part. All other
-    /// hints hold for the whole target.
+    /// Passes a hint about future accesses to `bytes` bytes from `offset` (posix_fadvise(2)). If
+    /// `bytes` is 0, the range extends to the end. Only `WillNeed` and `DontNeed` accept a part of
+    /// the target. All other hints apply to the whole target.
     fn advise(&self, hint: Hint, offset: u64, bytes: u64) -> Result<(), Error>;
-    /// Evicts the target from the page cache and checks that it is gone.
+    /// Evicts the target's data from the page cache and checks that no data remain there.
     fn scrub(&self) -> Result<Scrub, Error>;
-    /// How much of the target is in the page cache, if the system reports it (bytes).
+    /// Returns the amount of the target's data in the page cache (bytes), or None if the system
+    /// does not report it.
     fn resident_bytes(&self) -> Option<u64>;
-    /// Holes and unwritten extents of a range, if the system reports them.
+    /// Returns the size of the holes and unwritten extents in a range, or None if the system does
+    /// not report them.
     fn coverage(&self, offset: u64, length: u64) -> Option<Coverage>;
-    /// The number of the underlying device; targets on the same device share its counters.
+    /// Returns the device number (major, minor) of the underlying device, or None if there is no
+    /// device. Targets on the same device share the device's counters.
     fn device_number(&self) -> Option<(u32, u32)>;
-    /// The counters of the underlying device, if any.
+    /// Returns the counters of the underlying device, or None if there are none.
     fn device_counters(&self) -> Option<DeviceCounters>;
-    /// The nominal rates of the links to the device, nearest to the device first.
+    /// Returns the nominal rates of the links to the device. The link nearest to the device is
+    /// first.
     fn advertised(&self) -> Vec<AdvertisedRate>;
-    /// What the kernel assumes about the device's write cache.
+    /// Returns the mode of the device's write cache that the kernel assumes, or None if the mode is
+    /// unknown.
     fn write_cache(&self) -> Option<String>;
 }

@@ -1,25 +1,28 @@
-//! Whether a block device or file is in use, so that writing to it would destroy data.
+//! Checks whether a block device or file is in use, so that writing to it would destroy data.
 //!
-//! A device shares its bytes with its partitions, its disk, volumes and loop devices on any of
-//! these, and, if it is a loop device, with its image. The device is in use if any of these is
-//! mounted, used as swap, a member of a mounted btrfs, held by a volume, exported by the kernel's
-//! NVMe target, or open for writing in a process of another program, such as a virtual machine.
-//! Uses in other mount namespaces are not found here; an exclusive open (O_EXCL) finds them.
+//! A device shares its bytes with its partitions, with its disk, and with volumes and loop devices
+//! on any of these. A loop device also shares its bytes with its image. The device is in use if any
+//! of these is mounted, used as swap, a member of a mounted btrfs, held by a volume, exported by
+//! the kernel's NVMe target, or open for writing in a process of another program, such as a virtual
+//! machine. Uses in other mount namespaces are not found here. An exclusive open (O_EXCL) finds
+//! them.
 
 use std::path::Path;
 
 use crate::device::Device;
 use crate::kernel::{Backing, Kernel, LoopDevice, Writer, volume_name};
 
-/// Maximum number of stacked volumes that are followed; also ends a cycle.
+/// Maximum depth of stacked devices that the search follows.
 const LEVELS_MAX: usize = 16;
 
-/// Why a device is in use, to be read after its name: "is mounted at /data".
+/// Returns why a device is in use, or None if it is not. The text continues a sentence that starts
+/// with the name of the device, for example "is mounted at /data".
 pub fn of_device(kernel: &Kernel, device: &Device) -> Option<String> {
     use_of(kernel, device, &mut Vec::new())
 }
 
-/// Why a regular file is in use, to be read after its name.
+/// Returns why a regular file is in use, or None if it is not. The text continues a sentence that
+/// starts with the name of the file.
 pub fn of_file(kernel: &Kernel, file: Backing) -> Option<String> {
     if is_swap(kernel, file) {
         return Some("is in use as swap".to_owned());
@@ -29,7 +32,8 @@ pub fn of_file(kernel: &Kernel, file: Backing) -> Option<String> {
     Some(format!("is the image of the loop device {}", image.device.name()))
 }
 
-/// The other program that has a regular file open for writing, to be read after its name.
+/// Returns which other program has a regular file open for writing, or None if there is no such
+/// program. The text continues a sentence that starts with the name of the file.
 pub fn by_writer(kernel: &Kernel, file: Backing) -> Option<String> {
     kernel.writer_of_file(file).as_ref().map(describe_writer)
 }
@@ -42,14 +46,15 @@ fn is_swap(kernel: &Kernel, wanted: Backing) -> bool {
     kernel.swaps().iter().any(|path| kernel.backing_at(path) == Some(wanted))
 }
 
-/// As [`of_device`]; `visited` holds the devices already on the search path.
+/// Does the work of [`of_device`]. `visited` contains the devices on the search path, so that a
+/// cycle of devices does not make the search endless.
 fn use_of(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
     if visited.len() >= LEVELS_MAX || visited.contains(device) {
         return None;
     }
     visited.push(device.clone());
-    // Programs that have the device open come last, because one that has it open for a moment must
-    // not hide another reason.
+    // Programs that have the device open are checked last, because a program that opens the device
+    // only for a moment must not hide another reason.
     let found = of_family(device, |one| own_use(kernel, one, visited))
         .or_else(|| use_of_backing(kernel, device, visited))
         .or_else(|| of_family(device, |one| open_in(kernel, one)));
@@ -57,25 +62,25 @@ fn use_of(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option
     found
 }
 
-/// The first reason that `of` finds for a device, its partitions, or the disk of which it is a
-/// partition.
+/// Returns the first reason that `of` finds for a device, for its partitions, or for the disk of
+/// which it is a partition.
 fn of_family(device: &Device, mut of: impl FnMut(&Device) -> Option<String>) -> Option<String> {
     let partitions = device.partitions().into_iter().map(|one| ("partition", one));
     let disk = device.whole().map(|one| ("disk", one));
     of(device).or_else(|| {
         partitions.chain(disk).find_map(|(what, one)| {
-            Some(format!("is not free: its {what} {} {}", one.name(), of(&one)?))
+            Some(format!("is in use: its {what} {} {}", one.name(), of(&one)?))
         })
     })
 }
 
-/// The other program that has one device open for writing.
+/// Returns which other program has the device itself open for writing.
 fn open_in(kernel: &Kernel, device: &Device) -> Option<String> {
     let (major, minor) = device.number()?;
     kernel.writer_of_device(libc::makedev(major, minor)).map(describe_writer)
 }
 
-/// Why one device is in use, ignoring its partitions and its disk.
+/// Returns why the device itself is in use, ignoring its partitions and its disk.
 fn own_use(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
     let is_device = |path: &Path| kernel.at(path).as_ref() == Some(device);
     let mounts = kernel.mounts();
@@ -91,7 +96,7 @@ fn own_use(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Optio
     let name = device.name();
     if let Some(btrfs) = kernel.btrfs().into_iter().find(|b| b.members.contains(&name)) {
         let shown = btrfs.label.unwrap_or(btrfs.uuid);
-        return Some(format!("belongs to the mounted btrfs {shown}"));
+        return Some(format!("belongs to the mounted btrfs file system {shown}"));
     }
     if let Some(holder) = device.holders().iter().find(|holder| !visited.contains(holder)) {
         return Some(describe_holder("is held by", holder, kernel, visited));
@@ -113,7 +118,7 @@ fn describe_holder(how: &str, by: &Device, kernel: &Kernel, visited: &mut Vec<De
     format!("{how} {}{alias}{}", by.name(), serves.unwrap_or_default())
 }
 
-/// Why the backing file or device of a loop device is in use.
+/// Returns why the backing file or backing device of a loop device is in use.
 fn use_of_backing(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option<String> {
     let loops = kernel.loops();
     let disk = device.whole().unwrap_or_else(|| device.clone());
@@ -129,14 +134,14 @@ fn use_of_backing(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -
         Backing::Device(number) => number,
         Backing::File(..) => {
             let swap = is_swap(kernel, identity);
-            return swap.then(|| "has an image that is in use as swap".to_owned());
+            return swap.then(|| "is in use: its image file is in use as swap".to_owned());
         }
     };
     let lower = kernel.numbered((libc::major(number), libc::minor(number)))?;
     visited.push(disk);
     let why = use_of(kernel, &lower, visited);
     visited.pop();
-    Some(format!("is not free: {} beneath it {}", lower.name(), why?))
+    Some(format!("is in use: the underlying device {} {}", lower.name(), why?))
 }
 
 fn is_attached_to(attached: &LoopDevice, device: &Device) -> bool {
@@ -157,7 +162,7 @@ mod tests {
 
     #[track_caller]
     fn says(tree: &MadeUp, name: &str, words: &[&str]) {
-        let why = why(tree, name).unwrap_or_else(|| panic!("{name} is taken for free"));
+        let why = why(tree, name).unwrap_or_else(|| panic!("{name} is reported as free"));
         assert!(words.iter().all(|word| why.contains(word)), "{name} {why}");
     }
 
@@ -178,7 +183,7 @@ mod tests {
         tree.mount("253:0", "/data", "/dev/mapper/vg-data");
         says(&tree, "sdb2", &["md0", "vg-data", "mounted at /data"]);
         says(&tree, "dm-0", &["is mounted at /data"]);
-        assert_eq!(why(&tree, "sdb1"), None, "a neighbour's use is not its own");
+        assert_eq!(why(&tree, "sdb1"), None, "the use of another partition does not count");
     }
 
     #[test]
@@ -196,7 +201,8 @@ mod tests {
         let tree = MadeUp::with_volumes();
         tree.mount("8:1", "/boot", "none");
         says(&tree, "sda", &["its partition sda1 is mounted at /boot"]);
-        // btrfs and others have an anonymous device number; only the mount source names the device.
+        // A file system such as btrfs has an anonymous device number, so only the mount source
+        // identifies the device.
         tree.mount("0:42", "/pool", "/dev/sdb1");
         says(&tree, "sdb", &["its partition sdb1 is mounted at /pool"]);
     }
@@ -226,13 +232,13 @@ mod tests {
         tree.link("/proc/7/fd/3", "/data/image");
         tree.file("/proc/7/comm", "qemu\n");
         tree.file("/proc/7/fdinfo/3", "pos:\t0\nflags:\t0100000\n");
-        assert_eq!(of("/data/image"), None, "only reads");
+        assert_eq!(of("/data/image"), None, "open for reading only");
         tree.file("/proc/7/fdinfo/3", "pos:\t0\nflags:\t0100002\n");
         assert_eq!(of("/data/image").unwrap(), "is open for writing in qemu (process 7)");
         assert_eq!(of("/data/other"), None);
         tree.file("/proc/self/exe", "this program");
         tree.link("/proc/7/exe", "/proc/self/exe");
-        assert_eq!(of("/data/image"), None, "processes of one run share their files");
+        assert_eq!(of("/data/image"), None, "a process of the same program does not count");
     }
 
     #[test]
@@ -253,7 +259,7 @@ mod tests {
         tree.folder("/sys/fs/btrfs/1234-5678/devices/sda1");
         tree.folder("/sys/fs/btrfs/1234-5678/devices/sdb1");
         tree.file("/sys/fs/btrfs/1234-5678/label", "pool\n");
-        says(&tree, "sdb1", &["belongs to the mounted btrfs pool"]);
+        says(&tree, "sdb1", &["belongs to the mounted btrfs file system pool"]);
         says(&tree, "sdb", &["its partition sdb1 belongs to the mounted btrfs"]);
     }
 
@@ -264,9 +270,9 @@ mod tests {
         tree.file("/sys/class/block/loop0/loop/backing_file", "/dev/sdb1\n");
         says(&tree, "sdb1", &["is the image of the loop device loop0"]);
         says(&tree, "sdb", &["its partition sdb1 is the image of"]);
-        assert_eq!(why(&tree, "loop0"), None, "being attached to a device is not a use");
+        assert_eq!(why(&tree, "loop0"), None, "a backing device does not make a loop device used");
         tree.mount("8:17", "/under", "/dev/sdb1");
-        says(&tree, "loop0", &["sdb1 beneath it is mounted at /under"]);
+        says(&tree, "loop0", &["the underlying device sdb1 is mounted at /under"]);
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! The volatile write cache of a drive: its state, and switching it, through the drive's own
-//! controls.
+//! Reads and switches the volatile write cache of a drive through the drive's own controls.
 //!
-//! SCSI disks, and ATA disks behind libata, have the sysfs file `cache_type`, which the kernel
-//! turns into MODE SELECT or SET FEATURES. Virtio disks have it too; it is writable if the host
-//! allows the change. NVMe drives have feature 06h. `queue/write_cache` is only the kernel's
-//! assumption: changing it stops flushes, but does not change the drive's cache.
+//! SCSI disks, and ATA disks behind libata, have the sysfs file `cache_type`. The kernel turns
+//! writes to this file into MODE SELECT or SET FEATURES. Virtio disks also have `cache_type`, which
+//! is writable if the host allows the change. NVMe drives have feature 06h. The sysfs file
+//! `queue/write_cache` is only the kernel's assumption. A change there stops flushes, but does not
+//! change the drive's cache.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,28 +13,29 @@ use std::path::{Path, PathBuf};
 
 use crate::nvme_ioctl;
 
-/// State of the cache: a write may complete before it is on the medium.
+/// State of the cache in which a write may complete before it is on the medium.
 pub const BACK: &str = "write back";
-/// State of the cache: a write completes when it is on the medium.
+/// State of the cache in which a write completes only when it is on the medium.
 pub const THROUGH: &str = "write through";
-/// NVMe feature 06h: Volatile Write Cache.
+/// Identifier of the NVMe feature Volatile Write Cache (06h).
 const NVME_FEATURE: u8 = 0x06;
-/// The bit of this feature that enables the cache.
+/// Bit of the NVMe feature Volatile Write Cache that enables the cache.
 const NVME_ENABLED: u32 = 1;
 
-/// The control with which the write cache is queried and switched.
+/// The control through which the write cache is queried and switched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// SCSI, or ATA behind libata: a sysfs file.
+    /// The sysfs file of a SCSI disk, or of an ATA disk behind libata.
     Scsi(PathBuf),
-    /// A virtio disk: a sysfs file.
+    /// The sysfs file of a virtio disk.
     Guest(PathBuf),
-    /// NVMe: an admin command to the device node.
+    /// The device node of an NVMe drive, which accepts admin commands.
     Nvme(PathBuf),
 }
 
 impl Means {
-    /// The control of a whole disk, by the disk's sysfs directory; None if the disk has none.
+    /// Finds the control of the whole disk with this sysfs directory. Returns None if the disk has
+    /// no control.
     pub fn of(disk: &Path) -> Option<Means> {
         let name = disk.file_name()?.to_string_lossy().into_owned();
         if name.starts_with("nvme") {
@@ -49,44 +50,45 @@ impl Means {
         files.find(|file| file.exists()).map(Means::Scsi)
     }
 
-    /// The file or device node of the control.
+    /// Returns the path of the control's sysfs file or device node.
     pub fn path(&self) -> &Path {
         match self {
             Means::Scsi(path) | Means::Guest(path) | Means::Nvme(path) => path,
         }
     }
 
-    /// A description of the control, for messages.
+    /// Returns a description of the control for messages.
     pub fn words(&self) -> &'static str {
         match self {
-            Means::Scsi(_) => "the drive's caching page (SCSI, ATA)",
-            Means::Guest(_) => "the disk that the host gives this guest",
-            Means::Nvme(_) => "the drive's feature 06h (NVMe)",
+            Means::Scsi(_) => "the caching mode page of the drive (SCSI, ATA)",
+            Means::Guest(_) => "the virtual disk that the host provides (virtio)",
+            Means::Nvme(_) => "the drive's feature Volatile Write Cache (NVMe, 06h)",
         }
     }
 
-    /// The state: [`BACK`], [`THROUGH`] or another word of the driver.
+    /// Returns the state of the cache: [`BACK`], [`THROUGH`] or another word of the driver.
     ///
     /// # Errors
-    /// If the drive or the system does not report it.
+    /// If the drive or the system does not report the state.
     pub fn state(&self) -> io::Result<String> {
         state_at(self.path())
     }
 
-    /// Why the cache cannot be switched, if that is known beforehand.
+    /// Returns why the cache cannot be switched, or None if an attempt may succeed.
     pub fn fixed(&self) -> Option<&'static str> {
         let Means::Guest(file) = self else { return None };
         let mode = fs::metadata(file).ok()?.permissions().mode();
         (mode & 0o222 == 0).then_some(
-            "the host of this guest does not offer it (virtio without CONFIG_WCE); switch it there",
+            "the host of this guest does not allow it (virtio without CONFIG_WCE); \
+             switch the cache on the host",
         )
     }
 }
 
-/// The state of the control at a path that [`Means::path`] returned.
+/// Returns the state of a cache. `path` is the path of the cache's control ([`Means::path`]).
 ///
 /// # Errors
-/// If the drive or the system does not report it.
+/// If the drive or the system does not report the state.
 pub fn state_at(path: &Path) -> io::Result<String> {
     if !path.starts_with("/dev") {
         return Ok(fs::read_to_string(path)?.trim().to_owned());
@@ -95,10 +97,10 @@ pub fn state_at(path: &Path) -> io::Result<String> {
     Ok(if enabled { BACK } else { THROUGH }.to_owned())
 }
 
-/// Sets the state of the control at a path that [`Means::path`] returned.
+/// Sets the state of a cache. `path` is the path of the cache's control ([`Means::path`]).
 ///
 /// # Errors
-/// If the drive or the system does not allow it.
+/// If the drive or the system does not allow the change.
 pub fn set_at(path: &Path, state: &str) -> io::Result<()> {
     if !path.starts_with("/dev") {
         return OpenOptions::new().write(true).open(path)?.write_all(state.as_bytes());
@@ -136,7 +138,7 @@ mod tests {
         let means = Means::of(disk.path()).unwrap();
         assert_eq!((means.state().unwrap().as_str(), means.fixed()), (THROUGH, None));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-        assert!(means.fixed().unwrap().contains("; switch it there"));
+        assert!(means.fixed().unwrap().contains("; switch the cache on the host"));
     }
 
     #[test]

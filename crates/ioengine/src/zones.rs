@@ -1,5 +1,6 @@
-//! Zones of a block device that must be written in order (Documentation/block/zoned-block-devices,
-//! the ioctls of `linux/blkzoned.h`): NVMe zoned namespaces, host-managed disks, zoned null_blk.
+//! Reads and resets the zones of zoned block devices. Each zone must be written sequentially. Such
+//! devices are NVMe zoned namespaces, host-managed disks and zoned null_blk devices. See
+//! Documentation/block/zoned-block-devices and the ioctls of `linux/blkzoned.h`.
 
 use std::fs::File;
 use std::io;
@@ -8,37 +9,38 @@ use std::os::fd::AsRawFd;
 
 use crate::device::Device;
 
-/// `_IOWR(0x12, 130, struct blk_zone_report)`.
+/// Code of the ioctl BLKREPORTZONE, `_IOWR(0x12, 130, struct blk_zone_report)`.
 const REPORT: u32 = 0xC010_1282;
-/// `_IOW(0x12, 131, struct blk_zone_range)`.
+/// Code of the ioctl BLKRESETZONE, `_IOW(0x12, 131, struct blk_zone_range)`.
 const RESET: u32 = 0x4010_1283;
-/// Zones that one report asks for.
+/// Maximum number of zones in one report.
 const REPORT_ZONES: usize = 4096;
-/// The conditions of zones that have a write pointer: empty, open (implicitly or explicitly) and
-/// closed (BLK_ZONE_COND_EMPTY to BLK_ZONE_COND_CLOSED).
+/// Conditions of the zones that have a write pointer (BLK_ZONE_COND_EMPTY to
+/// BLK_ZONE_COND_CLOSED). These zones are empty, implicitly or explicitly open, or closed.
 const HAS_WRITE_POINTER: RangeInclusive<u8> = 1..=4;
-/// The type of zones that take writes anywhere (BLK_ZONE_TYPE_CONVENTIONAL).
+/// Type of the zones that accept writes at any offset (BLK_ZONE_TYPE_CONVENTIONAL).
 const CONVENTIONAL: u8 = 1;
-/// Offsets, lengths and capacities are in sectors (bytes).
+/// Size of a sector, the kernel's unit for the offsets, lengths and capacities of zones (bytes).
 const SECTOR_BYTES: u64 = 512;
 
-/// How a device is divided into zones.
+/// The division of a device into zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Zones {
-    /// From the start of one zone to that of the next (bytes).
+    /// Distance from the start of a zone to the start of the next zone (bytes).
     pub zone_bytes: u64,
-    /// The smallest capacity of the zones that take writes only in order (bytes): how much can be
-    /// written to each of them.
+    /// Amount of data that can be written to each zone that accepts writes only in order (bytes).
+    /// If the capacities of these zones differ, this is the smallest one.
     pub capacity_bytes: u64,
-    /// Offset of the first zone that takes writes only in order (bytes). Below it, writes may go
-    /// anywhere.
+    /// Offset of the first zone that accepts writes only in order (bytes). Below this offset, the
+    /// device accepts writes in any order.
     pub sequential_from_bytes: u64,
-    /// Zones that can be open for writing at the same time; None without a limit.
+    /// Maximum number of zones that can be open for writing at the same time. None if there is no
+    /// limit.
     pub open_max: Option<u32>,
 }
 
-/// struct blk_zone of linux/blkzoned.h.
+/// Layout of `struct blk_zone` in linux/blkzoned.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Zone {
@@ -56,7 +58,7 @@ struct Zone {
 
 const _: () = assert!(size_of::<Zone>() == 64);
 
-/// struct blk_zone_report with room for the answer.
+/// Layout of `struct blk_zone_report` in linux/blkzoned.h, with room for the reported zones.
 #[repr(C)]
 struct Report {
     sector: u64,
@@ -66,10 +68,11 @@ struct Report {
 }
 
 impl Zones {
-    /// The zones of an open device; None if it has none that take writes only in order.
+    /// Describes the zones of an open device. Returns None if the device has no zones that accept
+    /// writes only in order.
     ///
     /// # Errors
-    /// The device does not report its zones.
+    /// If the device does not report its zones.
     pub fn of(file: &File, device: &Device) -> io::Result<Option<Zones>> {
         if device.text("queue/zoned").is_none_or(|model| model != "host-managed") {
             return Ok(None);
@@ -81,20 +84,21 @@ impl Zones {
     }
 }
 
-/// How many bytes between two offsets lie behind the write pointers of their zones. These bytes
-/// were not written since the zone was reset, so reads of them return zeros without using the
-/// medium.
+/// Returns how many bytes from `start` to `end` are at or after the write pointer of their zone.
+/// These bytes were not written since the last reset of the zone, so reads return zeros without
+/// accessing the medium.
 ///
 /// # Errors
-/// The device does not report its zones.
+/// If the device does not report its zones.
 pub fn unwritten_bytes(file: &File, start: u64, end: u64) -> io::Result<u64> {
     let unwritten = all(file)?.into_iter().filter_map(|zone| zone.unwritten());
     Ok(unwritten.map(|(from, to)| to.min(end).saturating_sub(from.max(start))).sum())
 }
 
 impl Zone {
-    /// The part behind the write pointer (bytes): start and end. None without a write pointer: the
-    /// zone is full, takes writes anywhere, or takes none any more.
+    /// Returns the start and the end of the part at or after the write pointer (bytes). Returns
+    /// None if the zone has no write pointer, because it is conventional, full, read-only or
+    /// offline.
     fn unwritten(&self) -> Option<(u64, u64)> {
         HAS_WRITE_POINTER.contains(&self.condition).then(|| {
             let bytes = |sectors: u64| sectors.saturating_mul(SECTOR_BYTES);
@@ -103,11 +107,11 @@ impl Zone {
     }
 }
 
-/// Describes a list of zones.
+/// Summarizes a list of zones. Returns None if all zones are conventional.
 fn summary(zones: &[Zone], open_max: Option<u32>) -> Option<Zones> {
     let is_sequential = |zone: &&Zone| zone.kind != CONVENTIONAL;
     let first = zones.iter().find(is_sequential)?;
-    // The last zone may be shorter.
+    // The last zone may be shorter than the other zones, so its capacity does not count.
     let whole = zones.iter().filter(is_sequential).filter(|zone| zone.length == first.length);
     let capacity = |zone: &Zone| if zone.capacity > 0 { zone.capacity } else { zone.length };
     Some(Zones {
@@ -118,15 +122,15 @@ fn summary(zones: &[Zone], open_max: Option<u32>) -> Option<Zones> {
     })
 }
 
-/// All zones of a device.
+/// Reads all zones of a device.
 fn all(file: &File) -> io::Result<Vec<Zone>> {
     let mut found: Vec<Zone> = Vec::new();
     loop {
         let sector = found.last().map_or(0, |last| last.start.saturating_add(last.length));
         let zones = [Zone::default(); REPORT_ZONES];
         let mut report = Box::new(Report { sector, count: REPORT_ZONES as u32, flags: 0, zones });
-        // SAFETY: the kernel reads the head and writes at most `count` zones behind it, for which
-        // `report` has room.
+        // SAFETY: the kernel reads the header of `report` and writes at most `count` zones after
+        // the header. `report` has room for these zones.
         let answered = unsafe {
             libc::ioctl(file.as_raw_fd(), REPORT as libc::Ioctl, std::ptr::from_mut(&mut *report))
         };
@@ -143,14 +147,14 @@ fn all(file: &File) -> io::Result<Vec<Zone>> {
     }
 }
 
-/// Empties the zones of a range, so that they are written from their beginning again. All data in
-/// them are lost.
+/// Empties the zones of a range, so that the next writes start at the beginning of each zone. All
+/// data in the range are lost.
 ///
 /// # Errors
-/// The device refuses it, or the range does not begin and end with zones.
+/// If the device refuses, or if the range does not start and end at zone boundaries.
 pub fn reset(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     let range = [offset / SECTOR_BYTES, bytes / SECTOR_BYTES];
-    // SAFETY: the kernel reads one blk_zone_range of two numbers.
+    // SAFETY: the kernel reads one blk_zone_range, which consists of two u64.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), RESET as libc::Ioctl, range.as_ptr()) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -178,8 +182,8 @@ mod tests {
             open_max: Some(4),
         };
         assert_eq!(summary(&zones, Some(4)), Some(expected));
-        assert_eq!(summary(&zones[..1], None), None, "all zones take writes anywhere");
-        // Old kernels report no capacity.
+        assert_eq!(summary(&zones[..1], None), None, "all zones are conventional");
+        // Old kernels report a capacity of 0.
         let old = summary(&[zone(0, 8192, 2, 0)], None).unwrap();
         assert_eq!(old.capacity_bytes, 4 << 20);
     }

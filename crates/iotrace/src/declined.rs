@@ -1,11 +1,11 @@
-//! The error of this crate: why a trace is not available, and what to do. Tracing needs root, and
-//! kernels differ in their tracepoints.
+//! The error type of this crate. An error contains the reason why a trace is not available, and the
+//! remedy. Tracing needs root, and kernels differ in their tracepoints.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// A trace that could not be started or ended: cause and remedy in one line.
+/// The error of a trace that could not be started or ended: cause and remedy in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declined {
     what: String,
@@ -13,34 +13,36 @@ pub struct Declined {
 }
 
 impl Declined {
-    /// A cause with its remedy.
+    /// Makes an error from a cause and its remedy.
     pub(crate) fn new(what: impl Into<String>, remedy: &'static str) -> Declined {
         Declined { what: what.into(), remedy }
     }
 
-    /// An error about a file of tracefs.
+    /// Makes an error from a failed access to a file of tracefs.
     pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Declined {
         let what = format!("{doing} {}: {error}", path.display());
         match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                Declined::new(what, "tracing needs root: run as root, or without tracing")
+                Declined::new(what, "tracing needs root: run as root or without tracing")
             }
-            io::ErrorKind::NotFound => {
-                Declined::new(what, "this kernel lacks it (CONFIG_BLK_DEV_IO_TRACE, CONFIG_FTRACE)")
-            }
+            io::ErrorKind::NotFound => Declined::new(
+                what,
+                "run without tracing, or on a kernel with CONFIG_BLK_DEV_IO_TRACE and \
+                 CONFIG_FTRACE",
+            ),
             io::ErrorKind::OutOfMemory => {
-                Declined::new(what, "too little memory for the trace: ask for smaller buffers")
+                Declined::new(what, "the trace needs more memory than is free: use smaller buffers")
             }
             _ => Declined::new(what, "run without tracing"),
         }
     }
 
-    /// The cause.
+    /// Returns the cause of the error.
     pub fn cause(&self) -> &str {
         &self.what
     }
 
-    /// What to do about the cause.
+    /// Returns the remedy.
     pub fn remedy(&self) -> &str {
         self.remedy
     }

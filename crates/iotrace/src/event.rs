@@ -1,4 +1,4 @@
-//! The traced events of a storage request, and how they are decoded from kernel records.
+//! The traced events of storage requests, and their decoding from the kernel's records.
 
 use crate::format::{Field, Format};
 
@@ -9,31 +9,31 @@ pub enum Op {
     Read,
     /// A write.
     Write,
-    /// A flush, discard or anything else without data.
+    /// A flush, a discard or another operation that transfers no data.
     Other,
 }
 
 /// A range of sectors on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Device number in the kernel's internal format; made by [`kernel_dev`].
+    /// Device number in the kernel's internal format, which [`kernel_dev`] returns.
     pub dev: u32,
-    /// First sector of 512 bytes.
+    /// Number of the first sector (sectors of 512 bytes).
     pub sector: u64,
-    /// Number of sectors.
+    /// Length of the range (sectors of 512 bytes).
     pub sectors: u32,
-    /// Whether the range is read or written.
+    /// Direction of the access to the range.
     pub op: Op,
 }
 
-/// A request of io_uring.
+/// An io_uring request, as its events identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UringRequest {
-    /// Address of the ring.
+    /// Kernel address of the ring.
     pub ring: u64,
-    /// Address of the request; 0 on kernels that do not report it.
+    /// Kernel address of the request. 0 if the kernel does not report this address.
     pub request: u64,
-    /// The program's `user_data`.
+    /// The `user_data` that the program passed with the request.
     pub user_data: u64,
 }
 
@@ -42,7 +42,7 @@ pub struct UringRequest {
 pub enum What {
     /// A bio was submitted to the block layer.
     BioQueued(Range),
-    /// A bio, or its first part, got a new request.
+    /// The block layer allocated a new request for a bio or for the first part of a bio.
     Accepted(Range),
     /// A bio was merged into an existing request.
     Merged(Range),
@@ -50,7 +50,7 @@ pub enum What {
     Inserted(Range),
     /// A request was issued to the driver.
     Issued(Range),
-    /// A request, or its first part, was completed by the device.
+    /// The device completed a request or the first part of a request.
     Completed(Range),
     /// The driver returned a request, which will be issued again.
     Requeued(Range),
@@ -60,29 +60,29 @@ pub enum What {
     UringPunted(UringRequest),
     /// io_uring put a completion into the completion queue.
     UringCompleted(UringRequest),
-    /// A sleeping thread is being woken (its thread id).
+    /// A sleeping thread is being woken. The value is the ID of that thread.
     Woken(i32),
 }
 
-/// An event with time and place.
+/// A traced event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Time of the event (ns of `CLOCK_MONOTONIC`).
     pub at_ns: u64,
-    /// The CPU on which it occurred.
+    /// Number of the CPU on which the event occurred.
     pub cpu: u32,
-    /// Thread id of the thread that the CPU was running; in an interrupt, the interrupted thread.
+    /// ID of the thread that the CPU was running. For an event in an interrupt handler, this is the
+    /// interrupted thread.
     pub thread: i32,
-    /// The kind of event.
+    /// The kind of the event, with its data.
     pub what: What,
 }
 
-/// Converts a device number (major, minor) to the kernel's internal format, used in events.
+/// Converts a device number (major, minor) to the kernel's internal format, which events contain.
 pub fn kernel_dev((major, minor): (u32, u32)) -> u32 {
     (major << 20) | (minor & 0xF_FFFF)
 }
 
-/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     BioQueued,
@@ -98,12 +98,12 @@ enum Kind {
     Woken,
 }
 
-/// A tracepoint to enable.
+/// A tracepoint of the kernel that a trace can enable.
 #[derive(Debug)]
 pub struct Tracepoint {
-    /// The directory under `events`.
+    /// Name of the tracepoint's directory under `events` in tracefs.
     pub group: &'static str,
-    /// Names of the tracepoint on different kernels, newest first.
+    /// Names of the tracepoint in different kernel versions, newest first.
     pub names: &'static [&'static str],
     /// Whether tracing is impossible without this tracepoint.
     pub needed: bool,
@@ -118,7 +118,7 @@ const fn uring(names: &'static [&'static str], kind: Kind) -> Tracepoint {
     Tracepoint { group: "io_uring", names, needed: true, kind }
 }
 
-/// All tracepoints that may be enabled.
+/// All tracepoints that a trace can enable.
 pub const TRACEPOINTS: [Tracepoint; 12] = [
     block(&["block_bio_queue"], Kind::BioQueued, true),
     block(&["block_getrq"], Kind::Accepted, true),
@@ -134,14 +134,14 @@ pub const TRACEPOINTS: [Tracepoint; 12] = [
     Tracepoint { group: "sched", names: &["sched_waking"], needed: true, kind: Kind::Woken },
 ];
 
-/// Decodes records of one kind.
 #[derive(Clone, Debug)]
 struct Decoder {
     id: u16,
     kind: Kind,
     thread: Field,
-    /// Block events: dev, sector, nr_sector, rwbs. io_uring events: ctx, req (or ctx again),
-    /// user_data. Wake-ups: pid.
+    /// Locations of the decoded fields. For block events, these are dev, sector, nr_sector and
+    /// rwbs. For io_uring events, they are ctx, req (ctx again if the kernel has no req), user_data
+    /// and user_data again. For wake-ups, all four are pid.
     fields: [Field; 4],
 }
 
@@ -152,8 +152,8 @@ pub struct Decoders {
 }
 
 impl Decoders {
-    /// Adds the format of a tracepoint. Returns false if a field is missing, so that its records
-    /// cannot be decoded.
+    /// Adds the format of a tracepoint. Returns false if a required field is missing, so that the
+    /// records of the tracepoint cannot be decoded.
     pub fn learn(&mut self, tracepoint: &Tracepoint, format: &Format) -> bool {
         let decoder = decoder(tracepoint.kind, format);
         let known = decoder.is_some();
@@ -161,7 +161,8 @@ impl Decoders {
         known
     }
 
-    /// Decodes a record; None for other kinds of records and for damaged records.
+    /// Decodes a record. Returns None if the kind of the record is unknown or the record is
+    /// damaged.
     #[inline]
     pub fn decode(&self, at_ns: u64, cpu: u32, record: &[u8]) -> Option<Event> {
         let id = u16::from_ne_bytes(*record.first_chunk()?);
@@ -221,7 +222,8 @@ impl Decoder {
     }
 }
 
-/// Parses the kernel's letters for a request's operation. A leading "F" means a flush before it.
+/// Parses the kernel's letters for the operation of a request. If more letters follow an initial
+/// "F", the "F" means a flush before the operation.
 fn op(rwbs: &[u8]) -> Op {
     let letters = match rwbs {
         [b'F', rest @ ..] if rest.first().is_some_and(|next| *next != 0) => rest,
@@ -267,8 +269,8 @@ mod tests {
         let event = decoders.decode(99, 1, &record(dev, 2048, 8, "WS")).unwrap();
         let range = Range { dev: (254 << 20) | 3, sector: 2048, sectors: 8, op: Op::Write };
         assert_eq!(event, Event { at_ns: 99, cpu: 1, thread: 42, what: What::Issued(range) });
-        assert_eq!(decoders.decode(99, 1, &record(dev, 2048, 8, "WS")[..30]), None, "cut short");
-        assert_eq!(decoders.decode(99, 1, &[8, 0, 0, 0]), None, "of another kind");
+        assert_eq!(decoders.decode(99, 1, &record(dev, 2048, 8, "WS")[..30]), None, "truncated");
+        assert_eq!(decoders.decode(99, 1, &[8, 0, 0, 0]), None, "unknown kind");
     }
 
     #[test]

@@ -1,22 +1,24 @@
-//! The location of a file on its disk. Traced events name sectors of whole disks, but a load knows
-//! offsets in a file. The program that opened the file supplies its extents, which connect the two.
+//! Maps ranges of a file to sectors of its disk. Traced events contain sectors of the whole disk,
+//! but a load knows only offsets in a file. The program that opened the file supplies the file's
+//! extents.
 
-/// Sector size in tracepoints, independent of the disk's own (bytes).
+/// Size of a sector in tracepoints, for all disks (bytes).
 pub const SECTOR_BYTES: u64 = 512;
 
 /// A piece of a file that is contiguous on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Position in the file (bytes).
+    /// Offset of the piece in the file (bytes).
     pub offset: u64,
     /// Length of the piece (bytes).
     pub bytes: u64,
-    /// First sector (512 bytes each) on the whole disk; the start of the partition is included.
+    /// First sector of the piece, counted from the start of the whole disk and not of the partition
+    /// (sectors of 512 bytes).
     pub sector: u64,
 }
 
-/// The disk locations of a range of a file as (first sector, number of sectors), in file order;
-/// adjacent pieces are merged, holes are left out.
+/// Returns the disk locations of a range of a file as (first sector, number of sectors), in file
+/// order. Adjacent pieces are merged, and holes are left out.
 ///
 /// `extents` must be sorted by offset and must not overlap.
 pub fn sectors_of(extents: &[Extent], offset: u64, bytes: u64) -> Vec<(u64, u64)> {

@@ -1,18 +1,18 @@
 //! Parses the kernel's descriptions of events and ring-buffer pages: `events/*/*/format` and
-//! `header_page`. Fields are found by name, independent of order and type.
+//! `header_page`. Fields are found by their names, so their order and types do not matter.
 
 /// The location of a field in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Offset in the record (bytes).
+    /// Offset of the field in the record (bytes).
     pub offset: usize,
     /// Length of the field (bytes).
     pub bytes: usize,
 }
 
 impl Field {
-    /// Reads the field as an unsigned number; None if the record is too short or the field does not
-    /// have the length of a number.
+    /// Reads the field as an unsigned number. Returns None if the record is too short, or if the
+    /// length of the field is not 1, 2, 4 or 8 bytes.
     #[inline]
     pub fn number(self, record: &[u8]) -> Option<u64> {
         let bytes = self.of(record)?;
@@ -25,7 +25,7 @@ impl Field {
         })
     }
 
-    /// The field's bytes in a record.
+    /// Returns the bytes of the field in a record, or None if the record is too short.
     #[inline]
     pub fn of(self, record: &[u8]) -> Option<&[u8]> {
         record.get(self.offset..self.offset.checked_add(self.bytes)?)
@@ -35,13 +35,13 @@ impl Field {
 /// The format of one kind of record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Format {
-    /// The value of `common_type` in records of this format; None in the description of a page.
+    /// Value of `common_type` in records of this format. None in the description of a page.
     pub id: Option<u16>,
     fields: Vec<(String, Field)>,
 }
 
 impl Format {
-    /// Parses a description; unknown lines are ignored.
+    /// Parses a description. Ignores unknown lines.
     pub fn parse(text: &str) -> Format {
         let mut format = Format::default();
         for line in text.lines().map(str::trim) {
@@ -53,7 +53,7 @@ impl Format {
         format
     }
 
-    /// The field with this name.
+    /// Returns the location of the field with this name, or None if there is no such field.
     pub fn field(&self, name: &str) -> Option<Field> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, field)| *field)
     }
@@ -75,25 +75,25 @@ fn field(line: &str) -> Option<(String, Field)> {
     Some((name.to_owned(), Field { offset: offset?, bytes: bytes? }))
 }
 
-/// The layout of a page of the ring buffer.
+/// The layout of a page of the kernel's ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLayout {
-    /// The time of the page's first record (ns).
+    /// Header field that contains the time of the page's first record (ns).
     pub at: Field,
-    /// The number of data bytes in the page, and flags.
+    /// Header field that contains the length of the page's data (bytes), and flags.
     pub commit: Field,
-    /// Offset of the data (bytes).
+    /// Offset of the data in the page (bytes).
     pub data_offset: usize,
     /// Size of the page (bytes).
     pub page_bytes: usize,
 }
 
-/// Maximum page size (bytes). Larger sizes are invalid, because a page of the kernel has a few MiB
-/// at most.
+/// Maximum size of a page (bytes). A description with a larger page is invalid, because pages of
+/// the kernel have a few MiB at most.
 const PAGE_BYTES_MAX: usize = 1 << 24;
 
 impl PageLayout {
-    /// Parses `events/header_page`; None if it does not describe a page.
+    /// Parses the text of `events/header_page`. Returns None if the text does not describe a page.
     pub fn parse(text: &str) -> Option<PageLayout> {
         let format = Format::parse(text);
         let (at, commit) = (format.field("timestamp")?, format.field("commit")?);

@@ -1,4 +1,4 @@
-//! Entry points to the decoders of kernel data, for the fuzz targets: no input may make them panic.
+//! Entry points for the fuzz targets of the decoders of kernel data. No input may cause a panic.
 
 use crate::event::{Decoders, TRACEPOINTS};
 use crate::extent::{Extent, sectors_of};
@@ -8,7 +8,7 @@ use crate::phases::{self, AppRequest};
 use crate::tracefs;
 use crate::tracer::Trace;
 
-/// Parses `text` as a description of events and pages, and as a mount table.
+/// Parses `text` as a description of an event, as a description of a page, and as a mount table.
 pub fn texts(text: &str) {
     let format = Format::parse(text);
     let mut decoders = Decoders::default();
@@ -22,8 +22,9 @@ pub fn texts(text: &str) {
     let _ = tracefs::mount_point(text);
 }
 
-/// Decodes `data` as a page of records that have the fields of all events. Then splits the time of
-/// requests that might match the first events into phases.
+/// Decodes `data` as a page of records with the fields of all events. Then splits the time of three
+/// requests into phases. The requests start at the times of the first three events, so the requests
+/// may match these events.
 pub fn page(data: &[u8]) {
     let number = |offset, bytes| Field { offset, bytes };
     let (at, commit) = (number(0, 8), number(8, 8));
@@ -31,7 +32,7 @@ pub fn page(data: &[u8]) {
     let mut decoders = Decoders::default();
     for (id, tracepoint) in TRACEPOINTS.iter().enumerate() {
         let format = Format::parse(&FIELDS.replace("{id}", &id.to_string()));
-        assert!(decoders.learn(tracepoint, &format), "all fields are there");
+        assert!(decoders.learn(tracepoint, &format), "the format has all fields");
     }
     let mut trace = Trace { uring: data.len().is_multiple_of(2), ..Trace::default() };
     let mut shown = 0;
@@ -39,7 +40,7 @@ pub fn page(data: &[u8]) {
         shown += record.len();
         trace.events.extend(decoders.decode(at_ns, 0, record));
     });
-    assert!(shown <= data.len(), "more records than bytes");
+    assert!(shown <= data.len(), "records outside of the page");
     trace.events.sort_by_key(|event| event.at_ns);
     let request = |at: usize| AppRequest {
         submit_ns: trace.events.get(at).map_or(0, |event| event.at_ns),
@@ -57,7 +58,7 @@ pub fn page(data: &[u8]) {
     assert_eq!(split.matched + unmatched, split.requests);
 }
 
-/// A format with the fields of all events: block layer, io_uring and scheduler.
+/// A format with the fields of all events of the block layer, io_uring and the scheduler.
 const FIELDS: &str = "ID: {id}
 field:unsigned short common_type; offset:0; size:2;
 field:int common_pid; offset:4; size:4;

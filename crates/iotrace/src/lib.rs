@@ -1,15 +1,15 @@
-//! Splits the time of each storage request into phases, from the kernel's own tracepoints.
+//! Splits the time of each storage request into phases, with the tracepoints of the kernel.
 //!
-//! A [`Tracer`] opens its own trace instance, independent of other traces, enables tracepoints of
-//! the block layer, io_uring and the scheduler in it, and collects their events while a load runs.
-//! The result, a [`Trace`], is a list of events in order of time. [`phases::split`] finds the
-//! events of every request of the load and divides its time from submission to reaping into phases:
-//! submit, queue, scheduler, device, completion, wake-up. Time that no event explains is the
-//! remainder; lost events are counted.
+//! A [`Tracer`] creates a trace instance that is independent of other traces. In this instance, it
+//! enables tracepoints of the block layer, io_uring and the scheduler, and it collects their events
+//! while a load runs. The result, a [`Trace`], is a list of events in order of time.
+//! [`phases::split`] finds the events of every request of the load, and divides the request's time
+//! from submission to reaping into phases: submit, queue, scheduler, device, completion, wake-up.
+//! Time that no event explains is the remainder. Lost events are counted.
 //!
-//! Formats of events and pages are read from the kernel, never assumed. All timestamps are
-//! nanoseconds of `CLOCK_MONOTONIC`. Needs root and a mounted tracefs; [`Declined`] reports what is
-//! missing and what to do.
+//! The formats of events and pages are read from the kernel, never assumed. All timestamps are
+//! nanoseconds of `CLOCK_MONOTONIC`. Tracing needs root and a mounted tracefs. The error
+//! [`Declined`] reports what is missing and what to do.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]

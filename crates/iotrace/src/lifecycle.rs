@@ -1,24 +1,26 @@
 //! Reconstructs the life of every bio in the block layer from the events of a trace.
 //!
-//! A bio is split into parts if it is too large for one request; each part gets a new request or is
-//! merged into another. A request is issued and completed; it may also be requeued and issued
-//! again. Events identify a request only by its location on the disk. If several objects wait at
-//! the same location, the oldest one is chosen, because the block layer keeps this order.
+//! A bio that is too large for one request is split into parts. Each part gets a new request or is
+//! merged into an existing request. A request is issued to the driver and then completed. The
+//! driver may also requeue an issued request, which is later issued again. Events identify a bio or
+//! request only by its location on the disk. If several are waiting at the same location, an event
+//! is usually assigned to the oldest, because the block layer keeps this order.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::event::{Event, Op, Range, UringRequest, What};
 
-/// A request of io_uring.
+/// The life of an io_uring request.
 #[derive(Clone, Debug)]
 pub struct Uring {
-    /// The thread that submitted the request.
+    /// ID of the thread that submitted the request.
     pub thread: i32,
-    /// The program's `user_data`.
+    /// The `user_data` that the program passed with the request.
     pub user_data: u64,
-    /// When the request was taken from the submission queue (ns).
+    /// Time at which io_uring took the request from the submission queue (ns).
     pub submitted_ns: u64,
-    /// When the request's completion was put into the completion queue (ns).
+    /// Time at which io_uring put the completion into the completion queue (ns). None if the trace
+    /// has no such event.
     pub completed_ns: Option<u64>,
     /// Whether a worker thread of io_uring executed the request.
     pub punted: bool,
@@ -29,26 +31,27 @@ pub struct Uring {
 pub struct Bio {
     /// Sectors of the bio.
     pub range: Range,
-    /// When the bio was submitted (ns).
+    /// Time at which the bio was submitted (ns).
     pub queued_ns: u64,
-    /// The thread that submitted the bio.
+    /// ID of the thread that submitted the bio.
     pub thread: i32,
-    /// Index of the io_uring request that the thread was submitting when it submitted the bio.
+    /// Index of the io_uring request that the thread was submitting when it submitted the bio. None
+    /// if there was no such request.
     pub uring: Option<usize>,
-    /// Indices of the bio's pieces so far.
+    /// Indices of the pieces of the bio that got a new request or were merged into a request.
     pub parts: Vec<usize>,
 }
 
-/// A piece of a bio, carried by one request.
+/// A piece of a bio. One request carries the whole piece.
 #[derive(Clone, Debug)]
 pub struct Part {
     range: Range,
-    /// When the piece got its request or was merged (ns).
+    /// Time at which the piece got its request or was merged (ns).
     accepted_ns: u64,
-    /// When the request of the piece was inserted into the scheduler (ns); None without a
-    /// scheduler.
+    /// Time at which the request of the piece was inserted into the scheduler (ns). None if the
+    /// request bypassed the scheduler.
     pub inserted_ns: Option<u64>,
-    /// Index of the request that carried the piece.
+    /// Index of the request that carried the piece. None if no such request was issued.
     pub request: Option<usize>,
 }
 
@@ -56,56 +59,64 @@ pub struct Part {
 #[derive(Clone, Debug)]
 pub struct Request {
     range: Range,
-    /// When the request was last issued to the driver (ns).
+    /// Time at which the request was last issued to the driver (ns).
     pub issued_ns: u64,
-    /// When the last sector of the request was completed (ns).
+    /// Time at which the last sector of the request was completed (ns). None if the trace has no
+    /// such event.
     pub completed_ns: Option<u64>,
-    /// How often the driver requeued the request.
+    /// Number of times that the driver requeued the request.
     pub requeues: u32,
-    /// The number of pieces of bios that the request carries.
+    /// Number of pieces of bios that the request carries.
     pub parts: u32,
 }
 
-/// A wake-up of a thread: when it was woken, and when it ran.
+/// A wake-up of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Waking {
     at_ns: u64,
+    /// Time of the first event that shows the thread running after the wake-up (ns). None until
+    /// there is such an event.
     ran_ns: Option<u64>,
 }
 
-/// Direction and first sector.
+/// The direction of a bio or request, and its first sector.
 type Location = (Op, u64);
 
-/// Everything in the trace, grouped by object.
+/// All bios, requests and wake-ups of a trace.
 #[derive(Debug, Default)]
 pub struct Lifecycles {
-    /// The requests of io_uring, in order of submission.
+    /// All io_uring requests, in order of submission.
     pub urings: Vec<Uring>,
-    /// All bios, in order of queueing.
+    /// All bios, in order of submission.
     pub bios: Vec<Bio>,
     /// The pieces of all bios.
     pub parts: Vec<Part>,
-    /// The requests to the device, in order of first issue.
+    /// All requests to the device, in the order in which they were first issued.
     pub requests: Vec<Request>,
+    /// The wake-ups of each thread, by thread ID.
     wakings: HashMap<i32, Vec<Waking>>,
 }
 
-/// Objects in progress at the current event.
+/// The bios and requests that are in progress at the current event.
 #[derive(Default)]
 struct InProgress {
-    /// Bios of which a part has no request yet, by the location of the first such part.
+    /// Indices of bios with a piece that has no request yet, by the location of the first such
+    /// piece.
     bios: HashMap<Location, Vec<usize>>,
-    /// Pieces that have a request that is not yet issued.
+    /// Indices of pieces whose request is not yet issued, by the location of the piece.
     parts: BTreeMap<Location, VecDeque<usize>>,
-    /// Insertion times of requests in the scheduler that are not yet issued.
+    /// Times at which the scheduler received the requests that are not yet issued (ns), by the
+    /// location of the request.
     inserted: BTreeMap<Location, VecDeque<u64>>,
-    /// Requests that the driver requeued.
+    /// Indices of requests that the driver requeued and that are not yet issued again, by the
+    /// location of the request.
     requeued: HashMap<Location, VecDeque<usize>>,
-    /// Requests at the device, by the location of their first sector that is not completed.
+    /// Indices of requests at the device, by the location of their first sector that is not
+    /// completed.
     issued: HashMap<Location, VecDeque<usize>>,
-    /// Requests of io_uring by ring and address.
+    /// Indices of io_uring requests, by the result of [`key`].
     urings: HashMap<(u64, u64), usize>,
-    /// The io_uring request that each thread is submitting.
+    /// Index of the io_uring request that each thread submitted last, by thread ID.
     submitting: HashMap<i32, usize>,
 }
 
@@ -120,7 +131,7 @@ impl Range {
 }
 
 impl Lifecycles {
-    /// Processes events, which must be in order of time.
+    /// Reconstructs the lives of all bios and requests from events, which must be in order of time.
     pub fn follow(events: &[Event]) -> Lifecycles {
         let (mut lifecycles, mut in_progress) = (Lifecycles::default(), InProgress::default());
         for event in events {
@@ -130,20 +141,23 @@ impl Lifecycles {
         lifecycles
     }
 
-    /// Whether every sector of a bio was issued to the device and completed.
+    /// Returns whether every sector of a bio was issued to the device and completed.
     pub fn is_done(&self, bio: &Bio) -> bool {
         let sectors = |part: &usize| u64::from(self.parts[*part].range.sectors);
         let whole = bio.parts.iter().map(sectors).sum::<u64>() == u64::from(bio.range.sectors);
         whole && bio.parts.iter().all(|part| self.completed_ns(*part).is_some())
     }
 
-    /// When the request that carried a piece was completed (ns).
+    /// Returns the time at which the request of a piece was completed (ns), or None if the trace
+    /// does not show the completion.
     pub fn completed_ns(&self, part: usize) -> Option<u64> {
         self.requests[self.parts[part].request?].completed_ns
     }
 
-    /// When a thread noticed an event that occurred at `since_ns`: at once if the thread was just
-    /// being woken, otherwise when it was next woken, up to `until_ns`. None if it was not woken.
+    /// Returns the time at which a thread noticed an event that occurred at `since_ns` (ns). If a
+    /// wake-up of the thread was in progress at `since_ns`, the result is `since_ns`. Otherwise the
+    /// result is the time of the thread's next wake-up. Returns None if there was no wake-up by
+    /// `until_ns`.
     pub fn woken_ns(&self, thread: i32, since_ns: u64, until_ns: u64) -> Option<u64> {
         let wakings = self.wakings.get(&thread)?;
         let next = wakings.partition_point(|waking| waking.at_ns < since_ns);
@@ -154,7 +168,7 @@ impl Lifecycles {
         wakings.get(next).map(|waking| waking.at_ns).filter(|at_ns| *at_ns <= until_ns)
     }
 
-    /// Records that the thread of an event is running, which ends its wake-up.
+    /// Records that the thread of an event is running, which ends the wake-up of that thread.
     fn note_running(&mut self, event: &Event) {
         let waking = self.wakings.get_mut(&event.thread).and_then(|wakings| wakings.last_mut());
         if let Some(waking) = waking.filter(|waking| waking.ran_ns.is_none()) {
@@ -218,9 +232,10 @@ impl Lifecycles {
         self.bios.push(Bio { range, queued_ns, thread, uring, parts: Vec::new() });
     }
 
-    /// Called when the first remaining piece of a bio got its request or was merged. A thread
-    /// submits one bio at a time, so this bio is the last one that the thread queued at this
-    /// location. Earlier bios of the thread at this location were rejected (EAGAIN).
+    /// Handles the event that the first remaining piece of a bio got a new request or was merged
+    /// into a request. A thread submits one bio at a time, so the bio is the last bio that the
+    /// thread queued at the location of the event. Earlier bios of the thread at this location were
+    /// rejected (EAGAIN).
     fn accept(&mut self, event: &Event, range: Range, in_progress: &mut InProgress) {
         let Some(waiting) = in_progress.bios.get_mut(&range.location()) else { return };
         let of_thread = |index: &usize| self.bios[*index].thread == event.thread;
@@ -252,8 +267,8 @@ impl Lifecycles {
         in_progress.issued.entry(range.location()).or_default().push_back(index);
     }
 
-    /// Assigns pieces of bios to a request: at each location in its range, the oldest waiting
-    /// piece.
+    /// Assigns pieces of bios to a request. At each location in the range of the request, the
+    /// oldest waiting piece is chosen.
     fn assign_parts(&mut self, index: usize, in_progress: &mut InProgress) {
         let range = self.requests[index].range;
         let inserted: Vec<(Location, u64)> = peek_all(&in_progress.inserted, range).collect();
@@ -266,8 +281,8 @@ impl Lifecycles {
             }
             assigned_to = part.range.end();
             part.request = Some(index);
-            // A part that was merged at the front of a request lies before the location at which
-            // the request was inserted.
+            // If a piece was merged at the front of a request, the piece starts before the location
+            // at which the request was inserted into the scheduler.
             let behind = inserted.iter().rfind(|(at, _)| at.1 <= part.range.sector);
             let scheduled = behind.or(inserted.first());
             part.inserted_ns = scheduled.map(|(_, at_ns)| (*at_ns).max(part.accepted_ns));
@@ -300,13 +315,14 @@ fn carries_data(range: &Range) -> bool {
     range.sectors > 0 && range.op != Op::Other
 }
 
-/// Identifies a request of io_uring while it is in progress.
+/// Returns a key for an io_uring request in progress: the ring, and the address of the request or,
+/// if the kernel does not report the address, its `user_data`.
 fn key(request: &UringRequest) -> (u64, u64) {
     let is_told = request.request != 0;
     (request.ring, if is_told { request.request } else { request.user_data })
 }
 
-/// The oldest entry at each location of a range.
+/// Returns the oldest entry at each location of a range.
 fn peek_all<T: Copy>(
     waiting: &BTreeMap<Location, VecDeque<T>>,
     range: Range,
@@ -325,7 +341,7 @@ fn take<T>(waiting: &mut BTreeMap<Location, VecDeque<T>>, location: Location) {
     }
 }
 
-/// Removes the oldest entry at each location of a range; returns their number.
+/// Removes the oldest entry at each location of a range. Returns the number of removed entries.
 fn take_all<T: Copy>(waiting: &mut BTreeMap<Location, VecDeque<T>>, range: Range) -> usize {
     let places: Vec<Location> = peek_all(waiting, range).map(|(location, _)| location).collect();
     places.iter().for_each(|location| take(waiting, *location));

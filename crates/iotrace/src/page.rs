@@ -1,17 +1,19 @@
-//! Reads one page of the kernel's ring buffer: a header, then records, each with the time since the
-//! previous record.
+//! Reads one page of the kernel's ring buffer. A page consists of a header and of records, each of
+//! which contains the time since the previous record.
 //!
-//! A record starts with a word of 5 bits of type and 27 bits of time. Types 1 to 28 are the length
-//! in words; type 0 has its length in the next word; 29 is padding, 30 a long time delta, 31 an
-//! absolute time. All values are checked: a damaged page yields the records before the damage.
+//! A record starts with a word that contains a type (5 bits) and a time (27 bits). A type from 1 to
+//! 28 is the length of the data in words. If the type is 0, the next word contains the length. Type
+//! 29 is padding, type 30 a long time delta, and type 31 an absolute time. All values are checked,
+//! so a damaged page yields the records before the damage.
 
 use crate::format::PageLayout;
 
-/// Flag in the commit field: records before this page were lost.
+/// Flag in the commit field. It is set if records before this page were lost.
 const MISSED: u64 = 1 << 31;
-/// Mask of the length in the commit field.
+/// Mask of the commit field's bits that contain the length of the data (bytes).
 const LENGTH: u64 = (1 << 20) - 1;
-/// Number of low bits in an absolute time; the upper bits are those of the time so far.
+/// Number of bits in an absolute time. The higher bits are copied from the time of the previous
+/// record.
 const ABSOLUTE_TIME_BITS: u32 = 59;
 
 const PADDING: u32 = 29;
@@ -21,13 +23,13 @@ const ABSOLUTE_TIME: u32 = 31;
 /// Losses and damage found while reading a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageEnd {
-    /// The kernel reports that records before this page were lost.
+    /// Whether the kernel reports that records before this page were lost.
     pub missed: bool,
-    /// A record exceeded the page; this record and the following ones could not be read.
+    /// Whether the page is damaged. If so, the records at and after the damage were not read.
     pub damaged: bool,
 }
 
-/// The number of used bytes of a page, header included.
+/// Returns the number of used bytes of a page, including the header.
 pub fn used_bytes(page: &[u8], layout: &PageLayout) -> usize {
     let length = layout.commit.number(page).unwrap_or(0) & LENGTH;
     (layout.data_offset + length as usize).min(page.len())
@@ -59,14 +61,15 @@ pub fn records(page: &[u8], layout: &PageLayout, mut visit: impl FnMut(u64, &[u8
     PageEnd { missed, damaged: !whole }
 }
 
-/// The next item in the data.
+/// The next item in the data of a page.
 enum Next<'a> {
-    /// A record, and the data that follow it.
+    /// The item is a record. The values are the bytes of the record and the data after the record.
     Record(&'a [u8], &'a [u8]),
-    /// An item without a record: a time, or a discarded record. Contains the data after the item.
+    /// The item is a time or a discarded record. The value is the data after the item.
     Skip(&'a [u8]),
-    /// The rest of the page is empty.
+    /// The page contains no more items.
     End,
+    /// The data are invalid.
     Damaged,
 }
 
@@ -88,7 +91,7 @@ fn next<'a>(data: &'a [u8], at_ns: &mut u64) -> Next<'a> {
     }
     *at_ns = at_ns.wrapping_add(u64::from(passed));
     let (length, body) = match (kind, second) {
-        // The length includes the length word.
+        // The length includes the word that contains the length.
         (0 | PADDING, Some((length, body))) if length >= 4 => ((length - 4) as usize, body),
         (1..PADDING, _) => (kind as usize * 4, rest),
         _ => return Next::Damaged,
@@ -109,7 +112,8 @@ fn word(data: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_ne_bytes(*head), rest))
 }
 
-/// Type and time of a record's first word, a C bit field in native order.
+/// Splits the first word of a record into type and time. The word is a C bit field in native byte
+/// order.
 fn split(head: u32) -> (u32, u32) {
     if cfg!(target_endian = "big") {
         (head >> 27, head & ((1 << 27) - 1))
@@ -197,10 +201,10 @@ mod tests {
         assert!(records_of(&page(5, 0, &endless)).1.damaged);
         let no_length = [&head(0, 1)[..], &0_u32.to_ne_bytes()[..]].concat();
         assert!(records_of(&page(5, 0, &no_length)).1.damaged);
-        assert!(records_of(&[0; 12]).1.damaged, "no head");
+        assert!(records_of(&[0; 12]).1.damaged, "truncated header");
         let mut cut = page(5, 0, &[0; 64]);
         cut.truncate(40);
-        assert!(records_of(&cut).1.damaged, "a page cut short");
+        assert!(records_of(&cut).1.damaged, "truncated page");
     }
 
     proptest! {

@@ -1,9 +1,10 @@
 //! Splits the time of a load's requests into phases.
 //!
 //! Each request of the load is found in the trace by its disk location, its direction, and the time
-//! between its submission and its reaping. A request that was split completes with its last part,
-//! so the path of that part counts. The phases do not overlap, and the time between two observed
-//! events belongs to exactly one phase. Time that no events explain is the remainder.
+//! from its submission to its reaping. If a request was split, it completes when its last part
+//! completes, so the phases of the request are the phases of that part. The phases do not overlap,
+//! and the time between two observed events belongs to exactly one phase. Time that no events
+//! explain is the remainder.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -13,23 +14,23 @@ use crate::extent::{Extent, SECTOR_BYTES, sectors_of};
 use crate::lifecycle::{Lifecycles, Part, Uring};
 use crate::tracer::Trace;
 
-/// Maximum difference between the load's timestamps and the kernel's (ns).
+/// Maximum error of the load's timestamps compared with the kernel's timestamps (ns).
 const SLACK_NS: u64 = 20_000;
 
-/// A request as seen by the load. Both times are of `CLOCK_MONOTONIC`.
+/// A request of the load, with the times that the load measured with `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppRequest {
-    /// When the request was submitted (ns).
+    /// Time at which the load submitted the request (ns).
     pub submit_ns: u64,
-    /// When the load reaped the completion of the request (ns).
+    /// Time at which the load reaped the completion of the request (ns).
     pub reaped_ns: u64,
-    /// Position in the file or on the device (bytes).
+    /// Offset of the request in the file or on the device (bytes).
     pub offset: u64,
     /// Length of the request (bytes).
     pub bytes: u64,
     /// Whether the request is a write.
     pub write: bool,
-    /// The request's `user_data` in io_uring, if the load knows it.
+    /// The `user_data` that the load passed to io_uring with the request. None if it is unknown.
     pub user_data: Option<u64>,
 }
 
@@ -42,23 +43,23 @@ impl AppRequest {
 /// A phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Time from the load's submission until io_uring takes the request; without io_uring, until
-    /// the block layer takes it, which includes the file system.
+    /// Time from the load's submission until io_uring takes the request. Without io_uring, time
+    /// until the block layer takes the request, which includes the time in the file system.
     Submit,
-    /// Time from the submission of the bio until its request is inserted into the scheduler or,
+    /// Time from the end of the phase `Submit` until the request is inserted into the scheduler or,
     /// without a scheduler, issued to the driver. This includes throttling, waiting for a tag,
-    /// plugging, and with io_uring the file system.
+    /// plugging and, with io_uring, the time in the file system.
     Queue,
-    /// Time in the scheduler; zero if requests go to the driver directly.
+    /// Time in the scheduler. Zero if requests bypass the scheduler.
     Scheduler,
     /// Time from the issue to the driver until the driver reports the request as complete.
     Device,
     /// Time from the driver's report until the load's thread is woken or, if the thread did not
-    /// sleep, until the completion is in its queue.
+    /// sleep, until io_uring puts the completion into the completion queue.
     Completion,
-    /// Time from the completion until the load reaps it.
+    /// Time from the end of the phase `Completion` until the load reaps the completion.
     WakeUp,
-    /// Time of completion and wake-up together, if no event separates them.
+    /// The phases `Completion` and `WakeUp` together, if no event separates them.
     CompletionAndWakeUp,
 }
 
@@ -74,7 +75,7 @@ impl Phase {
         Phase::CompletionAndWakeUp,
     ];
 
-    /// The name in reports.
+    /// Returns the name of the phase in reports.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Submit => "submit",
@@ -99,23 +100,23 @@ impl fmt::Display for Phase {
 pub enum Unmatched {
     /// At least one piece of the request has no known location on the disk.
     NoPlace,
-    /// There was no event at the request's location while it was in flight: it was served from a
-    /// cache, or events were lost.
+    /// The trace has no event at the request's location while the request was in flight. Either
+    /// the request was served from a cache, or events were lost.
     NoDeviceRequest,
     /// Some events of the request are missing.
     Incomplete,
-    /// The device served the request, but no request of io_uring matches.
+    /// The device served the request, but no io_uring request in the trace matches it.
     NoUringRequest,
 }
 
 impl Unmatched {
-    /// The reason in words.
+    /// Returns the reason in words.
     pub fn name(self) -> &'static str {
         match self {
             Unmatched::NoPlace => "unknown position on the disk",
             Unmatched::NoDeviceRequest => "no request to the device",
             Unmatched::Incomplete => "events missing",
-            Unmatched::NoUringRequest => "no request of io_uring",
+            Unmatched::NoUringRequest => "no matching io_uring request",
         }
     }
 }
@@ -125,21 +126,21 @@ impl Unmatched {
 pub struct PhaseTime {
     /// The phase.
     pub phase: Phase,
-    /// Requests that passed through the phase, including those that spent no time in it.
+    /// Number of requests that passed through the phase, including requests that took no time.
     pub requests: u64,
-    /// Mean (ns).
+    /// Mean time of a request in the phase (ns).
     pub mean_ns: f64,
-    /// Median (ns).
+    /// Median time of a request in the phase (ns).
     pub p50_ns: u64,
-    /// 99th percentile (ns).
+    /// 99th percentile of the requests' time in the phase (ns).
     pub p99_ns: u64,
-    /// Maximum (ns).
+    /// Maximum time of a request in the phase (ns).
     pub max_ns: u64,
-    /// Sum over all requests (ns).
+    /// Sum of the times of all requests in the phase (ns).
     pub total_ns: u64,
-    /// Fraction of the summed latencies of all requests of the load.
+    /// `total_ns` as a fraction of the summed latencies of all requests of the load.
     pub share: f64,
-    /// Fraction of elapsed time in which at least one request was in this phase.
+    /// Fraction of the elapsed time during which at least one request was in the phase.
     pub utilisation: f64,
 }
 
@@ -148,43 +149,43 @@ pub struct PhaseTime {
 pub struct Phases {
     /// Number of requests of the load.
     pub requests: u64,
-    /// Requests that were found in the trace.
+    /// Number of requests that were found in the trace.
     pub matched: u64,
-    /// Requests that were not found, by reason.
+    /// Number of requests that were not found, by reason.
     pub unmatched: Vec<(Unmatched, u64)>,
     /// The phases that occurred, in order.
     pub times: Vec<PhaseTime>,
     /// Sum of the latencies of all requests (ns).
     pub total_ns: u64,
-    /// Time in `total_ns` that no phase explains (ns): the latencies of requests that were not
-    /// found, and contradictions between timestamps.
+    /// Part of `total_ns` that no phase explains (ns). It consists of the latencies of requests
+    /// that were not found, and of contradictions between timestamps.
     pub remainder_ns: u64,
     /// Time from the first submission to the last reaping (ns).
     pub wall_ns: u64,
-    /// Requests that were split into several device requests.
+    /// Number of requests that were split into several device requests.
     pub split: u64,
-    /// Requests that were merged with others.
+    /// Number of requests that were merged with other requests.
     pub merged: u64,
-    /// Requests that a worker thread of io_uring executed.
+    /// Number of requests that a worker thread of io_uring executed.
     pub punted: u64,
-    /// Requests that the driver requeued at least once.
+    /// Number of requests that the driver requeued at least once.
     pub requeued: u64,
-    /// Events that were lost.
+    /// Number of events that were lost.
     pub lost: u64,
 }
 
 impl Phases {
-    /// Fraction of the requests that were found; 1 without requests.
+    /// Returns the fraction of the requests that were found, or 1 if there are no requests.
     pub fn matched_share(&self) -> f64 {
         share(self.matched, self.requests, 1.0)
     }
 
-    /// Fraction of the time that no phase explains.
+    /// Returns the fraction of the time that no phase explains.
     pub fn remainder_share(&self) -> f64 {
         share(self.remainder_ns, self.total_ns, 0.0)
     }
 
-    /// The time of a phase, if any request passed through it.
+    /// Returns the time of a phase, or None if no request passed through the phase.
     pub fn time(&self, phase: Phase) -> Option<&PhaseTime> {
         self.times.iter().find(|time| time.phase == phase)
     }
@@ -212,7 +213,8 @@ pub fn split(trace: &Trace, requests: &[AppRequest], extents: &[Extent]) -> Phas
     totals.finish(&order, trace.lost.total())
 }
 
-/// How a request passed through the kernel: the path of its piece that completed last.
+/// The path of a request through the kernel. If the request was split, this is the path of the
+/// piece that completed last.
 #[derive(Clone, Copy, Debug)]
 struct RequestPath {
     bio: usize,
@@ -224,11 +226,11 @@ struct RequestPath {
     requeued: bool,
 }
 
-/// Matches requests of the load with the objects in the trace.
+/// Matches requests of the load with the bios and io_uring requests in the trace.
 struct Finder<'a> {
     lifecycles: &'a Lifecycles,
     extents: &'a [Extent],
-    /// Bios not yet matched, by direction and first sector.
+    /// Indices of the bios that are not yet matched, by direction and first sector.
     free: BTreeMap<(Op, u64), VecDeque<usize>>,
     uring: bool,
     claimed: Vec<bool>,
@@ -243,8 +245,8 @@ impl<'a> Finder<'a> {
         Finder { lifecycles, extents, free, uring, claimed: vec![false; lifecycles.urings.len()] }
     }
 
-    /// The path of a request through the block layer, and the io_uring request that its thread was
-    /// submitting.
+    /// Finds the path of a request through the block layer. The path includes the io_uring request
+    /// that the thread was submitting when it submitted the bio.
     fn find(&mut self, request: &AppRequest) -> Result<RequestPath, Unmatched> {
         let pieces = sectors_of(self.extents, request.offset, request.bytes);
         let sectors: u64 = pieces.iter().map(|(_, sectors)| *sectors).sum();
@@ -268,8 +270,8 @@ impl<'a> Finder<'a> {
     }
 
     /// Claims the bios of a request in a range of sectors, and adds them to `bios`. Returns true if
-    /// bios of the right time begin at a sector of the range, but none of them fits and is
-    /// complete.
+    /// the trace is incomplete: bios of the right time start at a sector of the range, but each of
+    /// these bios is incomplete or extends beyond the range.
     fn claim(&mut self, request: &AppRequest, from: u64, to: u64, bios: &mut Vec<usize>) -> bool {
         let op = if request.write { Op::Write } else { Op::Read };
         let earliest = request.submit_ns.saturating_sub(SLACK_NS);
@@ -318,8 +320,10 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// Adds the io_uring request to a path. If another thread submitted the bio, this is the first
-    /// unclaimed io_uring request that was in progress at that time.
+    /// Adds the io_uring request to a path that has no completed io_uring request. Chooses the
+    /// first unclaimed io_uring request that was submitted before the bio and completed after the
+    /// bio. Such a path occurs if another thread, such as a worker thread of io_uring, submitted
+    /// the bio.
     fn with_uring(
         &mut self,
         request: &AppRequest,
@@ -350,11 +354,11 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Sums over all requests.
+/// The sums over all requests.
 #[derive(Debug, Default)]
 struct Totals {
     phases: Phases,
-    /// Start and end of each request in each phase (ns).
+    /// For each phase, the start and end of every request's time in the phase (ns).
     spans: [Vec<(u64, u64)>; Phase::ALL.len()],
     unmatched: BTreeMap<Unmatched, u64>,
 }
@@ -402,7 +406,7 @@ impl Totals {
     }
 }
 
-/// The end of each phase of a request (ns), in order of time.
+/// Returns the end of each phase of a request (ns), in order of time.
 fn phase_ends(
     request: &AppRequest,
     path: &RequestPath,
@@ -446,7 +450,7 @@ fn phase_time(
     lengths.sort_unstable();
     let max_ns = *lengths.last()?;
     let total = sum(lengths.iter().copied());
-    // Nearest-rank percentile.
+    // This is the nearest-rank percentile.
     let quantile = |percent: usize| lengths[(lengths.len() * percent).div_ceil(100).max(1) - 1];
     Some(PhaseTime {
         phase,
@@ -461,12 +465,12 @@ fn phase_time(
     })
 }
 
-/// Saturating sum, because damaged timestamps may be huge.
+/// Returns the sum. The sum saturates, because damaged timestamps may be huge.
 fn sum(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, u64::saturating_add)
 }
 
-/// The time covered by at least one of the spans (ns).
+/// Returns the time that at least one of the spans covers (ns).
 fn union_ns(spans: &mut [(u64, u64)]) -> u64 {
     spans.sort_unstable();
     let (mut union, mut covered_to) = (0, 0);
@@ -511,7 +515,8 @@ mod tests {
         AppRequest { submit_ns, reaped_ns, offset, bytes, write: false, user_data: None }
     }
 
-    /// All events of a request submitted at 100,000 ns, whose phases take 1, 2, 3, 4, 5 and 6 us.
+    /// Returns all events of a request that is submitted at 100,000 ns and reaped at 121,000 ns.
+    /// The phases of the request take 1, 2, 3, 4, 5 and 6 us.
     fn one() -> Vec<(u64, i32, What)> {
         let place = range(1008, 8);
         vec![
@@ -647,7 +652,7 @@ mod tests {
         let of = |phase| phases.time(phase).unwrap();
         assert_eq!(of(Phase::Device).total_ns, 10_000);
         assert_eq!(of(Phase::Scheduler).total_ns, (4_000 - 1_200) + (4_000 - 2_100));
-        assert!((of(Phase::Device).utilisation - 5_000.0 / 9_500.0).abs() < 1e-12, "once");
+        assert!((of(Phase::Device).utilisation - 5_000.0 / 9_500.0).abs() < 1e-12, "counted once");
     }
 
     #[test]
@@ -688,7 +693,7 @@ mod tests {
         assert_eq!((of(Phase::Completion), of(Phase::WakeUp)), (500, 500));
         let named = AppRequest { user_data: Some(6), ..read(900, 10_000, 0, 4096) };
         let phases = split(&trace(true, &events), &[named], &FILE);
-        assert_eq!(phases.unmatched, [(Unmatched::NoUringRequest, 1)], "another's request");
+        assert_eq!(phases.unmatched, [(Unmatched::NoUringRequest, 1)], "other user_data");
     }
 
     #[test]

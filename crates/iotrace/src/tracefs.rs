@@ -1,5 +1,5 @@
-//! A trace instance in tracefs that belongs to this program alone: other users of tracing are
-//! not disturbed. It is removed on drop.
+//! A trace instance in tracefs. Only this program uses the instance, so other users of tracing are
+//! not disturbed. Dropping the instance removes it.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,19 +8,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::declined::Declined;
 
-/// Prefix of the names of our instances; process id and number follow.
+/// Prefix of the names of halfpower's instances. The process ID and a number follow.
 const INSTANCE_PREFIX: &str = "halfpower-";
-/// Size of a read (bytes).
+/// Size of each read of a tracefs file (bytes).
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// A trace instance, independent of others on the machine; removed on drop.
+/// A trace instance that is independent of other traces on the machine. Dropping the value removes
+/// the instance.
 #[derive(Debug)]
 pub struct Instance {
     folder: PathBuf,
 }
 
 impl Instance {
-    /// Creates an instance. Also removes instances of processes that have died.
+    /// Creates an instance. Also removes the instances of dead halfpower processes.
     pub fn new() -> Result<Instance, Declined> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let instances = tracefs_path()?.join("instances");
@@ -31,27 +32,27 @@ impl Instance {
         Ok(Instance { folder })
     }
 
-    /// The path of a file of the tracing instance.
+    /// Returns the path of a file of the trace instance.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Reads a file of the tracing instance.
+    /// Reads a file of the trace instance.
     pub fn text(&self, name: &str) -> Result<String, Declined> {
         let path = self.path(name);
         text(&path).map_err(|e| Declined::file("reading", &path, &e))
     }
 
-    /// Writes a file of the tracing instance.
+    /// Writes a file of the trace instance.
     pub fn write(&self, name: &str, text: &str) -> Result<(), Declined> {
         let path = self.path(name);
         fs::write(&path, text).map_err(|e| Declined::file("writing", &path, &e))
     }
 
-    /// The CPUs that have a ring buffer.
+    /// Returns the numbers of the CPUs that have a ring buffer.
     pub fn cpus(&self) -> Result<Vec<u32>, Declined> {
         let path = self.path("per_cpu");
-        let entries = fs::read_dir(&path).map_err(|e| Declined::file("looking at", &path, &e))?;
+        let entries = fs::read_dir(&path).map_err(|e| Declined::file("reading", &path, &e))?;
         let number = |entry: io::Result<fs::DirEntry>| {
             entry.ok()?.file_name().to_str()?.strip_prefix("cpu")?.parse().ok()
         };
@@ -63,13 +64,13 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // A failure cannot be reported here; the next instance tries again.
+        // A failure cannot be reported here. A later halfpower process removes the instance.
         let _ = fs::remove_dir(&self.folder);
     }
 }
 
-/// Reads a file of tracefs with large reads: some files return only the data that fit into the
-/// first read.
+/// Reads a file of tracefs. The reads are large, because some files return only the data that fit
+/// into the first read.
 fn text(path: &Path) -> io::Result<String> {
     let (mut file, mut text) = (File::open(path)?, Vec::new());
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -81,7 +82,7 @@ fn text(path: &Path) -> io::Result<String> {
     }
 }
 
-/// The mount point of tracefs.
+/// Returns the mount point of tracefs.
 fn tracefs_path() -> Result<PathBuf, Declined> {
     let path = Path::new("/proc/self/mounts");
     let mounts = fs::read_to_string(path).map_err(|e| Declined::file("reading", path, &e))?;
@@ -93,7 +94,7 @@ fn tracefs_path() -> Result<PathBuf, Declined> {
     })
 }
 
-/// Finds the mount point of tracefs in a mount table.
+/// Returns the mount point of tracefs in a mount table, or None if tracefs is not mounted.
 pub(crate) fn mount_point(mounts: &str) -> Option<PathBuf> {
     let found = mounts.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -103,7 +104,8 @@ pub(crate) fn mount_point(mounts: &str) -> Option<PathBuf> {
     found.map(|folder| PathBuf::from(folder.replace("\\040", " ")))
 }
 
-/// The process id in the name of an instance; None if the name is not one of ours.
+/// Returns the process ID in the name of an instance, or None if halfpower did not create the
+/// instance.
 fn owner_pid(name: &str) -> Option<&str> {
     let (process, number) = name.strip_prefix(INSTANCE_PREFIX)?.split_once('-')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -114,7 +116,7 @@ fn remove_stale(instances: &Path, is_alive: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
         if name.to_str().and_then(owner_pid).is_some_and(|process| !is_alive(process)) {
-            // This fails while another process reads the instance.
+            // The removal fails while another process reads the instance.
             let _ = fs::remove_dir(entry.path());
         }
     }

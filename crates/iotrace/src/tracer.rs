@@ -1,5 +1,5 @@
-//! Records a trace. It enables tracepoints, and a separate thread copies the pages of the kernel's
-//! ring buffers to memory before they overrun. The pages are decoded after the end.
+//! Records a trace. While the trace runs, a separate thread copies the pages of the kernel's ring
+//! buffers to memory before the buffers overrun. The pages are decoded after the end of the trace.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -14,34 +14,37 @@ use crate::format::{Format, PageLayout};
 use crate::page;
 use crate::tracefs::Instance;
 
-/// Interval at which the reader empties the buffers.
+/// Interval at which the reader thread empties the kernel's buffers.
 const POLL_INTERVAL: Duration = Duration::from_millis(30);
-/// Default size of the kernel's buffers for all CPUs together (bytes).
+/// Default total size of the kernel's buffers of all CPUs (bytes).
 const BUFFERS_BYTES: u64 = 256 << 20;
-/// Limits of the default size of one CPU's buffer (bytes).
+/// Allowed range of the default size of one CPU's buffer (bytes).
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 20;
-/// Default limit on pages kept in memory (bytes).
+/// Default maximum amount of trace data in memory (bytes).
 const KEPT_BYTES: u64 = 2 << 30;
 
-/// What to trace.
+/// The parameters of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceSpec {
-    /// Device number (major, minor) of the whole disk; requests to a partition appear under its
-    /// disk.
+    /// Device number (major, minor) of the whole disk. The kernel reports requests to a partition
+    /// with the number of the disk.
     pub disk: (u32, u32),
     /// Whether the load uses io_uring.
     pub uring: bool,
-    /// Name of the load's threads whose wake-ups are traced, with `*` as a wildcard ("worker-*").
-    /// None: the phases completion and wake-up cannot be separated.
+    /// Name of the load's threads, whose wake-ups are traced. `*` is a wildcard ("worker-*"). None
+    /// if no wake-ups are traced. The phases completion and wake-up of a load without io_uring can
+    /// then not be separated.
     pub threads: Option<String>,
-    /// The kernel's buffer per CPU (bytes); None: 256 MiB in total, 1 to 16 MiB each.
+    /// Size of the kernel's buffer for each CPU (bytes). None for the default: 256 MiB divided by
+    /// the number of CPUs, but at least 1 MiB and at most 16 MiB.
     pub buffer_bytes: Option<u64>,
-    /// Limit on pages kept in memory (bytes). Events beyond it are lost and counted.
+    /// Maximum amount of trace data in memory (bytes). Events beyond this limit are lost and
+    /// counted.
     pub kept_bytes: u64,
 }
 
 impl TraceSpec {
-    /// A trace of a disk and the threads of a load, with default sizes.
+    /// Returns the parameters of a trace with default buffer sizes.
     pub fn new(disk: (u32, u32), uring: bool, threads: Option<&str>) -> TraceSpec {
         let threads = threads.map(str::to_owned);
         TraceSpec { disk, uring, threads, buffer_bytes: None, kept_bytes: KEPT_BYTES }
@@ -55,7 +58,7 @@ impl TraceSpec {
         }
     }
 
-    /// The kernel's event filter for a tracepoint.
+    /// Returns the kernel's event filter for a tracepoint, or None if all events are recorded.
     fn filter(&self, tracepoint: &Tracepoint) -> Option<String> {
         match tracepoint.group {
             "block" => Some(format!("dev == {}", kernel_dev(self.disk))),
@@ -68,27 +71,27 @@ impl TraceSpec {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/*".contains(c);
         match &self.threads {
             Some(name) if name.is_empty() || !name.chars().all(plain) => {
-                let what = format!("`{name}` is not the name of a thread");
-                Err(Declined::new(what, "use letters, digits, - _ . : / and * (any text)"))
+                let what = format!("`{name}` is not a valid thread name");
+                Err(Declined::new(what, "use letters, digits, - _ . : / and the wildcard *"))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Events that occurred but are not in a trace.
+/// Numbers of events that occurred but are not in the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Events that were overwritten before they were read.
+    /// Number of events that were overwritten before they were read.
     pub overwritten: u64,
-    /// Events that were not recorded or not read because a buffer was full.
+    /// Number of events that were not recorded or not read because a buffer was full.
     pub dropped: u64,
-    /// Pages with unreadable records.
+    /// Number of pages with unreadable records.
     pub damaged_pages: u64,
 }
 
 impl Lost {
-    /// The number of lost events; a damaged page counts as one.
+    /// Returns the number of lost events. A damaged page counts as one event.
     pub fn total(&self) -> u64 {
         self.overwritten + self.dropped + self.damaged_pages
     }
@@ -99,7 +102,7 @@ impl Lost {
 pub struct Trace {
     /// The events, in order of time.
     pub events: Vec<Event>,
-    /// Events that were lost.
+    /// Numbers of events that were lost.
     pub lost: Lost,
     /// Whether io_uring was traced.
     pub uring: bool,
@@ -107,10 +110,11 @@ pub struct Trace {
     pub bytes: u64,
 }
 
-/// A trace in progress. Dropping it ends and removes it.
+/// A trace in progress. Dropping the value ends the trace and removes its instance.
 #[derive(Debug)]
 pub struct Tracer {
-    // Drop order matters: the reader's files must be closed before the instance can be removed.
+    // The order of the fields matters, because the reader's files must be closed before the
+    // instance can be removed.
     reader: Reader,
     instance: Instance,
     decoders: Decoders,
@@ -122,7 +126,8 @@ impl Tracer {
     /// Starts a trace.
     ///
     /// # Errors
-    /// Without root, tracefs or a required tracepoint; each with its remedy.
+    /// If the process is not root, or if tracefs or a required tracepoint is missing. The error
+    /// contains the remedy.
     pub fn start(spec: &TraceSpec) -> Result<Tracer, Declined> {
         spec.check()?;
         let instance = Instance::new()?;
@@ -145,7 +150,7 @@ impl Tracer {
         Ok(Tracer { reader, instance, decoders, layout, uring: spec.uring })
     }
 
-    /// Ends the trace and reads it.
+    /// Ends the trace and decodes its events.
     ///
     /// # Errors
     /// If the kernel's pages or counters cannot be read.
@@ -159,13 +164,13 @@ impl Tracer {
             trace.bytes += cpu.bytes.len() as u64;
             cpu.read_events(&self.layout, &self.decoders, &mut trace);
         }
-        // The events of each CPU are already sorted; the stable sort merges such runs efficiently.
+        // The events of each CPU are already sorted, and a stable sort merges such runs quickly.
         trace.events.sort_by_key(|event| event.at_ns);
         Ok(trace)
     }
 }
 
-/// Enables the tracepoints and reads their formats.
+/// Enables the tracepoints that a trace needs, and reads their formats.
 fn enable_tracepoints(instance: &Instance, spec: &TraceSpec) -> Result<Decoders, Declined> {
     let mut decoders = Decoders::default();
     for tracepoint in TRACEPOINTS.iter().filter(|tracepoint| spec.wants(tracepoint)) {
@@ -187,8 +192,7 @@ fn enable_tracepoints(instance: &Instance, spec: &TraceSpec) -> Result<Decoders,
             }
             None if tracepoint.needed => {
                 let names = folders.collect::<Vec<_>>().join(" or ");
-                let what =
-                    format!("this kernel lacks the tracepoint {names}, or its format is unknown");
+                let what = format!("the tracepoint {names} is missing or has an unknown format");
                 return Err(Declined::new(what, "run without tracing, or on Linux 5.10 or later"));
             }
             None => {}
@@ -197,14 +201,14 @@ fn enable_tracepoints(instance: &Instance, spec: &TraceSpec) -> Result<Decoders,
     Ok(decoders)
 }
 
-/// Adds the counters of `per_cpu/cpuN/stats`.
+/// Adds the counters in the text of `per_cpu/cpuN/stats` to `lost`.
 fn count_lost(stats: &str, lost: &mut Lost) {
     for line in stats.lines() {
         let Some((name, number)) = line.split_once(':') else { continue };
         let number: u64 = number.trim().parse().unwrap_or(0);
         match name.trim() {
             "overrun" => lost.overwritten += number,
-            // "entries" are events left in the buffer, which were not read.
+            // "entries" is the number of events that are still in the buffer and were not read.
             "commit overrun" | "dropped events" | "entries" => lost.dropped += number,
             _ => {}
         }
@@ -230,7 +234,7 @@ impl CpuPages {
         Ok(CpuPages { cpu, file, bytes: Vec::new(), ends: Vec::new() })
     }
 
-    /// Reads all available pages.
+    /// Reads all available pages, but stops when `bytes` contains `kept_bytes` or more.
     fn collect_pages(&mut self, layout: &PageLayout, kept_bytes: u64) -> io::Result<()> {
         while (self.bytes.len() as u64) < kept_bytes {
             let start = self.bytes.len();
@@ -244,7 +248,7 @@ impl CpuPages {
                 Ok(_) => self.ends.push(start + used),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A CPU that has not been online since the boot has no ring buffer.
+                // A CPU that was never online since the boot has no ring buffer.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -267,7 +271,7 @@ impl CpuPages {
 /// The thread that collects pages.
 #[derive(Debug)]
 struct Reader {
-    /// Dropped to tell the thread to end; None after that.
+    /// Sender that is dropped to make the thread end. None after that.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<io::Result<Vec<CpuPages>>>>,
 }
@@ -286,7 +290,7 @@ impl Reader {
         Ok(Reader { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Lets the thread collect the rest of the pages, and ends it.
+    /// Ends the thread, which first collects the remaining pages. Returns the pages of all CPUs.
     fn end(&mut self) -> Result<Vec<CpuPages>, Declined> {
         self.stop = None;
         let ended = self.thread.take().map(JoinHandle::join);
@@ -359,7 +363,7 @@ mod tests {
     fn a_thread_name_that_would_break_the_filter_is_refused() {
         let declined = Tracer::start(&TraceSpec::new((8, 0), false, Some("a\" || 1"))).unwrap_err();
         assert!(
-            declined.to_string().contains("is not the name of a thread; use letters"),
+            declined.to_string().contains("is not a valid thread name; use letters"),
             "{declined}"
         );
     }

@@ -30,51 +30,53 @@ use crate::target::{self, JobTargets};
 use crate::trials::{Lab, Place, Setting};
 use crate::verdict::Tail;
 
-/// Default size of a test file (bytes), limited to a tenth of the free space.
+/// Default size of a test file (bytes). If this is more than a tenth of the free space, the default
+/// is that tenth.
 pub const TEST_FILE_BYTES: u64 = 1 << 30;
-/// Memory mapped per thread besides its buffers (bytes): stack, histograms, rounding to huge pages,
-/// and a share of the allocator's mappings.
+/// Memory that a thread maps in addition to its I/O buffers (bytes): stack, histograms, rounding to
+/// huge pages, and a share of the allocator's mappings.
 const THREAD_BYTES: u64 = 6 << 20;
 
-/// Open targets. Dropping the value removes the test files.
+/// The open targets of a job. Dropping the value removes the test files.
 #[derive(Debug)]
 pub struct Bench {
-    /// Targets of this host, in the order given by the user.
+    /// Targets that this host accesses, in the order of the command line.
     pub targets: Vec<HostTarget>,
-    /// The simulated system, instead of targets of this host.
+    /// The simulated system of the job. None if the targets are on this host.
     simulated: Option<SimulatedTarget>,
     /// Size of the region, which fits in every target (bytes).
     pub region_bytes: u64,
-    /// Holes and unwritten blocks of the regions; None if the system does not report them.
+    /// Size of the holes and unwritten blocks in all regions. None if the system does not report
+    /// them.
     pub coverage: Option<Coverage>,
-    /// How this rank shares the targets with the others; None for one process.
+    /// Part of the targets that this rank uses. None if there is only one process.
     share: Option<Share>,
-    /// Dropped last: removes the test files.
+    /// Test files, which are removed on drop, after the targets are closed.
     _scratches: Vec<Scratch>,
-    /// Permissions to write. Each permit holds its device exclusively.
+    /// Permissions to write. No other process can mount a device while its permit exists.
     _permits: Vec<Permit>,
 }
 
 /// The planned preparation of a job's targets.
 #[derive(Debug, Default)]
 pub struct Preparation {
-    /// One sentence per target.
+    /// Description of the preparation, with one line for each target.
     pub lines: Vec<String>,
-    /// The data that will be destroyed, one sentence per device.
+    /// Description of the data that will be destroyed, with one sentence for each device.
     pub destroys: Vec<String>,
-    /// Bytes written before the measurement.
+    /// Amount of data that is written before the measurement (bytes).
     pub write_bytes: u64,
-    /// The smallest region of all targets (bytes).
+    /// Size of the smallest region of all targets (bytes).
     pub region_bytes: u64,
 }
 
-/// The default size of a test file in a directory (bytes).
+/// Returns the default size of a test file in a directory (bytes).
 pub fn default_size(folder: &Path) -> Outcome<u64> {
     let tenth = free_bytes_at(folder)? / 10;
     Ok(TEST_FILE_BYTES.min(tenth >> 20 << 20).max(1 << 20))
 }
 
-/// Checks that a path can be a target. Errors contain the remedy.
+/// Checks whether a path can be a target. The error contains the remedy.
 pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
     if network_target::is_network(path) {
         return network_target::parse(path).map(drop);
@@ -83,33 +85,33 @@ pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     if real.is_dir() && !consent.destroy_data_on.is_empty() {
         return Err(Failure::refused(format!(
-            "{} is a directory, but --destroy-data-on is for block devices; name a device as the \
+            "{} is a directory, but --destroy-data-on is for block devices; use a device as the \
              target, or drop --destroy-data-on",
             path.display()
         )));
     }
     if real.is_dir() && real.starts_with("/dev") {
         return Err(Failure::refused(format!(
-            "{} is a directory of devices, and halfpower creates no files there; name a block \
-             device (lsblk lists them)",
+            "{} is a directory of devices, and halfpower creates no files there; use a block \
+             device as the target (lsblk lists the devices)",
             path.display()
         )));
     }
     if is_fio_job(&real) {
         return Err(Failure::usage(format!(
-            "{} is a fio job file, not a target; run its jobs with halfpower run, or name the \
+            "{} is a fio job file, not a target; run its jobs with halfpower run, or specify the \
              file, directory or device to measure",
             path.display()
         )));
     }
     if !path.exists() {
-        // Opening the path returns the best error message.
+        // The error of the failed open has the best message.
         HostTarget::open(path, false, Caching::Buffered)?;
     }
     Ok(())
 }
 
-/// Whether a file is a fio job file: small text that begins with a section.
+/// Returns whether a file is a fio job file, which is a small text file that starts with a section.
 pub fn is_fio_job(path: &Path) -> bool {
     const BYTES_MAX: u64 = 64 << 10;
     if !std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= BYTES_MAX) {
@@ -122,7 +124,7 @@ pub fn is_fio_job(path: &Path) -> bool {
     is_section && lines.any(|line| line.contains('='))
 }
 
-/// The planned preparation of a job's targets.
+/// Plans the preparation of a job's targets.
 pub fn preparation(job: &Job) -> Outcome<Preparation> {
     let mut found = Preparation { region_bytes: u64::MAX, ..Preparation::default() };
     let paths = match &job.targets {
@@ -186,12 +188,12 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
     if let Some(layout) = job.stripe {
         found.region_bytes = striped_region(job, &layout, smallest_bytes)?;
         let chunk = units::size(layout.chunk_bytes());
-        found.lines.push(format!("stripe them into one volume with chunks of {chunk}"));
+        found.lines.push(format!("combine the targets into a stripe with chunks of {chunk}"));
     }
     Ok(found)
 }
 
-/// The planned preparation of network targets, which are opened for it.
+/// Plans the preparation of network targets. Opens all of them to get their sizes.
 fn prepare_network(addresses: &[Address], job: &Job) -> Outcome<Preparation> {
     let mut found = Preparation { region_bytes: u64::MAX, ..Preparation::default() };
     for target in striped(open_network(addresses, job)?, job)? {
@@ -211,7 +213,8 @@ fn open_network(addresses: &[Address], job: &Job) -> Outcome<Vec<HostTarget>> {
     addresses.iter().map(open).collect()
 }
 
-/// Size of the region of a stripe (bytes); `smallest_bytes` is the size of its smallest device.
+/// Returns the size of the region of a stripe (bytes). `smallest_bytes` is the size of the smallest
+/// target in the stripe.
 fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u64> {
     let bytes = layout.bytes(smallest_bytes);
     let region_bytes = job.size.unwrap_or(bytes.saturating_sub(job.base.region_offset));
@@ -222,32 +225,34 @@ fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u6
     Ok(region_bytes)
 }
 
-/// Size of the region of reference devices (bytes).
+/// Returns the size of the region of reference devices (bytes).
 fn reference_region(devices: &[ReferenceDevice], job: &Job) -> Outcome<u64> {
     let all = || reference_device::region_bytes(devices, job.base.region_offset);
     job.size.map_or_else(all, Ok)
 }
 
-/// Placeholder for a test file that does not exist yet.
+/// Returns a placeholder for a test file that does not exist yet.
 fn yet_to_be_made(job: &Job, bytes: u64) -> HostTarget {
     let caching = Caching::of(job.direct.unwrap_or(true), job.write_through);
     HostTarget::null(bytes).in_mode(caching)
 }
 
-/// Size of the test file in a directory, or of the test file of one target of a stripe (bytes).
+/// Returns the size of the test file in a directory (bytes). If targets are combined into a stripe,
+/// this is the size of each test file.
 fn file_bytes(folder: &Path, job: &Job) -> Outcome<u64> {
     let Some(size) = job.size else { return Ok(default_size(folder)? + job.base.region_offset) };
     let bytes = size.saturating_add(job.base.region_offset);
     Ok(job.stripe.map_or(bytes, |layout| layout.member_bytes(bytes)))
 }
 
-/// Size of the region of a simulated file (bytes). Checks that all workloads fit into the file.
+/// Returns the size of the region of a simulated file (bytes). Checks that all workloads fit into
+/// the file.
 fn simulated_region(place: &SimulatedTarget, job: &Job) -> Outcome<u64> {
     let file_bytes = place.system.setup.file_size;
     let region_bytes = job.size.unwrap_or(file_bytes.saturating_sub(job.base.region_offset));
     if region_bytes == 0 {
         return Err(Failure::usage(format!(
-            "--offset {} is at or beyond the end of {}; use a smaller --offset, or give --size",
+            "--offset {} is at or beyond the end of {}; use a smaller --offset, or use --size",
             job.base.region_offset, place.name
         )));
     }
@@ -260,7 +265,8 @@ fn simulated_region(place: &SimulatedTarget, job: &Job) -> Outcome<u64> {
     Ok(region_bytes)
 }
 
-/// Refuses a workload that does not fit its target. Called before any file is created or truncated.
+/// Refuses a workload that does not fit its target. Must be called before a file is created or
+/// truncated.
 fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     if region_bytes == 0 && target.size_bytes() > 0 {
         return Err(Failure::usage(format!(
@@ -271,7 +277,7 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     }
     if region_bytes == 0 {
         return Err(Failure::usage(format!(
-            "{} is empty; name a file with content, or a directory to lay a test file out in",
+            "{} is empty; use a file with content, or a directory, in which a test file is created",
             target.name()
         )));
     }
@@ -281,7 +287,7 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     };
     if let Some(wanted) = job.page_cache.filter(|_| direct && job.targets.does_io()) {
         return Err(Failure::usage(format!(
-            "--page-cache {} needs buffered requests, but these are direct; add --direct=0",
+            "--page-cache {} needs buffered requests, but the requests are direct; add --direct=0",
             wanted.name(),
         )));
     }
@@ -294,9 +300,9 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Refuses threads with `buffer_bytes` of buffers each if together they need more memory than a
-/// limit of this process allows. Beyond such a limit the kernel would kill the program without an
-/// error message.
+/// Refuses a workload whose threads need more memory than a limit of this process allows. Each
+/// thread has `buffer_bytes` of buffers. Beyond the limit, the kernel would kill the program
+/// without an error message.
 fn check_memory(workload: &Workload, buffer_bytes: u64, targets: usize) -> Outcome<()> {
     let Some(limit) = memory_limit::narrowest() else { return Ok(()) };
     let threads = u64::from(workload.threads) * targets.max(1) as u64;
@@ -306,15 +312,15 @@ fn check_memory(workload: &Workload, buffer_bytes: u64, targets: usize) -> Outco
     }
     let threads = units::counted(threads, "thread");
     Err(Failure::usage(format!(
-        "{threads} with {} of buffers each: {} leaves {} for buffers; raise that limit, or use a \
-         smaller --bs, --iodepth or --numjobs",
+        "{threads} with {} of buffers each need too much memory: {} leaves {} for buffers; raise \
+         that limit, or use a smaller --bs, --iodepth or --numjobs",
         units::size(buffer_bytes),
         limit.what,
         units::size(limit.bytes)
     )))
 }
 
-/// Refuses to grow a file beyond the free space, before the file is truncated.
+/// Refuses a requested size for which the file system of the target has too little free space.
 fn check_growth(target: &HostTarget, job: &Job) -> Outcome<()> {
     let (Some(free), Some(size)) = (target.free_bytes(), job.size) else { return Ok(()) };
     let wanted = size.saturating_add(job.base.region_offset);
@@ -322,7 +328,7 @@ fn check_growth(target: &HostTarget, job: &Job) -> Outcome<()> {
     let room = free.saturating_add(target.size_bytes());
     if job.allocation.grows() && target.kind() == TargetKind::File && wanted > room {
         return Err(Failure::failed(format!(
-            "{} would grow to {}, but only {} are free for it; give a smaller --size",
+            "{} would grow to {}, but there is space for only {}; use a smaller --size",
             target.name(),
             units::size(wanted),
             units::size(room)
@@ -335,7 +341,8 @@ fn needs_layout(job: &Job) -> bool {
     matches!(job.allocation, Allocation::Existing | Allocation::Truncate)
 }
 
-/// The region of an existing target (bytes): the requested size, or the rest of the target.
+/// Returns the size of the region of an existing target (bytes). This is the requested size or, by
+/// default, the rest of the target after the offset.
 fn region(target: &HostTarget, job: &Job) -> u64 {
     let rest = target.size_bytes().saturating_sub(job.base.region_offset);
     match job.allocation {
@@ -346,7 +353,7 @@ fn region(target: &HostTarget, job: &Job) -> u64 {
     }
 }
 
-/// The caching mode for a path: as requested, else direct where the path supports it.
+/// Returns the requested caching mode. By default, I/O is direct if the path supports direct I/O.
 pub fn caching(path: &Path, direct: Option<bool>, write_through: bool) -> Caching {
     Caching::of(direct.unwrap_or_else(|| offers_direct(path)), write_through)
 }
@@ -356,8 +363,8 @@ fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Permit>)> {
     let mode = caching(path, job.direct, job.write_through);
     let target = match HostTarget::open(path, job.writes(), mode) {
         Err(error) if job.writes() => {
-            // Some systems refuse to open a device for writing while it is in use. The check for
-            // consent then gives the better message: it names what uses the device.
+            // Some systems refuse to open a device for writing while the device is in use. The
+            // check for consent then returns a better message, which states what uses the device.
             if let Ok(readable) = HostTarget::open(path, false, Caching::Buffered) {
                 guard::check_writable(&readable, path, &job.consent)?;
             }
@@ -375,8 +382,8 @@ fn check_alike(targets: &[HostTarget]) -> Outcome<()> {
     let first = &targets[0];
     match targets.iter().find(|target| target.caching() != first.caching()) {
         Some(other) => Err(Failure::usage(format!(
-            "the targets of one run need the same caching mode, but {} would be {}, {} {}; use \
-             --direct=0, or measure them one by one",
+            "the targets of one run need the same caching mode, but {} would be {} and {} would \
+             be {}; use --direct=0, or measure the targets one by one",
             first.name(),
             first.caching(),
             other.name(),
@@ -386,7 +393,7 @@ fn check_alike(targets: &[HostTarget]) -> Outcome<()> {
     }
 }
 
-/// Joins the targets into one stripe if the job asks for it.
+/// Combines the targets into one stripe if the job specifies a stripe.
 fn striped(targets: Vec<HostTarget>, job: &Job) -> Outcome<Vec<HostTarget>> {
     match job.stripe {
         Some(layout) => Ok(vec![HostTarget::striped(targets, layout.chunk_bytes())?]),
@@ -394,7 +401,8 @@ fn striped(targets: Vec<HostTarget>, job: &Job) -> Outcome<Vec<HostTarget>> {
     }
 }
 
-/// Holes and unwritten blocks of all regions together; None if the system does not report them.
+/// Returns the size of the holes and unwritten blocks in all regions, or None if the system does
+/// not report them.
 fn coverage_of(targets: &[HostTarget], offset: u64, length: u64) -> Option<Coverage> {
     targets.iter().map(|target| target.coverage(offset, length)).sum()
 }
@@ -404,8 +412,8 @@ impl Bench {
     ///
     /// # Errors
     ///
-    /// A target cannot be opened, there is not enough space, or the user did not allow writing to
-    /// it.
+    /// If a target cannot be opened, there is too little space for a test file, or the user did not
+    /// allow writing to a target.
     pub fn ready(job: &Job, lab: &Lab) -> Outcome<Bench> {
         let region_bytes = preparation(job)?.region_bytes;
         if let Some(share) = share_of(job, lab) {
@@ -473,7 +481,7 @@ impl Bench {
         Ok(Bench { coverage, _scratches: scratches, _permits: permits, ..bench })
     }
 
-    /// The target of the trials, the same for all combinations of the axes.
+    /// Returns the target of the trials, which is the same for all combinations of the axes.
     pub fn place(&self) -> Place<'_> {
         match &self.simulated {
             Some(place) => Place::Simulated(place),
@@ -481,7 +489,7 @@ impl Bench {
         }
     }
 
-    /// The inputs of the trials of one combination of the axes.
+    /// Returns the inputs of the trials for one combination of the axes.
     pub fn setting(&self, job: &Job, axes: &Axes) -> Setting<'_> {
         let place = self.place();
         let caching = place.caching();
@@ -517,7 +525,7 @@ impl Bench {
         }
     }
 
-    /// The opened targets, as they are stored with the run.
+    /// Describes the open targets. The description is stored with the run.
     pub fn facts(&self) -> Vec<TargetFacts> {
         match &self.simulated {
             Some(place) => vec![simulated::facts(place)],
@@ -525,26 +533,26 @@ impl Bench {
         }
     }
 
-    /// Whether the page cache can be emptied before buffered reads; a simulated system always
-    /// starts with an empty cache.
+    /// Returns whether the page cache can be emptied before buffered reads. Returns false for a
+    /// simulated system, which always starts with an empty page cache.
     pub fn can_scrub(&self) -> bool {
         self.simulated.is_none() && self.targets.iter().all(|target| target.kind().is_storage())
     }
 }
 
-/// How this rank shares the targets with the others; None for one process.
+/// Returns the part of the targets that this rank uses, or None if there is only one process.
 fn share_of(job: &Job, lab: &Lab) -> Option<Share> {
     let ranks = lab.ranks.as_ref()?;
     let group = RankGroup { count: ranks.count(), files: job.rank_files };
     Some(Share { group, number: share::shifted(ranks.rank, job.rank_shift, ranks.count()) })
 }
 
-/// A target that a rank uses: whether it is on a server, and its identity.
+/// A target that a rank uses, as (whether the target is on a server, identity of the target).
 type UsedTarget = (bool, (u64, u64));
 
-/// The first other rank that uses one of these targets: a file or device of the same host, or a
-/// target of a server that is open for writing. Ranks may read the same target of a server. All
-/// ranks must call this.
+/// Returns the first other rank that uses one of these targets. Files and devices are the same only
+/// on the same host. Targets on servers count only if they are open for writing, because ranks may
+/// read the same target of a server. All ranks must call this.
 fn other_user<'a>(
     ranks: &Ranks,
     targets: impl Iterator<Item = &'a HostTarget>,
@@ -563,10 +571,10 @@ fn other_user<'a>(
     Ok((0..).zip(&all).find(is_same).map(|(other, _)| other))
 }
 
-/// Refuses a target that several ranks would use and may not share. All ranks must call this.
+/// Refuses a target that several ranks would use but may not share. All ranks must call this.
 ///
 /// # Errors
-/// Usage, with the remedy in `remedy`.
+/// If another rank uses one of the targets. The usage error ends with `remedy`.
 pub fn check_own<'a>(
     ranks: &Ranks,
     name: &str,
@@ -583,8 +591,8 @@ pub fn check_own<'a>(
     )))
 }
 
-/// Refuses targets that several ranks would use without sharing them, and a device or a target of a
-/// server that several ranks would write.
+/// Refuses a target that several ranks would use if each rank must have its own target. Also
+/// refuses a device or a target on a server if several ranks would write to it.
 fn check_sharing(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()> {
     let name = targets[0].name();
     let is_remote = targets.iter().any(|target| target.kind() == TargetKind::Network);
@@ -592,7 +600,7 @@ fn check_sharing(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()
         let remedy = if is_remote {
             "or measure with one rank and --numjobs"
         } else {
-            "name a directory, or share it with --rank-files segmented"
+            "use a directory, or share the target with --rank-files segmented"
         };
         return check_own(ranks, name, targets.iter(), remedy);
     }
@@ -600,13 +608,13 @@ fn check_sharing(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()
     let is_device = targets.iter().any(|target| target.kind() == TargetKind::BlockDevice);
     if is_shared && is_remote {
         return Err(Failure::usage(format!(
-            "several ranks cannot write to {name}; use {{rank}} in the target's name, or measure \
+            "only one rank may write to {name}; use {{rank}} in the target's name, or measure \
              with one rank and --numjobs"
         )));
     }
     if is_shared && is_device && job.writes() {
         return Err(Failure::usage(format!(
-            "several ranks of {} cannot write to the device {name}; start one rank on each host \
+            "only one rank of host {} may write to the device {name}; start one rank on each host \
              and use --numjobs",
             ranks.hosts[ranks.rank as usize]
         )));
@@ -614,9 +622,9 @@ fn check_sharing(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()
     Ok(())
 }
 
-/// Opens a new test file in a directory. With ranks, it is the file of this rank, the file of the
-/// rank whose part this rank uses (`--rank-shift`), or the one file that all ranks share. The rank
-/// that made a file also removes it.
+/// Opens a new test file in a directory. With several ranks, this is the file of this rank, the
+/// file of the rank whose part this rank uses (`--rank-shift`), or the one file that all ranks
+/// share. The rank that creates a file also removes it.
 fn test_file(
     folder: &Path,
     job: &Job,
@@ -636,7 +644,7 @@ fn test_file(
             let shifted = share::shifted(ranks.rank, job.rank_shift, ranks.count());
             let maker = if shares { 0 } else { shifted };
             let path = paths.into_iter().nth(maker as usize).flatten();
-            path.ok_or_else(|| Failure::failed(format!("rank {maker} made no test file")))?
+            path.ok_or_else(|| Failure::failed(format!("rank {maker} created no test file")))?
         }
     };
     let mode = caching(&path, job.direct, job.write_through);
@@ -644,7 +652,7 @@ fn test_file(
         Some(scratch) if scratch.path() == path => scratch.open(job.writes(), mode)?,
         _ => HostTarget::open(&path, job.writes(), mode).map_err(|error| {
             Failure::failed(format!(
-                "{error}: ranks that share files need a directory that all hosts mount"
+                "{error}: ranks can share files only in a directory that all hosts mount"
             ))
         })?,
     };
@@ -653,11 +661,11 @@ fn test_file(
 
 fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> {
     let scratch = Scratch::make(folder, bytes)?;
-    // Some properties, such as the alignment, are known only once the file is open. They are
-    // checked before the file is written.
+    // Some properties of the file, such as the alignment, are known only after the file is open.
+    // They are checked before the file is written.
     let mode = caching(scratch.path(), job.direct, job.write_through);
     let empty = scratch.open(true, mode)?;
-    // The workload of a stripe spans all its members, so it is checked after all of them are open.
+    // The workload of a stripe spans all members, so it is checked after all members are open.
     for axes in job.axes.iter().filter(|_| job.stripe.is_none()) {
         let workload = job.workload(axes, bytes - job.base.region_offset, mode.is_direct());
         plan::resolve(&Workload { may_extend: true, ..workload }, &empty)?;

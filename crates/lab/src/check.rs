@@ -1,5 +1,5 @@
 //! The checks of a result. Each reason of a verdict begins with the name of its check, such as
-//! `noisy: +-19% (limit 15%)`; `halfpower explain NAME` explains it.
+//! `noisy: +-19% (limit 15%)`. `halfpower explain NAME` explains the check.
 
 /// Defines the checks with their names.
 macro_rules! checks {
@@ -14,7 +14,7 @@ macro_rules! checks {
             /// All checks.
             pub const ALL: &'static [Check] = &[$(Check::$check),*];
 
-            /// The name at the beginning of a reason.
+            /// Returns the name of the check, with which a reason begins.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Check::$check => $name,)*
@@ -29,37 +29,37 @@ checks! {
     Noisy = "noisy",
     /// There is more than one trial.
     OneTrial = "one-trial",
-    /// There are enough requests for the percentile that is shown.
+    /// There are enough requests for the shown percentile.
     FewRequests = "few-requests",
     /// The rate does not rise or fall gradually within a trial.
     Drift = "drift",
     /// The rate does not change suddenly within a trial.
     RateChange = "rate-change",
-    /// Requests complete all the time, without long pauses.
+    /// There are no long pauses in which no request completes.
     Stall = "stall",
-    /// The rate became steady (`--steady-state`).
+    /// The rate reached a steady state (`--steady-state`).
     Steady = "steady",
-    /// No holes and unwritten blocks.
+    /// The region has no holes and no unwritten blocks.
     Holes = "holes",
     /// Cold reads reached the device.
     CacheHits = "cache-hits",
-    /// Storage was measured, not memory.
+    /// The requests reached storage, not only memory.
     InMemory = "in-memory",
     /// No cache of the device holds the whole region.
     RegionCached = "region-cached",
-    /// No I/O of other programs on the device.
+    /// No other programs used the device.
     OtherIo = "other-io",
-    /// No other programs on the CPUs.
+    /// No other programs used the CPUs.
     OtherCpu = "other-cpu",
-    /// No steal time.
+    /// The hypervisor took no CPU time away from this machine (steal time).
     Steal = "steal",
     /// The threads of the load did not wait for a CPU.
     CpuWait = "cpu-wait",
-    /// The CPU is not the limit.
+    /// The CPU did not limit the rate.
     CpuBound = "cpu-bound",
-    /// No CPU quota held the load back.
+    /// No CPU quota limited the load.
     CpuQuota = "cpu-quota",
-    /// The rate is not that of an I/O limit of the control group.
+    /// No I/O limit of the control group determined the rate.
     IoLimit = "io-limit",
     /// The drive was not too hot.
     DriveHot = "drive-hot",
@@ -67,37 +67,37 @@ checks! {
     MediaErrors = "media-errors",
     /// The drive is not worn out.
     DriveWorn = "drive-worn",
-    /// The depth was reached.
+    /// The requested queue depth was reached.
     DepthMissed = "depth-missed",
     /// Requests do not complete inside the submit call.
     Batched = "batched",
-    /// An open loop delivered its rate.
+    /// An open loop reached its requested rate.
     RateMissed = "rate-missed",
-    /// The server never asked to wait.
+    /// The server never asked the client to wait.
     ServerBusy = "server-busy",
-    /// Buffers lie on huge pages.
+    /// The buffers are on huge pages.
     SmallPages = "small-pages",
-    /// The measuring clock agrees with the system's.
+    /// The clock of the measurement agrees with the system clock.
     Clock = "clock",
-    /// The machine was not suspended.
+    /// The machine was not suspended during a trial.
     Suspended = "suspended",
-    /// The date was not changed.
+    /// The wall clock was not changed during a trial.
     WallClock = "wall-clock",
     /// No request failed.
     FailedRequests = "failed-requests",
     /// At least one request completed.
     NoRequests = "no-requests",
-    /// Data read back equal the data written.
+    /// The data that were read back equal the written data.
     Mismatch = "mismatch",
     /// No faults were injected.
     InjectedFaults = "injected-faults",
-    /// The soaker measured the upper bound of the CPU cost.
+    /// The soaker measured an upper bound of the CPU cost.
     NoUpperBound = "no-upper-bound",
-    /// The measurement ended by itself.
+    /// The measurement was not stopped early.
     Interrupted = "interrupted",
-    /// No process of a run on several hosts was lost.
+    /// All processes of a run on several hosts took part until the end.
     LostRank = "lost-rank",
-    /// halfpower measured the result itself.
+    /// The result was measured by halfpower and not imported from another tool.
     Imported = "imported",
     /// Enough points are valid for a conclusion.
     NoValidPoints = "no-valid-points",

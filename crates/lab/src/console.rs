@@ -1,7 +1,8 @@
 //! Output to the terminal: results to stdout, everything else to stderr.
 //!
-//! Progress is a bar on a terminal, one line a minute elsewhere, and nothing with `--quiet`.
-//! Colours follow NO_COLOR and whether the stream is a terminal (the anstream crate decides).
+//! Progress is shown as a bar on a terminal. If stderr is not a terminal, progress is printed as
+//! one line per minute. With `--quiet`, no progress is shown. The crate anstream removes colours if
+//! NO_COLOR is set or the stream is not a terminal.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -18,22 +19,22 @@ use workload::Progress as TrialProgress;
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 
-/// Time between progress lines without a terminal (ns).
+/// Time between progress lines if stderr is not a terminal (ns).
 const LINE_EVERY_NS: u64 = 60_000_000_000;
 
-/// Messages and progress on stderr.
+/// Prints messages and progress to stderr.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
     quiet: bool,
 }
 
 impl Console {
-    /// A console; a quiet console prints only warnings and errors.
+    /// Creates a console. A quiet console prints only warnings.
     pub fn new(quiet: bool) -> Console {
         Console { quiet }
     }
 
-    /// Prints an informational line.
+    /// Prints a line of information, unless the console is quiet.
     pub fn say(&self, text: impl AsRef<str>) {
         if !self.quiet {
             write_line(&mut anstream::stderr(), &terminal::for_stderr(text.as_ref()));
@@ -45,12 +46,12 @@ impl Console {
         write_line(&mut anstream::stderr(), &format!("halfpower: {}", text.as_ref()));
     }
 
-    /// A progress bar for work that takes `total_ns`.
+    /// Creates a progress bar for work that takes about `total_ns`.
     pub fn progress(&self, total_ns: u64) -> Progress {
         Progress::new(self.quiet, Some(total_ns))
     }
 
-    /// A progress bar for work of unknown duration.
+    /// Creates a progress bar for work of unknown duration.
     pub fn open_progress(&self) -> Progress {
         Progress::new(self.quiet, None)
     }
@@ -64,16 +65,15 @@ pub fn error(text: &str) {
 /// Whether data could not be written to stdout.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Prints data, the only output on stdout. A closed pipe is not an error; for other write errors
-/// see [`lost_data`].
+/// Prints data to stdout. A closed pipe is not an error. [`lost_data`] reports other write errors.
 pub fn data(text: &str) {
     let mut stream = anstream::stdout();
     let written = writeln!(stream, "{}", printable(text)).and_then(|()| stream.flush());
     note(&written);
 }
 
-/// Prints the text of a survey or study, coloured on a terminal: verdicts, headings, doubts,
-/// results of claims, and words that `halfpower explain` knows.
+/// Prints the text of a survey or study to stdout. On a terminal, verdicts, headings, doubts,
+/// results of claims, and words that `halfpower explain` knows are coloured.
 pub fn result(text: &str) {
     let coloured: Vec<String> = printable(text).lines().map(terminal::coloured).collect();
     let mut stream = anstream::stdout();
@@ -81,8 +81,8 @@ pub fn result(text: &str) {
     note(&written);
 }
 
-/// A text without control characters other than line ends and tabs. Names of files, jobs and hosts
-/// may contain any, which a terminal would obey.
+/// Escapes all control characters except line ends and tabs. Names of files, jobs and hosts may
+/// contain control characters, and a terminal would interpret them.
 fn printable(text: &str) -> Cow<'_, str> {
     let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(is_harmful) {
@@ -95,15 +95,16 @@ fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Prints a line of data that need not be UTF-8, such as a file name.
+/// Prints a line of data to stdout. The line may be invalid UTF-8, such as a file name.
 pub fn bytes(line: &[u8]) {
     let mut stream = std::io::stdout().lock();
     let written = stream.write_all(&[line, b"\n"].concat()).and_then(|()| stream.flush());
     note(&written);
 }
 
-/// Standard output for data of any length. As with [`data`], a closed pipe is not an error, and
-/// other write errors are reported by [`lost_data`]. After an error, all further data is discarded.
+/// A stream to standard output for data of any length. As with [`data`], a closed pipe is not an
+/// error, and [`lost_data`] reports other write errors. After an error, all further data are
+/// discarded.
 #[derive(Debug)]
 pub struct DataStream {
     out: std::io::BufWriter<std::io::Stdout>,
@@ -111,7 +112,7 @@ pub struct DataStream {
 }
 
 impl DataStream {
-    /// Standard output of this process.
+    /// Creates a stream to the standard output of this process.
     pub fn new() -> DataStream {
         DataStream { out: std::io::BufWriter::new(std::io::stdout()), has_failed: false }
     }
@@ -146,7 +147,7 @@ impl Write for DataStream {
     }
 }
 
-/// Remembers whether a write to stdout failed.
+/// Remembers in [`LOST`] whether a write to stdout failed.
 fn note(written: &std::io::Result<()>) {
     if ioengine::stdio::stdout_was_closed() {
         LOST.store(true, Ordering::Relaxed);
@@ -156,11 +157,11 @@ fn note(written: &std::io::Result<()>) {
     }
 }
 
-/// Fails if standard output was closed when the program started. The Rust runtime opens /dev/null
-/// in its place, so output would be lost silently.
+/// Checks that standard output was open when the program started. If it was closed, the Rust
+/// runtime has opened /dev/null instead, so output would be lost silently.
 ///
 /// # Errors
-/// A closed standard output.
+/// If standard output was closed.
 pub fn check_stdout() -> Outcome<()> {
     if ioengine::stdio::stdout_was_closed() {
         return Err(Failure::failed("standard output is closed; redirect it to a file or a pipe"));
@@ -168,10 +169,10 @@ pub fn check_stdout() -> Outcome<()> {
     Ok(())
 }
 
-/// The failure of a write to standard output.
+/// Makes the failure for a write error of standard output.
 pub fn cannot_write(error: &std::io::Error) -> Failure {
     let cause = ioengine::error::cause(error);
-    Failure::failed(format!("writing to standard output: {cause}; redirect it elsewhere"))
+    Failure::failed(format!("writing to standard output: {cause}; redirect it to another file"))
 }
 
 /// Prints the plan (`--plan`) of a command that only prints and changes nothing.
@@ -179,8 +180,8 @@ pub fn plan_to_print() {
     data("this command only prints; nothing is touched");
 }
 
-/// Whether writing to stdout failed: the disk is full, or stdout was closed when the program
-/// started.
+/// Returns whether data could not be written to stdout, because of an error such as a full disk or
+/// because stdout was closed when the program started.
 pub fn lost_data() -> bool {
     LOST.load(Ordering::Relaxed)
 }
@@ -190,10 +191,11 @@ fn write_line(stream: &mut impl Write, text: &str) {
     let _ = writeln!(stream, "{}", printable(text)).and_then(|()| stream.flush());
 }
 
-/// The progress of long work: a bar with a live view on a terminal, or one line per minute.
+/// The display of the progress of long work: a bar with a live view on a terminal, or one line per
+/// minute.
 ///
-/// The live view shows what is measured, its rate, its mean latency, the CPU use of this process, a
-/// sparkline of the rate, and the best result so far.
+/// The live view shows the current measurement with its rate and mean latency, the CPU use of this
+/// process, a sparkline of the rate, and the best result so far.
 #[derive(Debug)]
 pub struct Progress {
     lines: MultiProgress,
@@ -203,20 +205,21 @@ pub struct Progress {
     found: ProgressBar,
     clock: Monotonic,
     start_ns: u64,
-    /// Estimated total time (ns); None if unknown.
+    /// Estimated total time of the work (ns). None if unknown.
     total_ns: Option<u64>,
     may_show: bool,
     /// Whether a terminal shows the live view.
     is_live: bool,
     prints_lines: bool,
     next_line_ns: u64,
-    /// The best result so far; empty if none.
+    /// The best result so far. Empty if there is no result.
     best: String,
 }
 
-/// Steps of the progress bar from empty to full.
+/// Number of steps of the progress bar from empty to full.
 const STEPS: u64 = 1000;
-/// Minimum duration for a progress bar (ns); shorter bars only flicker.
+/// Minimum duration of work that gets a progress bar (ns). With shorter work, the bar would only
+/// flicker.
 const SHOWN_NS: u64 = 2_000_000_000;
 
 impl Progress {
@@ -255,18 +258,20 @@ impl Progress {
         }
     }
 
-    /// Updates the text; the share done follows from the elapsed time.
+    /// Updates the text. The completed share of the work is calculated from the elapsed time.
     pub fn update(&mut self, message: &str) {
         let passed = (self.clock.now_ns() - self.start_ns) as f64;
         self.advance(self.total_ns.map(|total_ns| passed / total_ns.max(1) as f64), message);
     }
 
-    /// Updates the text and the share done (0 to 1), if that is known.
+    /// Updates the text and the completed share of the work (0 to 1). `share` is None if the
+    /// completed share is unknown.
     pub fn advance(&mut self, share: Option<f64>, message: &str) {
         let now = self.clock.now_ns();
         let passed = now - self.start_ns;
         let share = share.map(|share| share.clamp(0.0, 1.0));
-        // Extrapolates from the time used so far; at the start uses the estimated total.
+        // The remaining time is extrapolated from the elapsed time. At the start, it is calculated
+        // from the estimated total time.
         let left_ns = match (share, self.total_ns) {
             (Some(share), _) if share > 0.01 => Some(passed as f64 / share * (1.0 - share)),
             (_, Some(total_ns)) => Some(total_ns.saturating_sub(passed) as f64),
@@ -283,14 +288,14 @@ impl Progress {
             self.next_line_ns += LINE_EVERY_NS;
             let best = match self.best.as_str() {
                 "" => String::new(),
-                best => format!("; so far {best}"),
+                best => format!("; best so far: {best}"),
             };
             write_line(&mut anstream::stderr(), &format!("halfpower: {left}{message}{best}"));
         }
     }
 
-    /// Shows the progress of a trial. `outstanding` is the number of requests that it keeps in
-    /// flight; `None` if that varies, so that the mean latency is unknown.
+    /// Shows the progress of a trial. `outstanding` is the number of requests that the trial keeps
+    /// in flight. If this number varies, `outstanding` is None, and no mean latency is shown.
     pub fn observe(&mut self, at: TrialProgress, outstanding: Option<u64>) {
         if !self.is_live {
             return;
@@ -305,7 +310,7 @@ impl Progress {
     pub fn so_far(&mut self, best: &str) {
         if self.best != best {
             best.clone_into(&mut self.best);
-            self.found.set_message(format!("so far {best}"));
+            self.found.set_message(format!("best so far: {best}"));
         }
     }
 
@@ -317,25 +322,25 @@ impl Progress {
     }
 }
 
-/// If no request completes for this time, the rate is shown as zero (ns).
+/// Time without a completed request after which the rate is shown as zero (ns).
 const STILL_NS: u64 = 1_000_000_000;
-/// Values of a sparkline.
+/// Maximum number of values in a sparkline.
 const SPARKS: usize = 18;
 /// The characters of a sparkline, from the lowest value to the highest.
 const SPARK_CHARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The same in ASCII.
+/// The characters of an ASCII sparkline, from the lowest value to the highest.
 const SPARK_CHARS_ASCII: [char; 8] = ['_', '.', '-', ':', '=', '+', '*', '#'];
 
-/// The last observations of the trials.
+/// The last observations of the trials, for the live view.
 #[derive(Debug)]
 struct Live {
     charset: Charset,
     last: TrialProgress,
     last_cpu: Option<(u64, u64)>,
-    /// Rates of the last observations [bytes per second].
+    /// Rates of the last observations (bytes per second).
     rates: VecDeque<f64>,
     requests_per_s: f64,
-    /// CPU time of this process as a share of one CPU.
+    /// CPU use of this process since the previous observation, as a share of one CPU.
     cpu_share: f64,
 }
 
@@ -351,15 +356,15 @@ impl Live {
         }
     }
 
-    /// Adds an observation that was made at `now_ns`; `cpu_ns` is the CPU time of this process
-    /// until then.
+    /// Adds an observation that was made at `now_ns`. `cpu_ns` is the CPU time that this process
+    /// has used since its start.
     fn add(&mut self, at: TrialProgress, now_ns: u64, cpu_ns: u64) {
-        // A new trial begins at zero.
+        // The elapsed time restarts from zero in each trial.
         let is_new = at.elapsed_ns < self.last.elapsed_ns;
         let last = if is_new { TrialProgress::default() } else { self.last };
         let passed_ns = at.elapsed_ns.saturating_sub(last.elapsed_ns);
-        // While no request completes (one is slow, or the final flush runs), the last rate stays
-        // until `STILL_NS` have passed.
+        // If no request completes, because a request is slow or the final flush runs, the last rate
+        // is shown until `STILL_NS` have passed.
         if at.requests != last.requests || passed_ns >= STILL_NS {
             self.last = at;
             let seconds = passed_ns.max(1) as f64 / 1e9;
@@ -377,7 +382,7 @@ impl Live {
         }
     }
 
-    /// The line of the live view; `None` before the first observation.
+    /// Formats the line of the live view. Returns None before the first observation.
     fn text(&self, outstanding: Option<u64>) -> Option<String> {
         let rate = *self.rates.back()?;
         // Little's law: requests in flight = rate x mean latency.
@@ -396,7 +401,7 @@ impl Live {
     }
 }
 
-/// Values as a line of bars between zero and the highest value.
+/// Formats values as a line of bars. The scale extends from zero to the highest value.
 fn sparkline(values: &VecDeque<f64>, charset: Charset) -> String {
     let chars = match charset {
         Charset::Unicode => SPARK_CHARS,
@@ -431,7 +436,8 @@ mod tests {
         live.add(at(100_000_000, 100 << 20), 0, 0);
         live.add(at(200_000_000, 300 << 20), 100_000_000, 50_000_000);
         let text = live.text(Some(8)).unwrap();
-        // 200 MiB in 0.1 s; 51,200 requests in 0.1 s with 8 in flight take 15.6 us each.
+        // 200 MiB are 51,200 requests of 4 KiB. If 51,200 requests complete in 0.1 s with 8 in
+        // flight, the mean latency is 15.6 us.
         assert!(!live.text(None).unwrap().contains("latency"));
         for part in ["2000 MiB/s", "512k requests/s", "mean latency 15.6 us", "CPU 50%", "▅█"] {
             assert!(text.contains(part), "{part}: {text}");

@@ -1,8 +1,8 @@
-//! Prints and parses dates in UTC, as nanoseconds since 1970. They are used for labels only, so no
-//! calendar library and no time zones are needed.
+//! Formats and parses dates in UTC. A time is a number of nanoseconds since 1970. The dates are
+//! used only as labels, so no calendar library and no time zones are needed.
 
-/// A time as a date in UTC, such as "2026-11-21 20:45" (Howard Hinnant's algorithm
-/// civil_from_days).
+/// Formats a time (ns since 1970) as a date in UTC, such as "2026-11-21 20:45" (Howard Hinnant's
+/// algorithm civil_from_days).
 pub fn utc(unix_ns: i64) -> String {
     let minutes = unix_ns.div_euclid(60_000_000_000);
     let (days, minute) = (minutes.div_euclid(1440), minutes.rem_euclid(1440));
@@ -19,8 +19,8 @@ pub fn utc(unix_ns: i64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02}", minute / 60, minute % 60)
 }
 
-/// The time (ns since 1970) of a date in UTC, such as "2026-11-21 20:45" or "2026-11-21 20:45:08";
-/// None if the text is not a date (Howard Hinnant's algorithm days_from_civil).
+/// Parses a date in UTC, such as "2026-11-21 20:45" or "2026-11-21 20:45:08". Returns the time (ns
+/// since 1970), or None if the text is not a date (Howard Hinnant's algorithm days_from_civil).
 pub fn parse_utc(text: &str) -> Option<i64> {
     let (date, time) = text.trim().split_once([' ', 'T'])?;
     let numbers = |text: &str, separator: char| -> Option<Vec<i64>> {

@@ -1,5 +1,5 @@
 //! Resolves the flags of the group Engine: I/O engine options, periodic flushes, and the caching
-//! mode that these options need by default.
+//! mode that the options need.
 
 use ioengine::{Caching, EngineKind, EngineOption, EngineOptions};
 use workload::FlushEvery;
@@ -13,18 +13,20 @@ use crate::flag_names::in_flags;
 pub struct EngineFlags {
     /// Options for all I/O engines of the job.
     pub options: EngineOptions,
-    /// Periodic flushes between writes.
+    /// Periodic flushes between writes. None if there are no periodic flushes.
     pub flush_every: Option<FlushEvery>,
-    /// Whether I/O is direct; None: direct if the target supports it.
+    /// Whether I/O is direct. None if I/O is direct where the target supports direct I/O.
     pub direct: Option<bool>,
 }
 
 impl EngineFlags {
-    /// Resolves the flags for the I/O engines of a job (None: the best engine of this host).
+    /// Resolves the flags for the I/O engines of a job. In `engine_kinds`, None means the best
+    /// engine of this host.
     ///
     /// # Errors
     ///
-    /// A usage error with the remedy: a flag has no effect here, or the kernel does not support it.
+    /// If a flag has no effect in this job, or the kernel does not support the flag. The usage
+    /// error contains the remedy.
     pub fn resolve(
         experiment: &Experiment,
         engine_kinds: &[Option<EngineKind>],
@@ -47,8 +49,8 @@ impl EngineFlags {
             let why = "--zone-append is for writes only; use --rw write, or drop --zone-append";
             return Err(Failure::usage(why));
         }
-        // Options are checked when a target is opened. Engines without I/O open none, so their
-        // options are checked here.
+        // For other engines, the options are checked when a target is opened. Engines without I/O
+        // open no target, so their options are checked here.
         for engine_kind in engine_kinds.iter().flatten().filter(|p| !p.does_io()) {
             options.check(*engine_kind, Caching::Direct)?;
         }
@@ -58,8 +60,8 @@ impl EngineFlags {
     }
 }
 
-/// Refuses options that this kernel does not support. Whether the target supports them is checked
-/// when it is opened.
+/// Refuses options that this kernel does not support. The support of the target is checked later,
+/// when the target is opened.
 fn check_offered(options: EngineOptions) -> Outcome<()> {
     let of_kernel = [EngineOption::SqPoll, EngineOption::IoPoll];
     for option in of_kernel.into_iter().filter(|option| options.has(*option)) {
@@ -73,7 +75,8 @@ fn check_offered(options: EngineOptions) -> Outcome<()> {
     Ok(())
 }
 
-/// The caching mode: the one requested with --direct, or else the one that the options need.
+/// Returns whether I/O is direct, as --direct specifies or as the I/O engines and options need.
+/// Returns None if neither determines the caching mode.
 fn direct(
     typed: Option<bool>,
     options: EngineOptions,
@@ -87,14 +90,14 @@ fn direct(
     };
     match (buffered, options.io_poll, typed) {
         (Some(why), true, _) => Err(Failure::usage(format!(
-            "{why}, but --hipri polls for direct requests only; drop one of them"
+            "{why}, but --hipri works only with direct requests; drop one of the two flags"
         ))),
         (Some(why), false, Some(true)) => {
             Err(Failure::usage(format!("{why}; use --direct=0, or drop --direct")))
         }
         (Some(_), false, _) => Ok(Some(false)),
         (None, true, Some(false)) => Err(Failure::usage(
-            "--hipri polls the device, but buffered requests wait for the page cache; use --direct",
+            "--hipri works only with direct requests; use --direct, or drop --hipri",
         )),
         (None, true, _) => Ok(Some(true)),
         (None, false, typed) => Ok(typed),

@@ -13,10 +13,10 @@ use crate::machine::{DeviceFacts, Host, TargetFacts};
 use crate::point::{Point, State, Summary};
 use crate::point_key::PointKey;
 
-/// The input of all analysis.
+/// The measurements of a survey or study, which are the input of all analysis.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// The machine.
+    /// The machine that was measured.
     pub host: Host,
     /// The targets, in the order of the command line.
     pub targets: Vec<TargetFacts>,
@@ -26,11 +26,12 @@ pub struct Evidence {
     pub readings: Vec<Reading>,
     /// Parts of the study's plan that could not be measured.
     pub left_out: Vec<LeftOut>,
-    /// Nominal rate of the hardware as given by the user (`--pap`) [bytes per second].
+    /// Nominal rate of the hardware, which the user specified with `--pap` (bytes per second). None
+    /// if the user did not specify `--pap`.
     pub pap_bytes_per_s: Option<f64>,
-    /// Prices, power and capacities that the user gave.
+    /// Prices, power and capacities that the user specified.
     pub stated: Stated,
-    /// Why nothing was measured; None if something was.
+    /// Why nothing was measured. None if something was measured.
     pub skipped: Option<Skipped>,
 }
 
@@ -41,22 +42,24 @@ pub struct Stated {
     pub prices: Vec<f64>,
     /// Electrical power of each target (watts).
     pub power_watts: Vec<f64>,
-    /// Capacity of each target as given by the user, in place of the reported one (bytes).
+    /// Capacity of each target, which replaces the capacity that the system reports (bytes).
     pub capacities: Vec<u64>,
 }
 
-/// A measured point, its place in the plan, and the summary of its trials.
+/// A measured point with its trials, the summary of the trials, and the settings from the study's
+/// plan.
 #[derive(Clone, Debug)]
 pub struct MeasuredPoint {
-    /// The part of the study's plan that the point belongs to; empty if the plan has no parts.
+    /// Name of the part of the study's plan to which the point belongs. Empty if the plan has no
+    /// parts.
     pub part: String,
-    /// The target, or the first of several.
+    /// Name of the target. If there are several, the name of the first target.
     pub target: String,
     /// Index of the target in [`Evidence::targets`].
     pub target_index: usize,
-    /// How many targets worked together.
+    /// Number of disks that the load used at the same time.
     pub disks: u32,
-    /// Values of the flags that are not axes of `sweep`.
+    /// Values of the plan's flags that are not axes of `sweep`, by flag.
     pub given: BTreeMap<String, String>,
     /// The workload with its trials.
     pub point: Point,
@@ -71,7 +74,7 @@ pub struct Reading {
     pub quantity: String,
     /// Unit of the value, such as "bytes/s", "ns", "share".
     pub unit: String,
-    /// Labels that distinguish the reading from others of the same quantity.
+    /// Labels that distinguish the reading from other readings of the same quantity.
     pub labels: BTreeMap<String, String>,
     /// The number, in `unit`.
     pub value: f64,
@@ -89,14 +92,14 @@ pub struct LeftOut {
 /// Why a whole study could not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Skipped {
-    /// What is missing for the study.
+    /// Reason why the study could not run.
     pub reason: String,
-    /// What would make the study possible.
+    /// Remedy that would make the study possible.
     pub remedy: String,
 }
 
 impl MeasuredPoint {
-    /// A point of a survey, which has only one target.
+    /// Makes a point of a survey, which has only one target.
     pub fn of(point: Point, target: &str) -> MeasuredPoint {
         let summary = point.summary();
         let (part, given) = (String::new(), BTreeMap::new());
@@ -111,13 +114,14 @@ impl MeasuredPoint {
         }
     }
 
-    /// Workload, caching and target of the point.
+    /// Returns the workload, caching mode and target of the point.
     pub fn key(&self) -> &PointKey {
         &self.point.key
     }
 
-    /// Ratio of this point's rate to that of another point. Each trial is compared with one that
-    /// ran close in time, so that a slow or fast period of the machine has little effect.
+    /// Returns the ratio of this point's rate to the rate of another point. Each trial is compared
+    /// with a trial of the other point that ran close in time, so that a slow or fast period of the
+    /// machine has little effect.
     pub fn times(&self, other: &MeasuredPoint) -> Interval {
         let rates = |measured: &MeasuredPoint| -> Vec<Timed> {
             let trials = measured.point.unsoaked().into_iter();
@@ -127,44 +131,45 @@ impl MeasuredPoint {
         ratio.unwrap_or(Interval::exact(self.rate() / other.rate().max(1.0)))
     }
 
-    /// Caching mode, request size and depth as text.
+    /// Formats the caching mode, request size and depth as text.
     pub fn setting(&self) -> String {
         let key = self.key();
         format!("{}, {} x depth {}", key.caching, units::size(key.request_bytes()), key.depth())
     }
 
-    /// Median rate [bytes per second].
+    /// Returns the median rate of the trials (bytes per second).
     pub fn rate(&self) -> f64 {
         self.summary.bytes_per_s.value
     }
 
-    /// Median requests per second.
+    /// Returns the median number of requests per second.
     pub fn requests_per_s(&self) -> f64 {
         self.summary.requests_per_s.value
     }
 
-    /// A quantile of the latency (ns); None if latency was not measured.
+    /// Returns a quantile of the latency (ns), or None if latency was not measured.
     pub fn latency_ns(&self, quantile: f64) -> Option<f64> {
         self.summary.latency.quantile(quantile).map(|ns| ns as f64)
     }
 
-    /// CPU time charged to the process per request (ns): the lower bound.
+    /// Returns the CPU time per request that the kernel charged to the process (ns). This is the
+    /// lower bound of the CPU cost.
     pub fn cpu_ns(&self) -> Option<f64> {
         self.summary.cpu_lower_ns
     }
 
-    /// Request size (bytes).
+    /// Returns the request size (bytes).
     pub fn bytes(&self) -> u64 {
         self.point.key.request_bytes()
     }
 
-    /// Queue depth per thread.
+    /// Returns the queue depth of each thread.
     pub fn depth(&self) -> u32 {
         self.point.key.depth()
     }
 
-    /// The value of a flag for this point, as text; empty if unknown. `part`, `target`, `disks` and
-    /// `caching` count as flags here.
+    /// Returns the value of a flag for this point as text, or an empty text if the value is
+    /// unknown. Here, `part`, `target`, `disks` and `caching` count as flags too.
     pub fn word(&self, flag: &str) -> String {
         let key = &self.point.key;
         match flag {
@@ -182,7 +187,8 @@ impl MeasuredPoint {
         }
     }
 
-    /// The value of a flag as a number, sizes in bytes; None if it is not a number.
+    /// Returns the value of a flag as a number, or None if the value is not a number. Sizes are in
+    /// bytes.
     pub fn number(&self, flag: &str) -> Option<f64> {
         match flag {
             "bs" => Some(self.point.key.request_bytes() as f64),
@@ -193,7 +199,7 @@ impl MeasuredPoint {
         }
     }
 
-    /// Whether a flag has this value. Sizes match in any spelling (64k = 65536).
+    /// Returns whether a flag has this value. The flag `bs` matches in any spelling (64k = 65536).
     pub fn is(&self, flag: &str, word: &str) -> bool {
         match flag {
             "bs" => units::parse_size(word).is_ok_and(|bytes| bytes == self.bytes()),
@@ -201,8 +207,9 @@ impl MeasuredPoint {
         }
     }
 
-    /// Mean size of the requests that reached the device, in the direction of the workload (bytes);
-    /// None without device counters.
+    /// Returns the mean size of the requests that reached the device in the direction of the
+    /// workload (bytes). Returns None if the device counters are missing or counted no such
+    /// request.
     pub fn device_request_bytes(&self) -> Option<f64> {
         let (reads, writes) =
             (self.point.key.read_percent() > 0, self.point.key.read_percent() < 100);
@@ -219,23 +226,23 @@ impl MeasuredPoint {
 }
 
 impl Evidence {
-    /// The usable points with these flag values, in the order of the plan.
+    /// Returns the usable points with these flag values, in the order of the plan.
     pub fn all(&self, flags: &[(&str, &str)]) -> Vec<&MeasuredPoint> {
         let fits = |point: &&MeasuredPoint| flags.iter().all(|(flag, word)| point.is(flag, word));
         self.usable().filter(fits).collect()
     }
 
-    /// The first usable point with these flag values.
+    /// Returns the first usable point with these flag values.
     pub fn find(&self, flags: &[(&str, &str)]) -> Option<&MeasuredPoint> {
         self.all(flags).into_iter().next()
     }
 
-    /// The fastest usable point with these flag values.
+    /// Returns the fastest usable point with these flag values.
     pub fn fastest(&self, flags: &[(&str, &str)]) -> Option<&MeasuredPoint> {
         self.all(flags).into_iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
-    /// The evidence that concerns one target, with the target's name.
+    /// Returns the name of one target, and the evidence about that target.
     pub fn of_target(&self, index: usize) -> (String, Evidence) {
         let mut points: Vec<MeasuredPoint> =
             self.points.iter().filter(|point| point.target_index == index).cloned().collect();
@@ -254,12 +261,12 @@ impl Evidence {
         (name, own)
     }
 
-    /// All points except invalid ones.
+    /// Returns all points whose verdict is not invalid.
     pub fn usable(&self) -> impl Iterator<Item = &MeasuredPoint> {
         self.points.iter().filter(|point| point.summary.verdict.state != State::Invalid)
     }
 
-    /// The readings of a quantity with these labels, in measurement order.
+    /// Returns the readings of a quantity with these labels, in measurement order.
     pub fn read(&self, quantity: &str, labels: &[(&str, &str)]) -> Vec<&Reading> {
         let fits = |reading: &&Reading| {
             let has = |(name, word): &(&str, &str)| {
@@ -270,12 +277,13 @@ impl Evidence {
         self.readings.iter().filter(fits).collect()
     }
 
-    /// The value of the first reading of a quantity with these labels.
+    /// Returns the value of the first reading of a quantity with these labels.
     pub fn value(&self, quantity: &str, labels: &[(&str, &str)]) -> Option<f64> {
         self.read(quantity, labels).first().map(|reading| reading.value)
     }
 
-    /// The readings of a quantity on a target as (label, value), sorted by a numeric label.
+    /// Returns the readings of a quantity on a target as (value of the numeric label `label`, value
+    /// of the reading), sorted by the label.
     pub fn curve(&self, quantity: &str, label: &str, target: &str) -> Vec<(u64, f64)> {
         let readings = self.read(quantity, &[("target", target)]);
         let point =
@@ -292,23 +300,24 @@ impl Evidence {
         self.readings.push(Reading { quantity, unit, labels: labels.collect(), value });
     }
 
-    /// The block device below the first target, if known.
+    /// Returns the block device below the first target, or None if it is unknown.
     pub fn device(&self) -> Option<&DeviceFacts> {
         self.targets.first()?.device.as_ref()
     }
 
-    /// Whether the first target is a simulated system.
+    /// Returns whether the first target is a simulated system.
     pub fn is_simulated(&self) -> bool {
         self.targets.first().is_some_and(|target| target.simulated.is_some())
     }
 
-    /// Whether a point was measured on a simulated system.
+    /// Returns whether a point was measured on a simulated system.
     pub fn is_of_simulated(&self, point: &MeasuredPoint) -> bool {
         let target = self.targets.get(point.target_index);
         target.is_some_and(|target| target.simulated.is_some())
     }
 
-    /// The device on which all targets lie; None for a single target or if the devices differ.
+    /// Returns the device on which all targets are. Returns None if there is only one target, if
+    /// the devices differ, or if the targets are simulated.
     pub fn shared_device(&self) -> Option<&str> {
         let device = |of: usize| Some(&*self.targets.get(of)?.device.as_ref()?.name);
         let first = device(0).filter(|_| self.targets.len() > 1 && !self.is_simulated())?;
@@ -316,7 +325,7 @@ impl Evidence {
     }
 }
 
-/// Evidence for tests of this crate and other crates.
+/// Helpers that make evidence for the tests of this crate and other crates.
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
     use workload::Pattern;
@@ -324,7 +333,7 @@ pub mod testing {
     use super::*;
     use crate::point::testing::point;
 
-    /// A point with the given rate and flags.
+    /// Makes a point with the given rate and flags.
     pub fn cell(bytes_per_s: u64, flags: &[(&str, &str)]) -> MeasuredPoint {
         let mut point = point(&[bytes_per_s]);
         let mut given = BTreeMap::new();
@@ -372,13 +381,13 @@ pub mod testing {
         }
     }
 
-    /// Evidence with these points.
+    /// Makes evidence with these points.
     pub fn evidence(points: Vec<MeasuredPoint>) -> Evidence {
         Evidence { points, ..Evidence::default() }
     }
 
     impl Evidence {
-        /// Summarises the points again, after a test has changed their trials.
+        /// Calculates the summaries of all points again, after a test has changed their trials.
         pub fn summarise(&mut self) {
             self.points.iter_mut().for_each(|one| one.summary = one.point.summary());
         }

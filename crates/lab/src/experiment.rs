@@ -1,8 +1,8 @@
-//! An experiment as typed values: targets, axes and how trials run.
+//! An experiment as typed values: the targets, the axes, and the settings of the trials.
 //!
-//! The command line, plan files and study plans fill an [`Experiment`] through one table of
-//! parameters ([`parameters::PARAMETERS`]) with their names, help and parsers.
-//! [`Job::resolve`](crate::job::Job::resolve) checks it and turns it into workloads.
+//! The command line, plan files and study plans fill an [`Experiment`] through the table
+//! [`parameters::PARAMETERS`], which contains the name, help and parser of each parameter.
+//! [`Job::resolve`](crate::job::Job::resolve) checks an experiment and converts it to workloads.
 
 mod numbers;
 pub mod parameters;
@@ -46,7 +46,7 @@ impl Rw {
     pub const ALL: [Rw; 6] =
         [Rw::Read, Rw::Write, Rw::ReadWrite, Rw::RandRead, Rw::RandWrite, Rw::RandReadWrite];
 
-    /// fio's name.
+    /// Returns fio's name of the variant.
     pub fn name(self) -> &'static str {
         match self {
             Rw::Read => "read",
@@ -58,12 +58,12 @@ impl Rw {
         }
     }
 
-    /// Whether blocks are visited in random order.
+    /// Returns whether blocks are visited in random order.
     pub fn is_random(self) -> bool {
         matches!(self, Rw::RandRead | Rw::RandWrite | Rw::RandReadWrite)
     }
 
-    /// Whether requests are both reads and writes.
+    /// Returns whether there are both reads and writes.
     pub fn is_mixed(self) -> bool {
         matches!(self, Rw::ReadWrite | Rw::RandReadWrite)
     }
@@ -81,24 +81,24 @@ pub enum Blocks {
     None,
     /// The whole region is reserved (fallocate) and not written.
     Reserved,
-    /// The last request of the region is written; the rest is a hole.
+    /// Only the last request of the region is written. The blocks before it are a hole.
     #[serde(rename = "the last")]
     Last,
 }
 
-/// How a file's blocks are allocated before each trial.
+/// The preparation of a file's blocks before each trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
-    /// All blocks are written before the measurement, not only reserved.
+    /// All blocks are written once before the measurement.
     #[default]
     Existing,
-    /// A new file, empty before each trial; the writes extend it.
+    /// A new file is empty before each trial, and the writes extend the file.
     Extend,
-    /// A written file that is truncated to zero bytes before each trial.
+    /// A written file is truncated to zero bytes before each trial.
     Truncate,
-    /// A new file; before each trial its blocks are reserved but not written.
+    /// The blocks of a new file are reserved but not written before each trial.
     Reserve,
-    /// A new file; before each trial only its last block is written.
+    /// Only the last block of a new file is written before each trial.
     LastBlock,
 }
 
@@ -112,7 +112,7 @@ impl Allocation {
         Allocation::LastBlock,
     ];
 
-    /// The value of `--allocation`.
+    /// Returns the value of `--allocation` for the variant.
     pub fn name(self) -> &'static str {
         match self {
             Allocation::Existing => "preallocated",
@@ -123,12 +123,12 @@ impl Allocation {
         }
     }
 
-    /// Whether the writes grow the file.
+    /// Returns whether the writes of a trial allocate or extend the file.
     pub fn grows(self) -> bool {
         self != Allocation::Existing
     }
 
-    /// The state of the file's blocks when a trial begins.
+    /// Returns the state of the file's blocks when a trial begins.
     pub fn blocks(self) -> Blocks {
         match self {
             Allocation::Existing => Blocks::AsTheyAre,
@@ -142,14 +142,14 @@ impl Allocation {
 /// State of the page cache when a trial begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCache {
-    /// The page cache holds nothing of the target.
+    /// The page cache contains no data of the target.
     Cold,
-    /// The page cache holds the whole region.
+    /// The page cache contains the whole region.
     Warm,
 }
 
 impl PageCache {
-    /// The value of `--page-cache`.
+    /// Returns the value of `--page-cache` for the variant.
     pub fn name(self) -> &'static str {
         match self {
             PageCache::Cold => "cold",
@@ -158,178 +158,183 @@ impl PageCache {
     }
 }
 
-/// When the requests of an open loop are due.
+/// The times at which the requests of an open loop are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RateProcess {
-    /// At equal intervals.
+    /// Requests are due at equal intervals.
     #[default]
     Linear,
-    /// At random times, like requests of many independent users.
+    /// Requests are due at random times, like the requests of many independent users.
     Poisson,
 }
 
-/// Write cache mode that the kernel assumes for a device.
+/// The write cache mode that the kernel assumes for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelWriteCache {
-    /// Write back: the kernel sends flushes.
+    /// In mode write back, the kernel sends flushes to the device.
     Back,
-    /// Write through: the kernel sends no flushes.
+    /// In mode write through, the kernel sends no flushes.
     Through,
 }
 
-/// Settings of the block device below the target, changed for the run and restored after it. Needs
-/// root.
+/// Settings of the block device below the target, which are changed for the run and restored after
+/// the run. Changes need root. A setting of None is not changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostParameters {
-    /// I/O scheduler.
+    /// Name of the I/O scheduler.
     pub scheduler: Option<String>,
-    /// Read-ahead window (bytes).
+    /// Size of the read-ahead window (bytes).
     pub read_ahead_bytes: Option<u64>,
     /// Write cache mode that the kernel assumes.
     pub kernel_write_cache: Option<KernelWriteCache>,
-    /// Number of requests in the device's queue.
+    /// Maximum number of requests that the block layer queues (`nr_requests`).
     pub nr_requests: Option<u32>,
-    /// Merging of requests: 0 all, 1 simple merges only, 2 none.
+    /// Merging of requests (`nomerges`): 0 all merges, 1 simple merges only, 2 no merges.
     pub nomerges: Option<u8>,
 }
 
 /// Options of the I/O engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineParameters {
-    /// A kernel thread polls for submissions (io_uring's SQPOLL).
+    /// Whether a kernel thread polls for submissions (io_uring's SQPOLL).
     pub sqthread_poll: bool,
-    /// The device is polled for completions (io_uring's IOPOLL).
+    /// Whether the device is polled for completions (io_uring's IOPOLL).
     pub hipri: bool,
-    /// Buffered requests leave nothing in the page cache (RWF_DONTCACHE).
+    /// Whether the data of buffered requests are removed from the page cache (RWF_DONTCACHE).
     pub uncached: bool,
-    /// Each write is durable before it completes (RWF_DSYNC).
+    /// Whether each write is durable before it completes (RWF_DSYNC).
     pub fua: bool,
-    /// Each write names a zone, and the drive chooses the position in it (NVMe Zone Append).
+    /// Whether writes specify only a zone, in which the drive chooses the position (NVMe Zone
+    /// Append).
     pub zone_append: bool,
-    /// Writes of a thread between two calls of fsync.
+    /// Number of writes of a thread between two calls of fsync. None if fsync is not called.
     pub fsync: Option<u32>,
-    /// Writes of a thread between two calls of fdatasync.
+    /// Number of writes of a thread between two calls of fdatasync. None if fdatasync is not
+    /// called.
     pub fdatasync: Option<u32>,
 }
 
-/// A replay of the recorded requests of a program, in place of axes.
+/// A replay of the recorded requests of a program, which replaces the axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayParameters {
-    /// A trace file, or a trace of another tool.
+    /// Path of a trace file of halfpower or of another tool.
     pub trace: PathBuf,
-    /// Format of the trace; None: detected from its content.
+    /// Format of the trace. None if the format is detected from the content.
     pub format: Option<Format>,
-    /// Which of its requests are replayed.
+    /// Rule that selects the requests to replay.
     pub selection: Selection,
-    /// When the requests are issued.
+    /// Times at which the requests are issued.
     pub pace: Pace,
-    /// Changes to what the program did.
+    /// Changes to the recorded requests.
     pub changes: Changes,
-    /// Move requests beyond the end of the target into it.
+    /// Whether requests beyond the end of the target are moved into the target.
     pub folds: bool,
-    /// Number of trials; None: several for a short trace, one for a long trace.
+    /// Number of trials. None for the default: several for a short trace, one for a long trace.
     pub trials: Option<u32>,
 }
 
-/// An experiment: every combination of the axes on the targets.
+/// An experiment, which measures every combination of the axes on the targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// Files, devices, directories, simulated systems or reference devices.
+    /// Files, devices, directories, simulated systems or reference devices that are measured.
     pub targets: Vec<PathBuf>,
-    /// A replay of a program, which sets the axes below; None: the axes describe the load.
+    /// Replay of a program, which replaces the axes below. None if the axes describe the load.
     pub replay: Option<ReplayParameters>,
-    /// Axis: direction and order.
+    /// Axis: direction and order of requests.
     pub rw: Vec<Rw>,
-    /// Axis: share of reads in a mix (percent); None: 50.
+    /// Axis: share of reads in a mix (percent). `None` means only 50.
     pub read_percents: Option<Vec<u8>>,
-    /// Axis: request sizes (bytes); None: 4 KiB.
+    /// Axis: request size (bytes). `None` means only 4 KiB.
     pub request_bytes: Option<Vec<u32>>,
-    /// Axis: requests outstanding in each thread.
+    /// Axis: queue depth of each thread.
     pub depths: Vec<u32>,
-    /// Axis: threads.
+    /// Axis: number of threads.
     pub threads: Vec<u32>,
-    /// Axis: I/O engines; None: the best engine of this host.
+    /// Axis: I/O engine. None for the best engine of this host.
     pub engine_kinds: Vec<Option<EngineKind>>,
-    /// The reference device behind the I/O engine `delay`.
+    /// Reference device of the I/O engine `delay`. None if not specified.
     pub truth: Option<Truth>,
-    /// Faults injected into the requests of each thread.
+    /// Faults that are injected into the requests of each thread. None for no faults.
     pub faults: Option<FaultPlan>,
-    /// Whether to bypass the page cache; None: bypass it if the target supports that.
+    /// Whether I/O is direct. None if I/O is direct where the target supports direct I/O.
     pub direct: Option<bool>,
-    /// Open the target with O_DSYNC.
+    /// Whether the target is opened with O_DSYNC.
     pub write_through: bool,
-    /// Distance between starts of sequential requests (bytes); None: their size.
+    /// Distance between the starts of sequential requests (bytes). None for the request size.
     pub stride_bytes: Option<u64>,
-    /// Size of the region (bytes); None: the whole target.
+    /// Size of the region (bytes). None for the whole target.
     pub size_bytes: Option<u64>,
-    /// Stripes the targets into one, with chunks of this size (bytes).
+    /// Chunk size of a stripe of all targets (bytes). None if there is no stripe.
     pub chunk_bytes: Option<u64>,
-    /// Start of the region (bytes).
+    /// Offset of the region in the target (bytes).
     pub offset_bytes: u64,
-    /// How threads share the region.
+    /// Division of the region between threads.
     pub placement: Placement,
-    /// How the blocks of a file are allocated.
+    /// Preparation of a file's blocks before each trial.
     pub allocation: Allocation,
-    /// Access pattern announced to the kernel (fadvise).
+    /// Access pattern that is announced to the kernel (fadvise). None for no announcement.
     pub hint: Option<Hint>,
-    /// Evict the target from the page cache before buffered reads.
+    /// Whether the target is evicted from the page cache before buffered reads.
     pub invalidate: bool,
-    /// Requested state of the page cache; None: not specified.
+    /// Requested state of the page cache before each trial. None if not specified.
     pub page_cache: Option<PageCache>,
-    /// Length of a trial (ns).
+    /// Length of a trial (ns). None if not specified.
     pub runtime_ns: Option<u64>,
-    /// Whether to start over at the end of the region until the runtime is over.
+    /// Whether a trial that reaches the end of the region starts again at the beginning of the
+    /// region, until the runtime is over.
     pub time_based: bool,
-    /// Warm-up before the measured phase (ns).
+    /// Length of the warm-up before the measured phase (ns).
     pub ramp_time_ns: u64,
-    /// Warm up until the rate is steady.
+    /// Whether the warm-up lasts until the rate is steady.
     pub steady_state: bool,
-    /// Trials of each combination.
+    /// Number of trials for each combination of the axes.
     pub trials: u32,
-    /// Rate of an open loop (requests per second); None: a closed loop.
+    /// Rate of an open loop (requests per second). None if not specified.
     pub rate_iops: Option<f64>,
-    /// Rate of an open loop (bytes per second), in place of `rate_iops`: requests per second times
-    /// the mean request size.
+    /// Rate of an open loop (bytes per second). This is an alternative to `rate_iops`. None if not
+    /// specified.
     pub rate_bytes_per_s: Option<f64>,
-    /// When requests of an open loop are due.
+    /// Times at which the requests of an open loop are due.
     pub rate_process: RateProcess,
-    /// Latency percentiles to print; None: the usual ones.
+    /// Latency percentiles to print. None for the default percentiles.
     pub percentiles: Option<Vec<f64>>,
-    /// CPUs that threads are pinned to; empty: not pinned.
+    /// CPUs to which threads are pinned. Empty if threads are not pinned.
     pub cpus: Vec<usize>,
-    /// Write zeros instead of random data.
+    /// Whether zeros are written instead of random data.
     pub zero_buffers: bool,
-    /// Write checksummed blocks and read them back.
+    /// Whether checksummed blocks are written and read back.
     pub verify: bool,
-    /// Run every other trial with an idle-priority soaker.
+    /// Whether every other trial runs with an idle-priority soaker.
     pub soaker: bool,
-    /// Which blocks random requests visit.
+    /// Distribution of the blocks that random requests visit.
     pub distribution: Distribution,
-    /// Request sizes with their shares, instead of `request_bytes`.
+    /// Request sizes with their shares, which replace `request_bytes`. None if not specified.
     pub request_sizes: Option<Split>,
-    /// Pause after completions (ns).
+    /// Pause after completions (ns). None for no pause.
     pub think_ns: Option<u64>,
-    /// Number of requests between pauses.
+    /// Number of requests between pauses. None if not specified.
     pub think_requests: Option<u32>,
-    /// File in which every request is logged.
+    /// Path of the file in which every request is logged. None for no log.
     pub log: Option<PathBuf>,
     /// Options of the I/O engine.
     pub engine: EngineParameters,
     /// Settings of the device below the target.
     pub host: HostParameters,
-    /// Seed of every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Memory pages behind the buffers.
+    /// Kind of the memory pages of the buffers.
     pub buffer_pages: BufferPages,
-    /// Accept reads of holes and unwritten blocks.
+    /// Whether reads of holes and unwritten blocks are accepted.
     pub allow_holes: bool,
-    /// The user's permissions to write.
+    /// Files and devices that the user has allowed the program to overwrite.
     pub consent: Consent,
-    /// Rated endurance of the drive (bytes written).
+    /// Rated endurance of the drive (bytes written). None if not specified.
     pub endurance_bytes: Option<u64>,
-    /// How ranks share files; None: each rank has its own.
+    /// Use of files by the ranks: one file for each rank, or one shared file. None for one file for
+    /// each rank.
     pub rank_files: Option<RankFiles>,
-    /// Rank `r` uses the part of rank `r + rank_shift`, modulo the number of ranks.
+    /// Number of ranks by which the parts of the data are shifted. Rank `r` uses the part of rank
+    /// `r + rank_shift`, modulo the number of ranks.
     pub rank_shift: u32,
 }
 

@@ -1,8 +1,8 @@
 //! Failures and exit codes of the program.
 //!
-//! Exit codes are a stable interface: 1 run failed, 2 usage, 3 refused for safety, 4 data
-//! verification failed, 5 completed but the result is invalid, 6 regression found, 130
-//! interrupted. `soak` returns the exit code of its command.
+//! Exit codes are a stable interface: 0 success, 1 failure, 2 usage error, 3 refused for safety, 4
+//! failed data verification, 5 invalid result, 6 regression, 130 interrupted. `soak` returns the
+//! exit code of the command that it ran.
 
 use std::fmt;
 use std::path::Path;
@@ -15,28 +15,28 @@ use crate::flag_names::in_flags;
 /// Exit codes of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Success.
+    /// The command succeeded.
     Ok,
     /// The run failed.
     Failed,
-    /// A usage error: the command line is invalid.
+    /// The command line is invalid.
     Usage,
-    /// Refused, because it could destroy data.
+    /// The command was refused, because it could destroy data.
     Refused,
-    /// Data read back is not what was written.
+    /// The data that were read back differ from the written data.
     VerificationFailed,
-    /// Completed, but the result is invalid.
+    /// The run completed, but its result is invalid.
     Invalid,
-    /// A comparison found a change for the worse beyond a limit.
+    /// A comparison found a deterioration beyond a limit.
     Regression,
-    /// Stopped by the user; partial results are kept.
+    /// The user stopped the command. Partial results are kept.
     Interrupted,
-    /// The exit code of the command that `soak` ran; 126 or 127 if the command could not be run.
+    /// `soak` ran a command with this exit code. 126 or 127 if the command could not be run.
     Command(u8),
 }
 
 impl Exit {
-    /// The number of the exit code.
+    /// Returns the number of the exit code.
     pub fn code(self) -> u8 {
         match self {
             Exit::Ok => 0,
@@ -68,27 +68,27 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with its exit code.
+    /// Makes a failure with an exit code.
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
         Failure { exit, message: message.into() }
     }
 
-    /// A usage error: the command line is invalid.
+    /// Makes a failure for an invalid command line.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Usage, message)
     }
 
-    /// The run failed.
+    /// Makes a failure for a run that failed.
     pub fn failed(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Failed, message)
     }
 
-    /// Refused for safety.
+    /// Makes a failure for a command that was refused for safety.
     pub fn refused(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Refused, message)
     }
 
-    /// The user stopped the run before anything was measured.
+    /// Makes a failure for a run that the user stopped before anything was measured.
     pub fn interrupted() -> Failure {
         Failure::new(Exit::Interrupted, "interrupted")
     }
@@ -100,13 +100,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Refuses to create a file under /dev, where the user probably meant a device.
+/// Refuses to create a file under /dev, because the user probably wanted to specify a device.
 pub fn check_not_under_dev(path: &Path, flag: &str) -> Outcome<()> {
     if !ioengine::host::is_under_dev(path) {
         return Ok(());
     }
     Err(Failure::refused(format!(
-        "{}: halfpower creates no files under /dev; name another file with {flag}",
+        "{}: halfpower creates no files under /dev; specify another file with {flag}",
         path.display()
     )))
 }

@@ -1,5 +1,5 @@
-//! Tools that read and copy files, from options to exit code: copies, checksums, and files to
-//! standard output. The crate `filecopy` does the work.
+//! The subcommands that read and copy files (`copy`, `checksum` and `cat`), from options to exit
+//! code. The crate `filecopy` does the work.
 
 pub mod copy;
 pub mod checksum;

@@ -4,8 +4,8 @@
 //! fields in backquotes: "`depth` 0 is not between 1 and 4096". For users of the program these
 //! names are replaced by flags. A name without a flag stays unchanged.
 
-/// Parameters of `ioengine`, `workload` and `simulator`, each with its flag.
-pub const FLAGS: [(&str, &str); 33] = [
+/// Parameter names of `ioengine`, `workload` and `simulator`, each with its command-line flag.
+pub const FLAGS: [(&str, &str); 34] = [
     ("arrival", "--rate-iops"),
     ("chunk_bytes", "--chunk"),
     ("depth", "--iodepth"),
@@ -28,6 +28,7 @@ pub const FLAGS: [(&str, &str); 33] = [
     ("request_bytes", "--bs"),
     ("request_sizes", "--bssplit"),
     ("rw", "--rw"),
+    ("rw=read", "--rw read"),
     ("set", "--set"),
     ("sqthread_poll", "--sqthread-poll"),
     ("stride_bytes", "--stride"),
@@ -41,7 +42,7 @@ pub const FLAGS: [(&str, &str); 33] = [
     ("zone_append", "--zone-append"),
 ];
 
-/// Replaces the parameter names in backquotes by flags.
+/// Replaces the parameter names in backquotes with their flags.
 pub fn in_flags(text: &str) -> String {
     let mut parts = text.split('`');
     let mut told = parts.next().unwrap_or_default().to_owned();
@@ -53,7 +54,7 @@ pub fn in_flags(text: &str) -> String {
         match flag.filter(|_| parts.peek().is_some()) {
             Some((_, flag)) => {
                 told.push_str(flag);
-                // A single backquote at the end stays unchanged.
+                // The text after the closing backquote is copied unchanged.
                 told.push_str(parts.next().unwrap_or_default());
                 quoted = true;
             }

@@ -1,9 +1,9 @@
-//! Files on reference devices, served over FUSE by a second process.
+//! Serves a file on a reference device over FUSE, from a second process.
 //!
-//! The second process is this program (`halfpower mount`). Its CPU time is therefore not charged to
-//! the load generator, and it still answers requests if the load generator is killed. The server
-//! ends when its standard input is closed, so it does not outlive this process, and it removes its
-//! folder.
+//! The second process is also this program (`halfpower mount`). Its CPU time is therefore not
+//! charged to the load generator, and it still answers requests if the load generator is killed.
+//! The second process ends when its standard input is closed, so it does not outlive this process.
+//! It removes its folder when it ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,15 +14,16 @@ use ioengine::mount;
 
 use crate::failure::{Failure, Outcome};
 
-/// A command that runs this program at normal or real-time priority. With real-time priority a
-/// device does not wait for a CPU.
+/// Returns a command that runs this program at normal or real-time priority. At real-time priority,
+/// the reference device does not wait for a CPU.
 ///
 /// # Errors
 ///
-/// When the path of this program is unknown.
+/// The path of this program is unknown.
 pub fn ourselves(realtime: bool) -> Outcome<Command> {
-    let program = std::env::current_exe()
-        .map_err(|e| Failure::failed(format!("finding this program: {e}")))?;
+    let program = std::env::current_exe().map_err(|e| {
+        Failure::failed(format!("finding the path of this program: {e}; mount /proc"))
+    })?;
     if !realtime {
         return Ok(Command::new(program));
     }
@@ -31,7 +32,7 @@ pub fn ourselves(realtime: bool) -> Outcome<Command> {
     Ok(command)
 }
 
-/// Whether this user may give a process real-time priority.
+/// Returns true if this user may give a process real-time priority.
 fn may_be_realtime() -> bool {
     let tried = Command::new("chrt")
         .args(["--fifo", "10", "true"])
@@ -42,7 +43,8 @@ fn may_be_realtime() -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// A FUSE file served by its own process; dropping it unmounts the file and removes its folder.
+/// A FUSE file served by a second process. Dropping this value unmounts the file and removes its
+/// folder.
 #[derive(Debug)]
 pub struct Served {
     server: Child,
@@ -55,19 +57,22 @@ impl Served {
     ///
     /// # Errors
     ///
-    /// When FUSE files cannot be mounted.
+    /// FUSE files cannot be mounted.
     pub fn start(truth: &str, bytes: u64) -> Outcome<Served> {
         let folder = std::env::temp_dir().join(format!("halfpower-{}", uuid::Uuid::new_v4()));
         fs::create_dir(&folder).map_err(|e| {
             let cause = ioengine::error::cause(&e);
-            Failure::failed(format!("creating {}: {cause}; set TMPDIR", folder.display()))
+            Failure::failed(format!(
+                "creating {}: {cause}; set TMPDIR to a writable folder",
+                folder.display()
+            ))
         })?;
         let mut command = ourselves(may_be_realtime())?;
         command.args(["mount", "--until-eof", "--remove-folder", "--size", &bytes.to_string()]);
         command.arg(format!("truth:{truth}")).arg(&folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let server = command.spawn().map_err(|e| {
-            Failure::failed(format!("starting the server of a reference device: {e}"))
+            Failure::failed(format!("starting the process that serves a reference device: {e}"))
         })?;
         let mut served = Served { server, folder, file: PathBuf::new() };
         let mut ready = String::new();
@@ -86,7 +91,7 @@ impl Served {
         Ok(served)
     }
 
-    /// Path of the served file.
+    /// Returns the path of the served file.
     pub fn path(&self) -> &Path {
         &self.file
     }
@@ -94,11 +99,11 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // The server unmounts when its input ends.
+        // Closing the server's standard input makes the server unmount the file and end.
         drop(self.server.stdin.take());
         let ended = self.server.wait().is_ok_and(|status| status.success());
         if !ended {
-            // The server was killed, so its mount still exists.
+            // The server was killed or failed, so its mount may still exist.
             let _ = mount::unmount(&self.folder, true);
         }
         let _ = fs::remove_dir(&self.folder);

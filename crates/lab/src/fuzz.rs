@@ -1,6 +1,6 @@
-//! Fuzz targets for system files and changes to them, and for the protocol of halfpower peer:
-//! accepted systems can be built and simulated, system files round-trip, and no bytes make a peer
-//! or its client panic or hang.
+//! Fuzz targets for files of simulated systems, for changes to such systems, and for the protocol
+//! of halfpower peer. They check that accepted systems can be built and simulated, that system
+//! files can be written and read back, and that no input makes a peer or its client panic or hang.
 
 use std::fmt::Write;
 use std::io::Write as _;
@@ -20,13 +20,13 @@ use ioengine::Op;
 use simulator::bounds::{self, Shape};
 use simulator::{Description, Driver, System};
 
-/// Maximum number of disks of a system that is built here.
+/// Maximum number of disks in a system. The fuzz target builds no larger system.
 const DISKS_BUILT: u32 = 64;
 /// Maximum number of events simulated for one request.
 const EVENTS_MAX: usize = 2000;
 
-/// Fuzzes systems. Either the first line names a built-in system and the others change it, or all
-/// lines are a system file.
+/// Fuzzes simulated systems. The input is either the name of a built-in system, followed by lines
+/// that change it, or a complete system file.
 pub fn system(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
@@ -43,7 +43,7 @@ pub fn system(data: &[u8]) {
         if let Err(refused) = description.set(key, value) {
             assert!(refused.to_string().contains(key), "{refused}");
         }
-        assert_eq!(description.keys(), before, "a change adds and removes nothing");
+        assert_eq!(description.keys(), before, "a change must not add or remove keys");
     }
     read_again(&description);
     if let Ok(system) = description.system() {
@@ -53,7 +53,8 @@ pub fn system(data: &[u8]) {
 
 fn read_again(description: &Description) {
     let text = description.text();
-    let again = Description::read(&text, "again").expect("what was written can be read");
+    let again =
+        Description::read(&text, "again").expect("a system file that was written must be readable");
     assert_eq!(again.text(), text);
     let seen = |of: &Description| {
         let line = |text: &mut String, key: String| {
@@ -67,7 +68,7 @@ fn read_again(description: &Description) {
     assert_eq!(seen(&again), seen(description));
 }
 
-/// Builds an accepted system and simulates one request, up to a limit of events.
+/// Builds an accepted system and simulates one request, with at most [`EVENTS_MAX`] events.
 fn work(system: &System, choice: u8) {
     if system.setup.disks > DISKS_BUILT {
         return;
@@ -92,8 +93,9 @@ fn work(system: &System, choice: u8) {
     assert!(done.len() <= 1 && driver.in_flight() as usize + done.len() == 1);
 }
 
-/// Fuzzes the protocol of halfpower peer. The first byte selects what the others are: what a client
-/// sends before and during the handshake, a request, or two answers of a server.
+/// Fuzzes the protocol of halfpower peer. The first byte selects how the other bytes are used: as
+/// the bytes that a client sends before and during the handshake, as a request, or as two answers
+/// of a server.
 pub fn peer(data: &[u8]) {
     let Some((first, data)) = data.split_first() else { return };
     match first % 3 {
@@ -103,8 +105,8 @@ pub fn peer(data: &[u8]) {
     }
 }
 
-/// A client that does not have the key cannot get a request accepted, whatever it sends. A recorded
-/// handshake does not help it either.
+/// Checks that a client without the key cannot get a request accepted, whatever bytes it sends, and
+/// even if it replays a recorded handshake.
 fn peer_handshake(data: &[u8]) {
     let Ok((mut client, server)) = UnixStream::pair() else { return };
     // Bytes that do not fit into the socket buffer are not sent.
@@ -115,12 +117,13 @@ fn peer_handshake(data: &[u8]) {
     let stream = TcpStream::from(OwnedFd::from(server));
     if let Ok(mut channel) = Channel::accept(stream, &key, limit) {
         let request = channel.receive(limit, MESSAGE_BYTES_MAX);
-        assert!(!matches!(request, Ok(Some(_))), "a request without the key");
+        assert!(!matches!(request, Ok(Some(_))), "a request was accepted without the key");
     }
 }
 
-/// An accepted request round-trips. A path that passes the check stays below a folder, and a trial
-/// that passes needs little memory and time.
+/// Checks that an accepted request can be encoded and decoded again, that a path that passes
+/// `folder::check` stays below the folder, and that a trial that passes `read_trial::check` needs
+/// little memory and time.
 fn peer_request(data: &[u8]) {
     let request = match message::decode::<Request>(data) {
         Ok(request) => request,
@@ -138,7 +141,8 @@ fn peer_request(data: &[u8]) {
     }
 }
 
-/// Two answers, one per line. The difference of any two readings of the counters is finite.
+/// Decodes two answers, one per line, and checks that the difference of two readings of the
+/// counters is finite.
 fn peer_answers(data: &[u8]) {
     let counters = |line: &[u8]| -> Option<Counters> {
         match message::decode::<Reply>(line).ok()? {

@@ -1,12 +1,13 @@
-//! Permission to write: existing files and devices are written only if the user names them.
+//! Permission to write: existing files and devices are written only if the user specifies them.
 //!
 //! A regular file needs `--overwrite` with its own path. Symbolic links, files with several hard
 //! links, swap files and images of loop devices are always refused. A block device needs
-//! `--destroy-data-on` with its by-id name, its serial if no other disk has it, or its kernel path
-//! if it has neither. It is always refused while in use ([`ioengine::usage`]). A file that another
-//! program has open for writing is refused too, except as the destination of a copy: a copy is a
-//! new file that only takes over the name. Checks use the open descriptor, because a name can be
-//! redirected at any time. A reopened target is compared with its [`Permit`].
+//! `--destroy-data-on` with its by-id name, or its serial number if no other disk has the same. If
+//! the device has neither, its path under /dev is needed. A block device that is in use
+//! ([`ioengine::usage`]) is always refused. A file that another program has open for writing is
+//! refused too, except as the destination of a copy, because a copy creates a new file under the
+//! same name. Checks use the open descriptor, because a name can be redirected at any time. A
+//! reopened target is compared with its [`Permit`].
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -22,7 +23,7 @@ use ioengine::{HostTarget, Target, TargetKind, usage};
 use crate::failure::{Failure, Outcome};
 use crate::signature;
 
-/// Permissions to write given on the command line.
+/// Permissions to write that the user gave on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
     /// Files that may be overwritten.
@@ -32,7 +33,8 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// The first permission as a command-line flag; empty without permissions.
+    /// Returns the first permission as a command-line flag, or an empty string if there are no
+    /// permissions.
     pub fn flag(&self) -> String {
         match (self.destroy_data_on.first(), self.overwrite.first()) {
             (Some(name), _) => format!("--destroy-data-on={name}"),
@@ -53,20 +55,20 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Checks that a target, opened again, is still the one that may be written.
+    /// Checks that a reopened target is still the file or device that may be written.
     pub fn check(&self, target: &HostTarget) -> Outcome<()> {
         if backing_of(target) == Some(self.may_write) {
             return Ok(());
         }
         Err(Failure::refused(format!(
-            "{} changed while it was opened; use a directory that only you can write",
+            "{} changed while it was opened; use a directory that only you can write to",
             target.path().display()
         )))
     }
 }
 
 /// Checks that the user allowed writing to an open target. Returns None if the target has no data
-/// to protect. Keep the permit until all writes are done.
+/// to protect. The caller must keep the permit until all writes are done.
 pub fn check_writable(
     target: &HostTarget,
     named: &Path,
@@ -85,9 +87,9 @@ pub fn check_writable(
     Ok(Some(Permit { destroys, may_write, _claim: claim }))
 }
 
-/// Decides whether a copy may replace or remove an existing file: `--overwrite` must name the file
-/// or the destination directory of the tree. Swap files and images of loop devices are never
-/// replaced.
+/// Returns a function that decides whether a copy may replace or remove an existing file.
+/// `--overwrite` must specify the file, or the destination directory of the copied directory tree.
+/// Swap files and images of loop devices are never replaced.
 pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
     // A path that ends in a slash names a directory, never a file.
     let ends_in_slash = |path: &&PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b"/");
@@ -105,8 +107,8 @@ pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
         if !is_named_itself && !full.iter().any(is_in_tree) {
             return Err(match change {
                 Change::Replace => format!(
-                    "{shown} exists and would be overwritten; use --overwrite={shown} to lose its \
-                     content, or name another file or a directory"
+                    "{shown} exists and would be overwritten; use --overwrite={shown} if its \
+                     content may be lost, or specify another file or a directory"
                 ),
                 Change::Remove => format!(
                     "{shown} is not in the source and would be removed; to allow that, use \
@@ -116,13 +118,13 @@ pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
         }
         if is_named_itself && info.file_type() == filecopy::FileType::Symlink {
             return Err(format!(
-                "{shown} is a symbolic link; name the file itself, or remove the link"
+                "{shown} is a symbolic link; specify the file itself, or remove the link"
             ));
         }
         if is_named_itself && info.is_file() && info.links > 1 {
             return Err(format!(
                 "{shown} has {} names (hard links), and only one of them would be replaced; copy \
-                 it and name the copy, or remove the other names",
+                 the file and specify the copy, or remove the other names",
                 info.links
             ));
         }
@@ -137,8 +139,8 @@ pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
     })
 }
 
-/// The path made absolute, as named and with the symbolic links of its folders resolved. A link at
-/// its end is never resolved.
+/// Returns the absolute path in two forms: as specified, and with the symbolic links of its
+/// directories resolved. A symbolic link in the last component is not resolved.
 fn full_paths(path: &Path) -> Vec<PathBuf> {
     let named = std::path::absolute(path).ok();
     let real = named.as_ref().and_then(|named| {
@@ -148,7 +150,8 @@ fn full_paths(path: &Path) -> Vec<PathBuf> {
     [named, real].into_iter().flatten().collect()
 }
 
-/// The flag that would allow writing to a target (None if no flag would), and the reason.
+/// Returns the flag that would allow writing to a target, and the reason why writing without the
+/// flag is refused. The flag is None if no flag would allow writing.
 pub fn advice(target: &HostTarget, named: &Path) -> (Option<String>, String) {
     let why = match check_writable(target, named, &Consent::default()) {
         Ok(_) => return (None, "there is nothing to write to".to_owned()),
@@ -170,24 +173,26 @@ fn shown(target: &HostTarget) -> String {
     target.path().display().to_string()
 }
 
-/// A sentence about the data on an open device.
+/// Describes the data on an open device, such as "it holds no data of a known format".
 pub fn holds(target: &HostTarget) -> String {
-    // Opens the same device again, because a descriptor for direct I/O reads only aligned blocks.
+    // The device is opened again, because a descriptor for direct I/O reads only aligned blocks.
     let again = target.file().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
     let file = fs::File::open(again.unwrap_or_else(|| shown(target)));
     match file.and_then(|file| signature::describe(&file, target.size_bytes())) {
         Ok(Some(what)) => format!("it holds {what}"),
-        Ok(None) => "it holds no known format".to_owned(),
-        Err(error) => format!("what it holds cannot be read ({})", ioengine::error::cause(&error)),
+        Ok(None) => "it holds no data of a known format".to_owned(),
+        Err(error) => format!("its content cannot be read ({})", ioengine::error::cause(&error)),
     }
 }
 
-/// The identity of an open target, from its descriptor.
+/// Returns the identity of an open target, read from its descriptor. Returns None if the target has
+/// no descriptor.
 fn backing_of(target: &HostTarget) -> Option<Backing> {
     target.file()?.metadata().ok().map(|metadata| Backing::of(&metadata))
 }
 
-/// The identity of a regular file, without following a symbolic link; None for other files.
+/// Returns the identity of a regular file without following a symbolic link. Returns None for other
+/// kinds of files.
 fn itself(path: &Path) -> Option<Backing> {
     let metadata = fs::symlink_metadata(path).ok()?;
     metadata.is_file().then(|| Backing::of(&metadata))
@@ -201,20 +206,20 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
     let path = named.display();
     let metadata = target.file().and_then(|file| file.metadata().ok());
     let Some(metadata) = metadata else {
-        return Err(Failure::refused(format!("{path} cannot be examined; name another file")));
+        return Err(Failure::refused(format!("{path} cannot be examined; use another file")));
     };
     let file = Backing::of(&metadata);
     if is_link(named) {
         let real = target.path().display();
         return Err(Failure::refused(format!(
-            "{path} is a symbolic link; name the file itself, {real}, as the target, and use \
-             --overwrite={real} to lose its content"
+            "{path} is a symbolic link; specify the file itself, {real}, as the target, and use \
+             --overwrite={real} if its content may be lost"
         )));
     }
     if metadata.nlink() > 1 {
         return Err(Failure::refused(format!(
             "{path} has {} names (hard links), and writing would change the file under all of \
-             them; copy it and name the copy, or remove the other names",
+             them; copy the file and specify the copy, or remove the other names",
             metadata.nlink()
         )));
     }
@@ -227,8 +232,8 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
              or end that program first"
         )));
     }
-    // The allowed path is examined after the target was opened. If the path or the target was
-    // replaced in between, the two differ.
+    // The allowed path is examined after the target was opened. If the file at this path was
+    // replaced in between, its identity differs from the identity of the target.
     if consent.overwrite.iter().any(|allowed| itself(allowed) == Some(file)) {
         return Ok(());
     }
@@ -243,14 +248,15 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
         )));
     }
     Err(Failure::refused(format!(
-        "{path} exists and would be overwritten; use --overwrite={path} to lose its content, or \
-         name another file or a directory"
+        "{path} exists and would be overwritten; use --overwrite={path} if its content may be \
+         lost, or specify another file or a directory"
     )))
 }
 
 fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<Arc<fs::File>> {
     let shown = target.path().display();
-    // Uses the open descriptor, because a path can be a link or a device node created elsewhere.
+    // The open descriptor is used, because a path can be a symbolic link or a device node created
+    // elsewhere.
     let Some(device) = target.block_device() else {
         return Err(Failure::refused(format!(
             "cannot find out whether {shown} is in use; use its name from lsblk"
@@ -258,7 +264,7 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
     };
     if device.text("ro").is_some_and(|flag| flag == "1") {
         return Err(Failure::refused(format!(
-            "{shown} is read-only; make it writable with blockdev --setrw, or name another device"
+            "{shown} is read-only; make it writable with blockdev --setrw, or use another device"
         )));
     }
     if let Some(why) = usage::of_device(&Kernel::of_host(), device) {
@@ -283,12 +289,12 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
     claim(target)
 }
 
-/// Devices that this process has open exclusively.
+/// Devices that this process has opened exclusively.
 static CLAIMS: Mutex<Vec<(Backing, Weak<fs::File>)>> = Mutex::new(Vec::new());
 
-/// Opens a device exclusively (O_EXCL). The kernel refuses if the device is mounted in any
-/// namespace or part of a volume; otherwise it keeps other programs from using the device. Several
-/// permits of this process share one descriptor.
+/// Opens a device exclusively (O_EXCL). The kernel refuses this if the device is mounted in any
+/// namespace or is part of a volume. While the device is open, no other program can mount it or
+/// open it exclusively. Several permits of this process share one descriptor.
 fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
     let path = target.path().display();
     let wanted = backing_of(target);
@@ -313,16 +319,17 @@ fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
             claims.push((backing, Arc::downgrade(&claim)));
             Ok(claim)
         }
-        None => Err(Failure::refused(format!("{path} changed while it was opened"))),
+        None => Err(Failure::refused(format!("{path} changed while it was opened; try again"))),
     }
 }
 
-/// The names accepted by `--destroy-data-on`: by-id links and the serial, or the kernel path if
-/// there is neither.
+/// Returns the names that `--destroy-data-on` accepts for a device: its by-id links, and its serial
+/// number if no other disk has the same. If there are no such names, returns the path below
+/// /dev/mapper for a device-mapper volume, and the kernel path for any other device.
 fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten() {
-        // Compares device numbers, because anybody can name a link.
+        // Device numbers are compared, because anybody can create a link with any name.
         let found = fs::metadata(entry.path()).ok().map(|metadata| Backing::of(&metadata));
         if found.is_some() && found == backing_of(target) {
             names.push(entry.file_name().to_string_lossy().into_owned());
@@ -338,12 +345,14 @@ fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
         }
     }
     if names.is_empty() {
-        names.push(real_path(device).display().to_string());
+        // The name of a device-mapper volume is stable, but its number may change at each boot.
+        let volume = device.text("dm/name").map(|name| format!("/dev/mapper/{name}"));
+        names.push(volume.unwrap_or_else(|| real_path(device).display().to_string()));
     }
     names
 }
 
-/// The kernel path of a device.
+/// Returns the kernel path of a device, such as /dev/sda.
 fn real_path(device: &Device) -> PathBuf {
     Path::new("/dev").join(device.name())
 }
@@ -371,7 +380,6 @@ mod tests {
         assert!(failure.message.contains(words), "{failure}");
     }
 
-    /// A folder with a file.
     fn folder_with(name: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);

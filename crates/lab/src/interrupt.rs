@@ -1,9 +1,9 @@
 //! Ctrl-C, SIGTERM and SIGHUP set one flag, which all long operations check.
 //!
 //! After the first signal the program ends in an orderly way: it stops the trial in progress, keeps
-//! the finished ones, and removes its test files. A second signal of the same kind kills the
-//! program immediately, and `halfpower clean` can remove the files that it leaves. Commands that
-//! must clean up first, which is quick, ignore the second signal.
+//! the finished trials, and removes its test files. A second signal kills the program immediately.
+//! `halfpower clean` can then remove the files that remain. Some commands ignore the second signal,
+//! because they must first undo their changes, which takes little time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,25 +31,26 @@ fn keeps_ignoring(signal: i32) -> bool {
     signal == SIGHUP && ignored().is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
-/// SIGTERM and SIGHUP, for a program that passes them on to a command that it runs.
+/// Records SIGTERM and SIGHUP, so that a program can pass them on to a command that it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Signals(Arc<AtomicUsize>);
 
 impl Signals {
-    /// The number of SIGHUP.
+    /// Signal number of SIGHUP.
     pub const HANG_UP: i32 = SIGHUP;
 
     /// Installs the signal handlers.
     pub fn install() -> Signals {
         let signals = Signals::default();
         for signal in [SIGTERM, SIGHUP].into_iter().filter(|signal| !keeps_ignoring(*signal)) {
-            // If this fails, the signal ends this program, as by default.
+            // If this fails, the signal keeps its default action and ends this program.
             let _ = flag::register_usize(signal, Arc::clone(&signals.0), signal as usize);
         }
         signals
     }
 
-    /// The number of a signal that arrived since the last call.
+    /// Returns the number of the last signal that arrived since the previous call. Returns None if
+    /// no signal arrived.
     pub fn take(&self) -> Option<i32> {
         let signal = self.0.swap(0, Ordering::Relaxed);
         (signal != 0).then_some(signal as i32)
@@ -61,16 +62,17 @@ impl Signals {
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Installs the signal handlers; a second signal ends the program immediately.
+    /// Installs the signal handlers. A second signal ends the program immediately.
     pub fn install() -> Interrupt {
         let interrupt = Interrupt::default();
-        // Also catches a signal that arrives while the handlers are being installed.
+        // This flag catches a signal that arrives while the handlers are being installed.
         let early = Arc::new(AtomicBool::new(false));
         for signal in orders() {
             let _ = flag::register(signal, Arc::clone(&early));
-            // The handler for a second signal is registered first, so that it sees the flag as it
-            // was before this signal. If this fails, the signal ends the program immediately, as by
-            // default.
+            // Handlers run in the order of registration. The handler that ends the program on a
+            // second signal is registered first, so that it sees the flag as it was before the
+            // current signal. If the registration fails, the signal ends the program immediately,
+            // as by default.
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupt.0));
         }
         let interrupt = interrupt.catch();
@@ -80,7 +82,8 @@ impl Interrupt {
         interrupt
     }
 
-    /// Installs handlers that also ignore a second signal; SIGQUIT (Ctrl-\) still ends the program.
+    /// Installs handlers that set the flag and ignore a second signal. SIGQUIT (Ctrl-\) still ends
+    /// the program.
     pub fn until_all_is_put_away() -> Interrupt {
         Interrupt::default().catch()
     }
@@ -91,14 +94,15 @@ impl Interrupt {
             let _ = flag::register(signal, Arc::clone(&interrupt.0));
         }
         ioengine::network::end_set_up_with(Arc::clone(&interrupt.0));
-        // With a handler, a write beyond the file-size limit returns EFBIG, an error with a remedy,
-        // instead of killing the program.
+        // Because SIGXFSZ has a handler, a write beyond the file-size limit fails with EFBIG
+        // instead of killing the program. The program reports this error with a remedy.
         let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
         interrupt
     }
 
     /// Installs handlers for a program that runs a command of the user. The terminal sends Ctrl-C
-    /// to both. The command decides how to react, and this program continues, to report the result.
+    /// to both programs. The command decides how to react, and this program continues, to report
+    /// the result.
     pub fn beside_a_command() -> Interrupt {
         let interrupt = Interrupt::default();
         for signal in [SIGINT, SIGQUIT] {
@@ -113,17 +117,17 @@ impl Interrupt {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a signal has arrived.
+    /// Returns true if a signal has arrived or [`Interrupt::set`] was called.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The flag, for sharing with other threads.
+    /// Returns the flag for sharing with other threads.
     pub fn shared_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 
-    /// The flag, for the load generator.
+    /// Returns the flag for the load generator.
     pub fn flag(&self) -> &AtomicBool {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Checks an experiment and resolves it into a [`Job`]: targets, combinations of the axes and
+//! Checks an experiment and resolves it into a [`Job`]: targets, combinations of axis values, and
 //! workloads. Has no side effects.
 
 pub mod check;
@@ -29,36 +29,34 @@ use crate::simulated_target::SimulatedTarget;
 use crate::target::JobTargets;
 use crate::trace_load::TraceLoad;
 
-/// Default length of a trial without a size and a time (ns).
+/// Length of a trial if the user specified neither a size nor a time (ns).
 const RUNTIME_DEFAULT_NS: u64 = 5_000_000_000;
 
-/// Default share of reads in a mix (percent).
+/// Default share of reads in a mix of reads and writes (percent).
 const READ_PERCENT_DEFAULT: u8 = 50;
-/// Default request size (bytes).
 const REQUEST_BYTES_DEFAULT: u32 = 4096;
-/// Maximum number of requests logged per trial, which take 80 MiB of memory.
+/// Maximum number of requests logged per trial. This many requests take 80 MiB of memory.
 const LOGGED_MAX: usize = 2 << 20;
-/// Default latency percentiles.
 const PERCENTILES: [f64; 2] = [50.0, 99.0];
-/// Number of intervals in a trial's time series, enough to find a break in its rate.
+/// Intended number of intervals in the time series of a trial, enough to find a change of the rate.
 const INTERVALS: u64 = 50;
-/// Range of the length of these intervals (ns).
+/// Allowed length of an interval of the time series (ns).
 const INTERVAL_NS: std::ops::RangeInclusive<u64> = 10_000_000..=100_000_000;
-/// Maximum number of combinations in a sweep.
+/// Maximum number of combinations of axis values in a sweep.
 const COMBINATIONS_MAX: usize = 10_000;
 
-/// One combination of the axes.
+/// One combination of axis values, such as a request size and a queue depth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axes {
-    /// Order of requests.
+    /// Order in which blocks are visited.
     pub pattern: Pattern,
     /// Share of reads (percent).
     pub read_percent: u8,
-    /// Request size (bytes); the largest of several sizes.
+    /// Request size (bytes). If requests have several sizes, this is the largest size.
     pub request_bytes: u32,
-    /// Requests outstanding in each thread.
+    /// Number of outstanding requests in each thread (queue depth).
     pub depth: u32,
-    /// Threads.
+    /// Number of threads for each target.
     pub threads: u32,
     /// I/O engine; None: the best engine of this host.
     pub engine_kind: Option<EngineKind>,
@@ -69,59 +67,61 @@ pub struct Axes {
 pub struct Job {
     /// The targets.
     pub targets: JobTargets,
-    /// All combinations, in the order of the axes.
+    /// All combinations of axis values.
     pub axes: Vec<Axes>,
-    /// Whether to bypass the page cache; None: bypass it if the target supports that.
+    /// Whether to use direct I/O; None: use it if the target supports it.
     pub direct: Option<bool>,
-    /// Open the target with O_DSYNC.
+    /// Whether to open the target with O_DSYNC.
     pub write_through: bool,
-    /// Size of the region (bytes); None: the whole target.
+    /// Size of the region of the target that is used (bytes); None: the whole target.
     pub size: Option<u64>,
     /// Layout of a stripe over all targets; None: targets are not striped.
     pub stripe: Option<Layout>,
     /// How the blocks of a file are allocated.
     pub allocation: Allocation,
-    /// Access pattern announced to the kernel (fadvise).
+    /// Access pattern announced to the kernel with fadvise; None: no announcement.
     pub hint: Option<Hint>,
-    /// Evict the target from the page cache before buffered reads.
+    /// Whether to evict the target from the page cache before buffered reads.
     pub invalidate: bool,
     /// Requested state of the page cache; None: not specified.
     pub page_cache: Option<PageCache>,
-    /// Accept reads of holes and unwritten blocks.
+    /// Whether to accept reads of holes and unwritten blocks.
     pub allow_holes: bool,
-    /// Trials of each combination.
+    /// Number of trials of each combination.
     pub trials: u32,
-    /// Run every other trial with a soaker.
+    /// Whether to run each trial once without and once with a soaker, a load that uses all idle CPU
+    /// time.
     pub soaker: bool,
-    /// Write checksummed blocks and check them.
+    /// Whether to write checksummed blocks and check them.
     pub verify: bool,
     /// Faults injected into the requests of each thread.
     pub faults: FaultPlan,
-    /// Latency percentiles to print, in ascending order; None: the default ones.
+    /// Latency percentiles to print, in ascending order; None: the default percentiles.
     pub percentiles: Option<Vec<f64>>,
     /// The user's permissions to write.
     pub consent: Consent,
-    /// Settings of the device below the target, for the duration of the run.
+    /// Settings that are applied to the device below the target during the run.
     pub host: Vec<HostSetting>,
-    /// File in which every request is logged.
+    /// File in which every request is logged; None: requests are not logged.
     pub log: Option<PathBuf>,
     /// How ranks share files.
     pub rank_files: RankFiles,
-    /// Rank `r` uses the part of rank `r + rank_shift`, modulo the number of ranks.
+    /// Number by which the parts of the ranks are shifted: rank `r` uses the part of rank `r +
+    /// rank_shift`, modulo the number of ranks.
     pub rank_shift: u32,
-    /// The settings of the workload that do not depend on axes or targets.
+    /// Settings of the workload that depend neither on the axes nor on the targets.
     pub base: Workload,
-    /// The trace that is replayed in place of the axes.
+    /// The trace that is replayed instead of the workloads of `axes`; None: no trace is replayed.
     pub trace: Option<TraceLoad>,
-    /// End a trial at the end of the region.
+    /// Whether a trial ends when it reaches the end of the region.
     stop_at_size: bool,
-    /// Rate of an open loop [bytes per second]. Divided by the mean request size, it gives requests
-    /// per second.
+    /// Rate of an open loop (bytes per second); None if the rate is not set in bytes. This rate
+    /// divided by the mean request size is the number of requests per second.
     rate_bytes_per_s: Option<f64>,
 }
 
 impl Job {
-    /// Resolves an experiment; `sweep` allows several values of an axis.
+    /// Resolves an experiment into a job. If `sweep` is true, an axis may have several values.
     ///
     /// # Errors
     /// A usage error with the remedy.
@@ -171,7 +171,7 @@ impl Job {
             page_cache: experiment.page_cache,
             allow_holes: experiment.allow_holes,
             trials: experiment.trials,
-            // The busy time of a simulated host is known without a soaker.
+            // The simulator knows the busy time of its host, so no soaker is needed.
             soaker: experiment.soaker && !is_simulated,
             verify: experiment.verify,
             faults: experiment.faults.clone().unwrap_or_default(),
@@ -191,20 +191,20 @@ impl Job {
         })
     }
 
-    /// The latency percentiles to print.
+    /// Returns the latency percentiles to print.
     pub fn percentiles(&self) -> &[f64] {
         self.percentiles.as_deref().unwrap_or(&PERCENTILES)
     }
 
-    /// Whether any combination writes.
+    /// Returns true if any combination writes.
     pub fn writes(&self) -> bool {
         self.axes.iter().any(|axes| axes.read_percent < 100)
     }
 
-    /// The workload of one combination on a region.
+    /// Returns the workload of one combination of axis values on a region.
     pub fn workload(&self, axes: &Axes, region_bytes: u64, direct: bool) -> Workload {
         let writes = axes.read_percent < 100;
-        // Every write is already durable when it completes, so no flush is needed at the end.
+        // If every write is durable when it completes, no flush is needed at the end of a trial.
         let durable = self.write_through || self.base.options.fua;
         let distribution = match axes.pattern {
             Pattern::Random => self.base.distribution.clone(),
@@ -234,7 +234,7 @@ impl Job {
         Workload { limit_bytes: self.stop_at_size.then_some(whole), ..workload }
     }
 
-    /// When requests of this size are due.
+    /// Returns the arrival process for requests of this size.
     fn arrival(&self, request_bytes: u32) -> Arrival {
         let Some(bytes_per_s) = self.rate_bytes_per_s else { return self.base.arrival };
         let share =
@@ -250,14 +250,14 @@ impl Job {
         }
     }
 
-    /// Maximum number of requests that each thread logs.
+    /// Returns the maximum number of requests that each thread logs.
     fn logged_by_each(&self, threads: u32) -> usize {
         LOGGED_MAX.div_ceil(threads.max(1) as usize * self.targets.count())
     }
 }
 
-/// The targets of an experiment. For reference devices, sets the I/O engine of all combinations to
-/// `delay`; for network targets, to `network`.
+/// Returns the targets of an experiment. Sets the I/O engine of all combinations to `delay` for
+/// reference devices, and to `network` for network targets.
 fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
     let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
     let devices = reference_device::devices(experiment, &engine_kinds)?;
@@ -281,28 +281,28 @@ fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
     }
     match paths.as_slice() {
         [] => Err(Failure::usage(
-            "no target; name a file, a block device or a directory (. for this one), or use \
-             --ioengine null",
+            "no target; specify a file, a block device or a directory (. for the working \
+             directory), or use --ioengine null",
         )),
         _ => Ok(JobTargets::Host(paths)),
     }
 }
 
-/// The options of the I/O engines.
+/// Returns the options of the I/O engines.
 fn engine(experiment: &Experiment, axes: &[Axes]) -> Outcome<EngineFlags> {
     let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
     let writes = axes.iter().any(|axes| axes.read_percent < 100);
     EngineFlags::resolve(experiment, &engine_kinds, writes)
 }
 
-/// The think time of a closed loop; None if it is zero.
+/// Returns the think time of a closed loop, or None if it is zero.
 fn think(experiment: &Experiment) -> Option<Think> {
     let requests = experiment.think_requests.unwrap_or(1);
     experiment.think_ns.filter(|ns| *ns > 0).map(|pause_ns| Think { pause_ns, requests })
 }
 
-/// The settings of the device below the target. Settings that make the kernel reset other settings
-/// come first.
+/// Returns the requested settings of the device below the target. The order matters: settings that
+/// make the kernel reset other settings are first.
 fn host(host: &HostParameters, null: bool) -> Outcome<Vec<HostSetting>> {
     let write_cache = host.kernel_write_cache.map(|cache| match cache {
         KernelWriteCache::Back => "write back".to_owned(),
@@ -326,11 +326,11 @@ fn host(host: &HostParameters, null: bool) -> Outcome<Vec<HostSetting>> {
     Ok(wanted)
 }
 
-/// How the targets are striped, or None.
+/// Returns the layout of the stripe, or None if the targets are not striped.
 fn stripe(chunk: Option<u64>, targets: usize) -> Outcome<Option<Layout>> {
     match chunk {
         Some(_) if targets < 2 => Err(Failure::usage(
-            "--chunk stripes several targets into one; name several, or drop it",
+            "--chunk stripes requests over several targets; specify several targets, or drop it",
         )),
         Some(chunk) => Ok(Some(Layout::new(targets, chunk)?)),
         None => Ok(None),
@@ -346,7 +346,7 @@ fn limits(experiment: &Experiment) -> Outcome<(Option<u64>, bool)> {
         return Err(Failure::usage("--size 0 measures nothing; use a size such as 1g"));
     }
     if time_based && runtime_ns.is_none() {
-        return Err(Failure::usage("--time-based needs --runtime; add one, such as --runtime 10"));
+        return Err(Failure::usage("--time-based needs --runtime; add it, such as --runtime 10"));
     }
     if runtime_ns == Some(0) {
         return Err(Failure::usage("--runtime 0 measures nothing; use a time such as 5 or 500ms"));
@@ -413,7 +413,7 @@ fn axes(experiment: &Experiment, sweep: bool) -> Outcome<Vec<Axes>> {
     let percents = match &experiment.read_percents {
         None => vec![READ_PERCENT_DEFAULT],
         Some(_) if !is_mixed => {
-            return Err(Failure::usage("--rwmixread is for mixes only; use --rw rw or randrw"));
+            return Err(Failure::usage("--rwmixread needs mixed I/O; use --rw rw or randrw"));
         }
         Some(percents) => values("--rwmixread", percents, sweep)?,
     };
@@ -435,7 +435,7 @@ fn axes(experiment: &Experiment, sweep: bool) -> Outcome<Vec<Axes>> {
     product(&distinct(&directions), &engine_kinds, &threads, &depths, &sizes)
 }
 
-/// Every combination, in the order of the axes.
+/// Returns every combination of the values. The request size changes fastest.
 fn product(
     directions: &[(Pattern, u8)],
     engines: &[Option<EngineKind>],
@@ -470,11 +470,11 @@ fn product(
 
 fn too_many(count: usize) -> Failure {
     Failure::usage(format!(
-        "{count} combinations are more than {COMBINATIONS_MAX}; shorten the lists"
+        "{count} combinations are too many (maximum {COMBINATIONS_MAX}); shorten the lists"
     ))
 }
 
-/// The values of an axis, each once; several of them only in a sweep.
+/// Returns the distinct values of an axis. Fails if there are several and this is not a sweep.
 fn values<T: PartialEq + Clone>(flag: &str, values: &[T], sweep: bool) -> Outcome<Vec<T>> {
     if values.len() > COMBINATIONS_MAX {
         return Err(too_many(values.len()));
@@ -482,7 +482,7 @@ fn values<T: PartialEq + Clone>(flag: &str, values: &[T], sweep: bool) -> Outcom
     if values.len() != 1 && !sweep {
         let count = values.len();
         return Err(Failure::usage(format!(
-            "{flag} has {count} values: run measures one workload; use halfpower sweep for lists"
+            "{flag} has {count} values, but a run measures one workload; use halfpower sweep"
         )));
     }
     Ok(distinct(values))

@@ -1,5 +1,5 @@
-//! `--plan`: what a job would do (files, settings, trials, writes, time). Nothing is
-//! changed, and targets are opened for reading only.
+//! Describes what a job would do, for `--plan`: files, settings, trials, writes and time. Changes
+//! nothing, and opens targets for reading only.
 
 use crate::bench;
 use crate::failure::Outcome;
@@ -8,10 +8,11 @@ use crate::point_key::PointKey;
 use crate::settings;
 use analysis::units;
 
-/// What a job would do, as lines. `endurance_bytes` is the rated endurance of the device.
+/// Returns lines of text that describe what a job would do. `endurance_bytes` is the rated
+/// endurance of the device (bytes).
 ///
 /// # Errors
-/// A target that cannot be used, or settings that cannot be changed.
+/// A target cannot be used, or settings cannot be changed.
 pub fn lines(job: &Job, endurance_bytes: Option<u64>) -> Outcome<Vec<String>> {
     let preparation = bench::preparation(job)?;
     let changes = settings::plan(job.targets.paths(), &job.host)?;
@@ -38,29 +39,31 @@ pub fn lines(job: &Job, endurance_bytes: Option<u64>) -> Outcome<Vec<String>> {
         if share > 0.0 && (workload.limit_bytes.is_none() || warms_up) {
             at_least = "at least ";
         }
-        // Each target gets the whole workload.
+        // Each target gets the whole workload, so the bytes are multiplied by the number of
+        // targets.
         let targets = job.targets.count() as u64;
         let written = (workload.limit_bytes.unwrap_or(0) as f64 * share) as u64;
         writes = writes.saturating_add(written.saturating_mul(trials * targets));
         lines.push(format!(
-            "{} {} x depth {} x {} threads, {trials} trials",
+            "{} {}, depth {}{}, {}",
             workload.rw(),
             units::size(u64::from(axes.request_bytes)),
             axes.depth,
-            axes.threads
+            if axes.threads > 1 { format!(" x {} threads", axes.threads) } else { String::new() },
+            units::counted(trials, "trial")
         ));
     }
     if !job.targets.paths().is_empty() {
         let share = units::share_of_endurance(writes, endurance_bytes);
-        lines.push(format!("writes {at_least}{} in all{share}", units::size(writes)));
+        lines.push(format!("writes {at_least}{} in total{share}", units::size(writes)));
     }
     let spent = if job.targets.simulated().is_some() { "virtual time" } else { "measuring" };
     let time = if job.trace.is_some() {
-        format!("{seconds:.3} s of {spent} if the target is as fast as the recorded one")
+        format!("{seconds:.3} s of {spent} if the target is as fast as the recorded target")
     } else if endless && job.targets.simulated().is_some() {
-        "the virtual time needed to move those bytes".to_owned()
+        "the virtual time that the simulated system needs for all requests".to_owned()
     } else if endless {
-        "as long as it takes to move those bytes".to_owned()
+        "the time that the target needs for all requests".to_owned()
     } else if job.base.steady.is_some() {
         format!("{seconds} s of {spent}, and up to 10 min before each trial to reach steady state")
     } else {

@@ -1,11 +1,11 @@
-//! The journal of changes that halfpower makes on the host: test files and mounts in this module,
-//! settings of block devices in `settings`.
+//! The journal of changes that halfpower makes on the host. This module records test files and
+//! mounts. The module `settings` records settings of block devices.
 //!
 //! An entry is written before a change and removed after the change is undone, so `halfpower clean`
 //! and `halfpower restore` can clean up after a killed run. An entry is a JSON file in
 //! `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A test file is removed only
 //! if its inode matches the entry and its owner is dead. The owner locks its test file (flock)
-//! while it lives; unlike a process id, the lock is visible in every PID namespace. A mount is
+//! while it lives. Unlike a process id, the lock is visible in every PID namespace. A mount is
 //! removed only if it belongs to halfpower and its server is dead.
 
 pub mod settings;
@@ -23,28 +23,30 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::console;
 use crate::machine;
 
-/// Extension of the entry of a mount.
+/// File name extension of the journal entries of mounts.
 const MOUNT: &str = "mount";
 
-/// One test file, or the folder of one mount.
+/// The journal entry of a test file or of a mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Absolute path.
+    /// Absolute path of the test file or mount point.
     #[serde(serialize_with = "write_path", deserialize_with = "read_path")]
     pub path: PathBuf,
-    /// Device number of the file's file system, and inode of the file; None before the file exists.
+    /// Device number of the file's file system, and inode number of the file; None before the file
+    /// exists.
     pub identity: Option<(u64, u64)>,
-    /// Process id of the run that created the file or folder.
+    /// Process id of the run that created the file or mount point.
     pub pid: u32,
-    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when that process ran; it shows
-    /// whether the process id may be reused.
+    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when the process `pid` ran. After
+    /// a reboot, another process may have the same process id.
     pub boot_id: String,
-    /// Whether that process locks the file while it lives. Some file systems do not support locks.
+    /// Whether the process `pid` holds a lock on the file while the process lives. Some file
+    /// systems do not support locks.
     #[serde(default)]
     pub locked: bool,
 }
 
-/// A path as JSON: a string, or its bytes if it is not UTF-8.
+/// Writes a path to JSON: as a string, or as an array of bytes if it is not UTF-8.
 fn write_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     match path.to_str() {
         Some(text) => text.serialize(serializer),
@@ -65,23 +67,23 @@ fn read_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::E
     })
 }
 
-/// An entry of the journal that is on disk.
+/// A journal entry that this process wrote to disk.
 #[derive(Debug)]
 pub struct Recorded {
     file: Option<PathBuf>,
     entry: Entry,
 }
 
-/// State of a journal entry whose file may remain from a killed run.
+/// State of a recorded file or mount that may remain from a killed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stray {
-    /// The process that created the file is running.
+    /// The process that created the file is still running.
     InUse,
-    /// The file exists and is the recorded one.
+    /// The file is the recorded one, and no process uses it.
     Removable,
     /// The file system of the file is not mounted, so the state of the file is unknown.
     Away,
-    /// There is nothing to remove, or another file has its name.
+    /// The file does not exist, or another file has its name.
     Gone,
 }
 
@@ -89,7 +91,8 @@ fn folder() -> Option<PathBuf> {
     Some(state_folder()?.join("journal"))
 }
 
-/// The folder with records of unfinished copies.
+/// Returns the folder with the records of unfinished copies. Returns None if the environment
+/// specifies no such folder.
 pub fn copies_folder() -> Option<PathBuf> {
     Some(state_folder()?.join("copies"))
 }
@@ -108,17 +111,17 @@ impl Recorded {
         Recorded::new(
             path,
             &format!("{name}.json"),
-            "if the process was killed, remove halfpower-*.test by hand",
+            "if this process is killed, remove halfpower-*.test by hand",
         )
     }
 
-    /// Records that a file system will be mounted on a folder (absolute path).
+    /// Records that a file system will be mounted on a folder. The path must be absolute.
     pub fn about_to_mount(folder: &Path) -> Recorded {
         let name = format!("{}-{}.{MOUNT}", std::process::id(), ioengine::clock::unix_ns());
         Recorded::new(
             folder,
             &name,
-            "if the process was killed, unmount DIR by hand: fusermount3 -u DIR",
+            "if this process is killed, unmount DIR by hand: fusermount3 -u DIR",
         )
     }
 
@@ -133,7 +136,7 @@ impl Recorded {
         let file = folder().map(|folder| folder.join(name));
         let recorded = Recorded { file, entry };
         if let Err(error) = recorded.write() {
-            // With too many open files the run fails soon with its own message.
+            // If too many files are open, the run fails soon with another message.
             if error.raw_os_error() != Some(libc::EMFILE) {
                 let cause = ioengine::error::cause(&error);
                 console::error(&format!(
@@ -145,11 +148,12 @@ impl Recorded {
         recorded
     }
 
-    /// Records the identity of the created file, and whether this process locked it.
+    /// Adds the identity of the created file to the entry, and whether this process locked the
+    /// file.
     pub fn made(&mut self, metadata: &fs::Metadata, locked: bool) {
         self.entry.identity = Some((metadata.dev(), metadata.ino()));
         self.entry.locked = locked;
-        // On failure, the path in the earlier entry is enough to find the file.
+        // If this fails, the path in the earlier entry is enough to find the file.
         let _ = self.write();
     }
 
@@ -159,7 +163,8 @@ impl Recorded {
         };
         let folder = file.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder)?;
-        // Written under another name and renamed, so that readers never see a partial entry.
+        // The entry is written under a temporary name and then renamed, so that readers never see a
+        // partial entry.
         let half = file.with_extension("tmp");
         let mut written = fs::File::create(&half)?;
         written.write_all(serde_json::to_string(&self.entry)?.as_bytes())?;
@@ -168,7 +173,7 @@ impl Recorded {
         fs::File::open(folder)?.sync_all()
     }
 
-    /// Removes the entry after its file is removed.
+    /// Removes the entry. Must be called only after the recorded file or mount was removed.
     pub fn undone(&self) {
         if let Some(file) = &self.file {
             let _ = fs::remove_file(file);
@@ -176,12 +181,12 @@ impl Recorded {
     }
 }
 
-/// All entries of test files on disk.
+/// Returns all entries of test files, each with the path of its journal file.
 pub fn entries() -> Vec<(PathBuf, Entry)> {
     entries_of("json")
 }
 
-/// All entries of mounts on disk.
+/// Returns all entries of mounts, each with the path of its journal file.
 pub fn mounts() -> Vec<(PathBuf, Entry)> {
     entries_of(MOUNT)
 }
@@ -203,12 +208,12 @@ fn entries_of(extension: &str) -> Vec<(PathBuf, Entry)> {
         .collect()
 }
 
-/// Parses an entry; None if it is invalid.
+/// Parses an entry. Returns None if the entry is invalid.
 pub fn parse(json: &[u8]) -> Option<Entry> {
     serde_json::from_slice(json).ok()
 }
 
-/// The state of the entry of a test file.
+/// Returns the state of a recorded test file.
 pub fn state_of(entry: &Entry) -> Stray {
     if !entry.locked && machine::is_alive(entry.pid, &entry.boot_id) {
         return Stray::InUse;
@@ -219,10 +224,11 @@ pub fn state_of(entry: &Entry) -> Stray {
     };
     match fs::symlink_metadata(&entry.path) {
         Ok(now) if now.is_file() && ours(&entry.path) => match entry.identity {
-            // Device numbers may change with every mount; inode and unique name do not.
+            // Device numbers may change with every mount, but the inode number and the unique name
+            // stay the same.
             Some((_, inode)) if inode != now.ino() => Stray::Gone,
-            // Killed between creating the file and recording its inode: only an empty file is
-            // certainly the recorded one.
+            // The process was killed after it created the file and before it recorded the inode.
+            // Only an empty file is certainly the recorded file.
             None if now.len() > 0 => Stray::Gone,
             _ if is_held(&entry.path) => Stray::InUse,
             _ => Stray::Removable,
@@ -232,8 +238,8 @@ pub fn state_of(entry: &Entry) -> Stray {
     }
 }
 
-/// The state of the journal entry of a FUSE mount. If the server process has ended, reading the
-/// mount fails with ENOTCONN. Unlike a check of the process id, this works across PID namespaces.
+/// Returns the state of a recorded FUSE mount. If the server process has ended, reading the mount
+/// fails with ENOTCONN. Unlike a check of the process id, this works across PID namespaces.
 pub fn state_of_mount(entry: &Entry) -> Stray {
     if machine::is_alive(entry.pid, &entry.boot_id) {
         return Stray::InUse;
@@ -246,16 +252,16 @@ pub fn state_of_mount(entry: &Entry) -> Stray {
     if fs::read_dir(&entry.path).is_err_and(is_dead) { Stray::Removable } else { Stray::InUse }
 }
 
-/// Whether a process holds the lock on a file. False if the file system has no locks or the file
-/// cannot be opened.
+/// Returns true if a process holds the lock on a file. Returns false if the file system has no
+/// locks or the file cannot be opened.
 fn is_held(path: &Path) -> bool {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
     file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
 }
 
-/// Whether a missing file may still exist on an unmounted file system: it was on a block device,
-/// and its folder is now on another one.
+/// Returns true if a missing file may still exist on an unmounted file system: it was on a block
+/// device, and its folder is now on another device.
 pub fn is_away(path: &Path, identity: Option<(u64, u64)>) -> bool {
     // File systems without a block device (major number 0) usually lose their files at unmount.
     let Some((device, _)) = identity.filter(|(device, _)| libc::major(*device) != 0) else {
@@ -330,7 +336,7 @@ mod tests {
         assert_eq!(state_of(&locked), Stray::InUse);
         drop(file);
         assert_eq!(state_of(&locked), Stray::Removable);
-        // By now the recorded process id belongs to another process.
+        // The recorded process id now belongs to a live process, but only the lock counts.
         (locked.pid, locked.boot_id) = (std::process::id(), machine::boot_id());
         assert_eq!(state_of(&locked), Stray::Removable);
     }

@@ -1,6 +1,6 @@
 //! The JSON documents that the program prints, a stable interface for other programs.
 //!
-//! Times are integer nanoseconds, sizes are bytes. Fields never change their name or unit. The JSON
+//! Times are in nanoseconds, sizes in bytes. Fields never change their name or unit. The JSON
 //! Schema in `docs/schema` is generated from these types (`halfpower generate schema`).
 
 use std::collections::BTreeMap;
@@ -29,20 +29,20 @@ pub struct Program {
 }
 
 impl Program {
-    /// This program and its schema version.
+    /// Returns the version of this program and of its schema.
     pub fn this() -> Program {
         Program { version: env!("CARGO_PKG_VERSION").to_owned(), schema: JSON_SCHEMA }
     }
 }
 
-/// One point with its host and target, as printed by `run --json`.
+/// One measured workload with its host and target, as printed by `run --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunDocument {
     /// The program that wrote the document.
     pub halfpower: Program,
-    /// The machine.
+    /// The machine that ran the measurement.
     pub host: Host,
-    /// The (first) target.
+    /// The target, or the first of several targets.
     pub target: TargetFacts,
     /// All targets; absent for a single target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -50,33 +50,33 @@ pub struct RunDocument {
     /// Host settings that were changed for the run and restored after it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_settings: Vec<HostSettingDocument>,
-    /// The point.
+    /// The measured workload with its trials and results.
     #[serde(flatten)]
     pub point: PointDocument,
 }
 
-/// Several points, as printed by `sweep --json`.
+/// Several measured workloads with their host and target, as printed by `sweep --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SweepDocument {
     /// The program that wrote the document.
     pub halfpower: Program,
-    /// The machine.
+    /// The machine that ran the measurement.
     pub host: Host,
-    /// The (first) target.
+    /// The target, or the first of several targets.
     pub target: TargetFacts,
     /// Host settings that were changed for the run and restored after it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_settings: Vec<HostSettingDocument>,
-    /// The points in the order of the axes.
+    /// The measured workloads with their trials and results, in the order of the sweep.
     pub points: Vec<PointDocument>,
 }
 
 /// One workload with its trials and results.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PointDocument {
-    /// The workload.
+    /// The measured workload.
     pub workload: WorkloadDocument,
-    /// Every trial.
+    /// All trials of the workload.
     pub trials: Vec<TrialDocument>,
     /// Results over all trials.
     pub summary: SummaryDocument,
@@ -84,144 +84,150 @@ pub struct PointDocument {
     pub verdict: VerdictDocument,
 }
 
-/// Latencies of a trial or point.
+/// Latencies of a trial, or of all trials of a workload (ns).
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct LatencyDocument {
-    /// Arithmetic mean.
+    /// Arithmetic mean of the latencies.
     pub mean: u64,
-    /// Minimum.
+    /// Minimum latency.
     pub min: u64,
-    /// Median.
+    /// Median latency.
     pub p50: u64,
-    /// 90th percentile.
+    /// 90th percentile of the latencies.
     pub p90: u64,
-    /// 99th percentile.
+    /// 99th percentile of the latencies.
     pub p99: u64,
-    /// 99.9th percentile.
+    /// 99.9th percentile of the latencies.
     pub p99_9: u64,
-    /// Maximum.
+    /// Maximum latency.
     pub max: u64,
-    /// Percentiles requested with --percentile; in the summary only.
+    /// Latencies at the percentiles requested with --percentile. Present only in the summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentiles_ns: Option<BTreeMap<String, u64>>,
 }
 
-/// CPU time of a trial.
+/// CPU time of a trial (ns).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CpuDocument {
     /// CPU time charged to the process.
     pub process: u64,
-    /// User time, included in `process`.
+    /// User time, which is included in `process`.
     pub user: u64,
-    /// System time, included in `process`.
+    /// System time, which is included in `process`.
     pub system: u64,
-    /// Busy time of the whole machine.
+    /// Busy time of all CPUs of the machine together; null if unknown.
     pub machine: Option<u64>,
-    /// CPU time that the soaker lost, minus the background load; null without a soaker.
+    /// CPU time that the trial took from the soaker, minus the background load; null without a
+    /// soaker.
     pub soaker: Option<u64>,
 }
 
-/// Counters of the block device over a trial.
+/// Counters of the block device during a trial.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeviceDocument {
-    /// Read requests completed.
+    /// Number of completed read requests.
     pub reads: u64,
-    /// Read requests merged into others.
+    /// Number of read requests that the kernel merged with other requests.
     pub read_merges: u64,
-    /// Bytes read from the device.
+    /// Number of bytes read from the device.
     pub read_bytes: u64,
-    /// Write requests completed.
+    /// Number of completed write requests.
     pub writes: u64,
-    /// Write requests merged into others.
+    /// Number of write requests that the kernel merged with other requests.
     pub write_merges: u64,
-    /// Bytes written to the device.
+    /// Number of bytes written to the device.
     pub write_bytes: u64,
 }
 
-/// One interval of the time series.
+/// One interval of the time series of a trial.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SeriesDocument {
-    /// Start, counted from the start of the measured phase.
+    /// Start of the interval, counted from the start of the measured phase (ns).
     pub start_ns: u64,
-    /// Length of the interval.
+    /// Length of the interval (ns).
     pub length_ns: u64,
-    /// Bytes completed in the interval.
+    /// Number of bytes completed in the interval.
     pub bytes: u64,
-    /// Requests completed in the interval.
+    /// Number of requests completed in the interval.
     pub requests: u64,
 }
 
-/// The time of a closed-loop trial in which the queue was full.
+/// The period of a closed-loop trial in which the queue was full.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FullQueueDocument {
-    /// Start, counted from the start of the trial.
+    /// Start of the period, counted from the start of the trial (ns).
     pub start_ns: u64,
-    /// End, counted from the start of the trial.
+    /// End of the period, counted from the start of the trial (ns).
     pub end_ns: u64,
-    /// Bytes per second while the queue was full.
+    /// Throughput while the queue was full (bytes per second).
     pub throughput_bytes_per_s: f64,
     /// Requests per second while the queue was full.
     pub requests_per_s: f64,
 }
 
-/// One trial.
+/// One trial: a timed execution of the workload.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TrialDocument {
-    /// Start time, ns since 1970.
+    /// Start time (ns since 1970).
     pub started_unix_ns: i64,
-    /// Whether a soaker ran during the trial.
+    /// Whether a soaker, a load that uses all idle CPU time, ran during the trial.
     pub soaked: bool,
-    /// Bytes moved by the trial.
+    /// Number of bytes that the trial read and wrote.
     pub bytes: u64,
-    /// Requests completed.
+    /// Number of completed requests.
     pub requests: u64,
-    /// Requests failed.
+    /// Number of failed requests.
     pub errors: u64,
-    /// Short transfers, each completed by further requests.
+    /// Number of transfers that were shorter than requested. The rest was transferred by further
+    /// requests.
     pub short_transfers: u64,
-    /// Requests reissued after EAGAIN or EINTR; absent in a stored trial.
+    /// Number of requests reissued after EAGAIN or EINTR; absent if the trial was read from the
+    /// database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u64>,
-    /// Length including the final flush.
+    /// Length of the trial, including the final flush (ns).
     pub elapsed_ns: u64,
     /// Latencies of reads and writes together.
     pub latency_ns: LatencyDocument,
-    /// CPU time.
+    /// CPU time used during the trial.
     pub cpu_ns: CpuDocument,
-    /// Time to the last accepted write; null without a final flush.
+    /// Time from the start until the last write was accepted, before the final flush (ns); null
+    /// without a final flush.
     pub accepted_ns: Option<u64>,
-    /// The time in which the queue was full, between filling and draining. Rates of a closed loop
-    /// are computed from it.
+    /// The period in which the queue was full, after filling and before draining. The rates of a
+    /// closed loop are computed over this period. Absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_queue: Option<FullQueueDocument>,
-    /// Latencies of flushes between writes (--fsync, --fdatasync). The flushes count in the trial's
-    /// length but not in the latency of any request.
+    /// Latencies of flushes between writes (--fsync, --fdatasync); absent without such flushes. The
+    /// flushes count in the trial's length but not in the latency of any request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_latency_ns: Option<LatencyDocument>,
-    /// Number of flushes between writes.
+    /// Number of flushes between writes; absent without such flushes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flushes: Option<u64>,
-    /// Calls that submitted requests.
+    /// Number of calls that submitted requests.
     pub submit_calls: u64,
-    /// Calls that reaped completions.
+    /// Number of calls that collected completions.
     pub reap_calls: u64,
-    /// Instructions retired; null if the host does not count them.
+    /// Number of instructions retired; null if the host does not count them.
     pub instructions: Option<u64>,
-    /// CPU cycles; null if the host does not count them.
+    /// Number of CPU cycles; null if the host does not count them.
     pub cycles: Option<u64>,
-    /// Counters of the block device; null without one.
+    /// Counters of the block device; null if there is no block device.
     pub device: Option<DeviceDocument>,
-    /// Bytes in the page cache before and after the scrub; null without a scrub or if unknown.
+    /// Bytes of the target in the page cache before and after the scrub, which evicts the target
+    /// from the page cache; null without a scrub or if unknown.
     pub resident_bytes: Option<ResidentDocument>,
-    /// Features and buffers that the I/O engine obtained; absent in a stored trial.
+    /// Features and buffers that the I/O engine obtained; absent if the trial was read from the
+    /// database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub setup: Option<SetupDocument>,
-    /// Bytes and requests over time.
+    /// Time series of the completed bytes and requests.
     pub series: Vec<SeriesDocument>,
-    /// The ranks together; absent for a trial of one process.
+    /// Summary of all ranks; absent for a trial of one process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks_summary: Option<RanksSummary>,
-    /// The share of each rank; absent for a trial of one process.
+    /// Result of each rank; absent for a trial of one process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankTrial>,
     /// Whether the trial can be trusted.
@@ -231,15 +237,16 @@ pub struct TrialDocument {
 /// Features and buffers that an I/O engine obtained from the system.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SetupDocument {
-    /// Flags and registrations that the I/O engine used.
+    /// Names of the flags and registrations that the I/O engine used.
     pub features: String,
-    /// Total size of the buffers.
+    /// Total size of the buffers (bytes).
     pub buffer_bytes: u64,
-    /// Buffer memory on huge pages.
+    /// Size of the buffer memory on huge pages (bytes).
     pub huge_bytes: u64,
 }
 
-/// Bytes of the target in the page cache around a scrub.
+/// Bytes of the target in the page cache before and after a scrub, which evicts the target from the
+/// page cache.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResidentDocument {
     /// Bytes in the page cache before the scrub.
@@ -251,42 +258,43 @@ pub struct ResidentDocument {
 /// A median with its 95% confidence interval.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct IntervalDocument {
-    /// Median over the trials without a soaker.
+    /// Median of the measured values.
     pub median: f64,
-    /// Lower end of the interval.
+    /// Lower end of the confidence interval.
     pub low: f64,
-    /// Upper end of the interval.
+    /// Upper end of the confidence interval.
     pub high: f64,
 }
 
 /// Lower and upper bound of a CPU cost (ns).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BoundsDocument {
-    /// CPU time charged to the process.
+    /// Lower bound: the CPU time charged to the process; null if unknown.
     pub lower: Option<f64>,
-    /// The lower bound plus the uncharged CPU time; null without soaked trials.
+    /// Upper bound: the lower bound plus the uncharged CPU time; null if the uncharged CPU time was
+    /// not measured.
     pub upper: Option<f64>,
 }
 
-/// Soaked trials divided by trials without a soaker.
+/// Results of the trials with a soaker, divided by results of the trials without a soaker.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DisturbanceDocument {
-    /// Ratio of the rates.
+    /// Ratio of the throughputs.
     pub throughput: f64,
-    /// Ratio of the CPU time charged per request.
+    /// Ratio of the CPU times charged per request.
     pub cpu: f64,
 }
 
 /// Results over all trials of a point.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SummaryDocument {
-    /// Bytes per second.
+    /// Throughput (bytes per second).
     pub throughput_bytes_per_s: IntervalDocument,
     /// Requests per second.
     pub requests_per_s: IntervalDocument,
     /// Latencies over all trials without a soaker.
     pub latency_ns: LatencyDocument,
-    /// Reads and writes of a mix; absent for other workloads.
+    /// Separate results for the reads and the writes of a mix; absent for other workloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_operation: Option<ByOperationDocument>,
     /// CPU time per request (ns).
@@ -297,34 +305,34 @@ pub struct SummaryDocument {
     pub soaker_disturbance: Option<DisturbanceDocument>,
 }
 
-/// Reads and writes of a mix.
+/// Separate results for the reads and the writes of a mix.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ByOperationDocument {
     /// Results of the reads.
     pub read: OperationDocument,
-    /// Writes.
+    /// Results of the writes.
     pub write: OperationDocument,
 }
 
-/// Results of the reads, or of the writes, of a mix.
+/// Results of the reads of a mix, or of its writes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OperationDocument {
-    /// Bytes moved by these requests.
+    /// Number of bytes transferred by these requests.
     pub bytes: u64,
-    /// Requests completed.
+    /// Number of completed requests.
     pub requests: u64,
-    /// Bytes per second.
+    /// Throughput (bytes per second).
     pub throughput_bytes_per_s: f64,
     /// Requests per second.
     pub requests_per_s: f64,
-    /// Latencies.
+    /// Latencies of these requests.
     pub latency_ns: LatencyDocument,
 }
 
 /// Whether a result can be trusted, and the reasons if not.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct VerdictDocument {
-    /// valid, suspect or invalid.
+    /// State of the result: valid, suspect or invalid.
     pub state: String,
     /// One sentence per reason.
     pub reasons: Vec<String>,
@@ -337,7 +345,7 @@ impl From<&Verdict> for VerdictDocument {
 }
 
 impl HostSettingDocument {
-    /// The document of a requested change.
+    /// Returns the document of a requested change.
     pub fn of(change: &Change) -> HostSettingDocument {
         HostSettingDocument {
             name: change.name.clone(),
@@ -481,7 +489,8 @@ impl PointDocument {
 
 fn by_operation(point: &Point) -> ByOperationDocument {
     let trials = point.unsoaked();
-    // Both rates refer to the same time, the one that the total rate is computed from.
+    // The rates of the reads and of the writes use the same time as the total rate, so that they
+    // add up to the total rate.
     let seconds = |trial: &&Trial| trial.requests() as f64 / trial.requests_per_s().max(1e-9);
     let elapsed_s: f64 = trials.iter().map(seconds).sum();
     let of = |op: Op| {
@@ -499,7 +508,7 @@ fn by_operation(point: &Point) -> ByOperationDocument {
     ByOperationDocument { read: of(Op::Read), write: of(Op::Write) }
 }
 
-/// A document as indented JSON.
+/// Formats a document as indented JSON.
 pub fn print(document: &impl Serialize) -> String {
     serde_json::to_string_pretty(document).expect("our documents have string keys only")
 }
@@ -513,12 +522,13 @@ pub fn answer(as_json: bool, document: &impl Serialize, lines: impl FnOnce() -> 
     }
 }
 
-/// The fields of a serialisable value as a titled list of names and values, without nulls.
+/// Returns the fields of a serialisable value as a titled list of names and values. Omits fields
+/// that are null.
 pub fn facts(name: &str, of: &impl Serialize) -> (String, Vec<(String, String)>) {
     (name.to_owned(), rows("", &serde_json::to_value(of).unwrap_or_default()))
 }
 
-/// The leaves of a JSON value as pairs of name and value, without nulls.
+/// Returns the leaves of a JSON value as pairs of name and value. Omits nulls.
 fn rows(prefix: &str, value: &serde_json::Value) -> Vec<(String, String)> {
     use serde_json::Value;
     let joined = |key: &str| {

@@ -1,9 +1,10 @@
-//! Experiments on storage: from the description of an experiment to stored results.
+//! Experiments on storage, from the description of an experiment to stored results.
 //!
-//! [`experiment`] describes what to measure, [`job`] resolves it into workloads, [`mod@bench`]
-//! opens its targets, [`guard`] and [`journal`] protect data, [`trials`] runs a trial, [`verdict`]
-//! judges it, [`point`] holds the result, and [`record`] and [`recorder`] store it. Surveys,
-//! studies and the verbs of the program are built on top.
+//! [`experiment`] describes what to measure. [`job`] resolves the description into workloads.
+//! [`mod@bench`] opens the targets. [`guard`] and [`journal`] protect the user's data. [`trials`]
+//! runs a trial, [`verdict`] judges the trial, [`point`] holds the result, and [`record`] and
+//! [`recorder`] store the result. Surveys, studies and the subcommands of the program are built on
+//! top.
 //!
 //! A module imports only from modules that are declared above it.
 

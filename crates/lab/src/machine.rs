@@ -1,5 +1,5 @@
-//! Facts about the machine and the target, recorded with every run.
-//! They show why two runs may differ.
+//! Facts about the machine and the target, recorded with every run to explain why two runs may
+//! differ.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,61 +15,61 @@ use serde::{Deserialize, Serialize};
 pub struct Host {
     /// Name of the machine.
     pub name: String,
-    /// Kernel release.
+    /// Release of the Linux kernel.
     pub kernel: String,
-    /// Distribution.
+    /// Name and version of the Linux distribution.
     pub system: String,
-    /// Processor.
+    /// Model name of the processor.
     pub cpu: String,
-    /// CPUs that this process may use.
+    /// Number of CPUs that this process may use.
     pub cpus: u32,
     /// Frequency governor of the first CPU; null if unknown.
     pub governor: Option<String>,
-    /// Memory of the machine (bytes).
+    /// Size of the machine's memory (bytes).
     pub memory_bytes: u64,
-    /// Clock source.
+    /// Source of the time measurements: tsc or clock_gettime.
     pub clock: String,
-    /// Transparent huge pages: the kernel's setting.
+    /// The kernel's setting for transparent huge pages; null if unknown.
     pub huge_pages: Option<String>,
-    /// Boot id (`/proc/sys/kernel/random/boot_id`).
+    /// Boot id of the machine (`/proc/sys/kernel/random/boot_id`), which differs for each boot.
     pub boot_id: String,
-    /// Whether the run had root rights.
+    /// Whether the program ran as root.
     pub root: bool,
 }
 
 /// Properties of a target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TargetFacts {
-    /// Name of the target as given by the user.
+    /// Name of the target as specified by the user.
     pub name: String,
     /// Kind of the target: file, block device, directory, network, null or simulated.
     pub kind: String,
     /// Size of the target (bytes).
     pub size_bytes: u64,
-    /// File system.
+    /// Type of the file system that holds the target; null without a file system.
     pub file_system: Option<String>,
-    /// Options of the mount.
+    /// Mount options of the file system; null without a file system.
     pub mount_options: Option<String>,
     /// The block device below the target; null if unknown.
     pub device: Option<DeviceFacts>,
-    /// Advertised rates of the links to the device.
+    /// The links between host and device, with their advertised rates.
     pub links: Vec<LinkFacts>,
     /// The simulated system; absent for other targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<SimulatedFacts>,
-    /// What the server said about a network target; absent for other targets.
+    /// Properties of a network target, as reported by its server; absent for other targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkFacts>,
 }
 
-/// What a server said about a network target.
+/// Properties of a network target, as reported by its server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkFacts {
-    /// Protocol with its version and features.
+    /// Name of the protocol, with its version and features.
     pub features: String,
     /// Required alignment of offsets and lengths (bytes).
     pub block_bytes: u32,
-    /// Largest request that the server accepts (bytes).
+    /// Maximum size of a request that the server accepts (bytes).
     pub request_bytes_max: u32,
 }
 
@@ -78,70 +78,71 @@ pub struct NetworkFacts {
 pub struct SimulatedFacts {
     /// Name of the simulated system.
     pub system: String,
-    /// Description of the system in one line.
+    /// Description of the simulated system in one line.
     pub title: String,
-    /// Changed keys of the system's file with their values.
+    /// Keys of the system's file whose values were changed, with their new values.
     pub changes: BTreeMap<String, String>,
 }
 
 /// A block device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceFacts {
-    /// Kernel name.
+    /// Kernel name of the device or partition.
     pub name: String,
-    /// Model.
+    /// Model name; null if unknown.
     pub model: Option<String>,
-    /// Serial number.
+    /// Serial number; null if unknown.
     pub serial: Option<String>,
-    /// Firmware revision.
+    /// Firmware revision; null if unknown.
     pub firmware: Option<String>,
-    /// Whether the kernel considers it rotational.
+    /// Whether the kernel treats the device as rotational; null if unknown.
     pub rotational: Option<bool>,
     /// Rotational speed (revolutions per minute); null if unknown.
     #[serde(default)]
     pub revolutions_per_min: Option<u32>,
-    /// Transfer mode of an ATA drive, such as `UDMA 5`, or `PIO 4`, in which the CPU moves each
-    /// word; null if unknown.
+    /// Transfer mode of an ATA drive, such as `UDMA 5` or `PIO 4` (with PIO, the CPU moves each
+    /// word); null if unknown.
     #[serde(default)]
     pub transfer_mode: Option<String>,
-    /// I/O scheduler.
+    /// Active I/O scheduler; null if unknown.
     pub scheduler: Option<String>,
-    /// Write cache mode that the kernel assumes.
+    /// Write cache mode that the kernel assumes; null if unknown.
     pub write_cache: Option<String>,
-    /// Capacity (bytes).
+    /// Capacity of the device (bytes); null if unknown.
     pub size_bytes: Option<u64>,
-    /// Logical block (bytes).
+    /// Size of a logical block (bytes); null if unknown.
     pub logical_block_bytes: Option<u64>,
-    /// Physical block (bytes).
+    /// Size of a physical block (bytes); null if unknown.
     pub physical_block_bytes: Option<u64>,
-    /// Largest request sent to the device (bytes).
+    /// Maximum size of a request that the kernel sends to the device (bytes); null if unknown.
     pub max_request_bytes: Option<u64>,
-    /// Maximum number of memory segments in a request.
+    /// Maximum number of memory segments in a request; null if unknown.
     pub max_segments: Option<u64>,
-    /// Read-ahead window (bytes).
+    /// Size of the readahead window (bytes); null if unknown.
     pub read_ahead_bytes: Option<u64>,
-    /// What an NVMe drive says about itself; null for other devices and without the permission to
-    /// ask.
+    /// Properties that an NVMe drive reports; absent for other devices, and without the permission
+    /// to query the drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvme: Option<NvmeFacts>,
 }
 
-/// What an NVMe drive and its namespace say about themselves.
+/// Properties that an NVMe drive and its namespace report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NvmeFacts {
-    /// Largest request (bytes); null: no limit.
+    /// Maximum size of a request (bytes); null: no limit.
     pub max_request_bytes: Option<u64>,
     /// Whether the drive has a volatile write cache.
     pub has_write_cache: bool,
-    /// Maximum power of each power state, the fastest state first (watts).
+    /// Maximum power in each power state, from the fastest to the slowest state (watts).
     pub power_watts: Vec<f64>,
-    /// Data size of a block in each format that the namespace supports (bytes).
+    /// Size of a block in each format that the namespace supports, without metadata (bytes).
     pub format_bytes: Vec<u64>,
-    /// Preferred unit of writes, NPWG (bytes).
+    /// Preferred granularity of writes, NPWG (bytes); null if not reported.
     pub preferred_write_bytes: Option<u64>,
-    /// Preferred unit of discards, NPDG (bytes).
+    /// Preferred granularity of discards, NPDG (bytes); null if not reported.
     pub preferred_discard_bytes: Option<u64>,
-    /// Size from which on writes reach the best rate of the drive, NOWS (bytes).
+    /// Smallest write size at which the drive reaches its best rate, NOWS (bytes); null if not
+    /// reported.
     pub optimal_write_bytes: Option<u64>,
 }
 
@@ -163,11 +164,11 @@ impl NvmeFacts {
 /// The advertised rate of a link between host and device, such as a PCIe link.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LinkFacts {
-    /// The link, such as `PCIe link 16.0 GT/s x4`.
+    /// Name of the link, such as `PCIe link 16.0 GT/s x4`.
     pub component: String,
     /// The advertised rate (bytes per second).
     pub bytes_per_s: f64,
-    /// Where the rate comes from, such as a file in sysfs.
+    /// Source of the rate, such as a file in sysfs.
     pub source: String,
 }
 
@@ -176,12 +177,12 @@ fn read(path: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The name of this host.
+/// Returns the name of this host.
 pub fn host_name() -> String {
     read("/proc/sys/kernel/hostname").unwrap_or_default()
 }
 
-/// The value of `name` in a file of lines `name : value` or `name=value`.
+/// Returns the value of `name` from a file with lines `name : value` or `name=value`.
 fn field(path: &str, name: &str, separator: char) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
@@ -211,18 +212,20 @@ impl Host {
     }
 }
 
-/// Identity of this boot. Together with a process id it identifies a process across reboots.
+/// Returns the id of this boot. Together with a process id, the boot id identifies a process across
+/// reboots.
 pub fn boot_id() -> String {
     read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
-/// Whether the effective user is root.
+/// Returns true if the effective user is root.
 pub fn is_root() -> bool {
     let uids = field("/proc/self/status", "Uid", ':').unwrap_or_default();
     uids.split_whitespace().nth(1) == Some("0")
 }
 
-/// Whether a process that was started during this boot still runs.
+/// Returns true if the process `pid` still runs. `boot` is the id of the boot during which the
+/// process was started.
 pub fn is_alive(pid: u32, boot: &str) -> bool {
     boot == boot_id() && fs::exists(format!("/proc/{pid}")).unwrap_or(true)
 }
@@ -269,7 +272,7 @@ impl TargetFacts {
         }
     }
 
-    /// A description such as "file on ext4 (vda)".
+    /// Describes where the target is, such as "ext4 on vda".
     pub fn place(&self) -> String {
         if let Some(system) = &self.simulated {
             return format!("{}; time is virtual", system.title);

@@ -1,9 +1,10 @@
-//! Memory and cache bandwidth: which working sets and threads to measure, and the results.
+//! Measures memory and cache bandwidth: selects working sets and thread counts, and holds the
+//! results.
 //!
-//! The crate `memspeed` moves the bytes. Working sets are chosen from the caches that the kernel
-//! reports (`levels`). Steps in a curve over all sizes show the real cache sizes. Reads and copies
-//! of cached files through the file system are measured for comparison (`paths`). Rates count each
-//! byte once, as defined in `memspeed`.
+//! The crate `memspeed` moves the bytes. Working sets are selected from the caches that the kernel
+//! reports (`levels`). Steps in a curve of the rate over the working-set size show the real cache
+//! sizes. Reads and copies of cached files through the file system are measured for comparison
+//! (`paths`). Rates count each byte once, as defined in `memspeed`.
 
 pub mod document;
 mod levels;
@@ -29,11 +30,11 @@ use crate::trials::Lab;
 pub use levels::Level;
 pub use paths::{PATHS, PathReading};
 
-/// Number of sizes per octave of a curve.
+/// Number of working-set sizes in a curve for each doubling of the size.
 const SIZES_TO_THE_OCTAVE: u32 = 4;
-/// Smallest working set of a curve (bytes).
+/// Size of the smallest working set of a curve (bytes).
 const CURVE_FROM_BYTES: u64 = 4096;
-/// Samples per case, normally and with `quick`.
+/// Number of samples per case, normally and with `quick`.
 const REPEATS: [usize; 2] = [15, 7];
 /// Length of a sample (ns). It is shorter than a scheduler time slice, so that on a busy machine
 /// some samples stay undisturbed.
@@ -41,31 +42,34 @@ const SAMPLE_NS: u64 = 1_000_000;
 /// Maximum share of the available memory that a measurement uses.
 const MEMORY_SHARE_MAX: f64 = 0.5;
 
-/// What to measure.
+/// The kernels, working sets, threads and data paths to measure.
 #[derive(Clone, Debug)]
 pub struct MemorySpec {
-    /// Kernels measured for the table.
+    /// Kernels (loops such as copy and triad) that are measured for the table.
     pub kernels: Vec<Kernel>,
-    /// Working sets per thread (bytes); empty: one per cache and one in memory.
+    /// Sizes of the working set of each thread (bytes). If empty, one size per cache and one size
+    /// for main memory are selected.
     pub set_bytes: Vec<u64>,
-    /// Thread counts measured for the table.
+    /// Numbers of threads. The table has one measurement for each.
     pub threads: Vec<usize>,
     /// CPUs that threads are pinned to, round robin.
     pub cpus: Vec<usize>,
-    /// Size of the memory pages behind the arrays.
+    /// Page size of the memory that holds the arrays.
     pub pages: Pages,
     /// Offset of the arrays from the start of a page (bytes).
     pub offset_bytes: usize,
-    /// Kernels measured over all sizes, with one thread.
+    /// Kernels (loops such as copy and triad) that are measured over all working-set sizes, with
+    /// one thread.
     pub curves: Vec<Kernel>,
-    /// Folder for the cached test files; None: paths through the file system are not measured.
+    /// Folder for the cached test file. None: data paths through the file system are not measured.
     pub folder: Option<PathBuf>,
-    /// Fewer and shorter samples.
+    /// Whether to take fewer samples.
     pub quick: bool,
 }
 
 impl MemorySpec {
-    /// All measurements, with one thread and with one thread per CPU of this process.
+    /// Returns the spec of all measurements, with one thread and with one thread per CPU of this
+    /// process.
     pub fn of_this_host(quick: bool) -> MemorySpec {
         let cpus = cpucost::affinity::allowed_cpus();
         let isa = Isa::detect();
@@ -84,10 +88,10 @@ impl MemorySpec {
     }
 }
 
-/// The result of a kernel on one working set.
+/// The rate of a kernel (a loop such as copy or triad) on one working set.
 #[derive(Clone, Debug)]
 pub struct GridPoint {
-    /// The kernel.
+    /// The measured loop, such as copy or triad.
     pub kernel: Kernel,
     /// The working set: its size, and the cache level or memory that holds it.
     pub level: Level,
@@ -103,32 +107,32 @@ pub struct GridPoint {
     pub samples: usize,
 }
 
-/// Rates of a kernel over all sizes, with one thread.
+/// Rates of a kernel (a loop such as copy or triad) over all working-set sizes, with one thread.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// The kernel.
+    /// The measured loop, such as copy or triad.
     pub kernel: Kernel,
-    /// Working set (bytes) and median rate (bytes per second, each byte counted once), in ascending
-    /// order of size.
+    /// Pairs of working-set size (bytes) and median rate (bytes per second, each byte counted
+    /// once), in ascending order of size.
     pub points: Vec<(u64, f64)>,
-    /// Caches found in the curve, as plateaus separated by steps.
+    /// Plateaus of the curve. A cache level ends between two plateaus.
     pub plateaus: Vec<Plateau>,
 }
 
-/// All results.
+/// All results of a measurement.
 #[derive(Clone, Debug)]
 pub struct MemoryReadings {
-    /// Caches of the first CPU as reported by the kernel.
+    /// Caches of the first CPU, as reported by Linux.
     pub caches: Vec<Cache>,
-    /// Instruction set that was used.
+    /// Instruction set that the kernels used.
     pub isa: Isa,
     /// Share of the memory on huge pages; None if unknown.
     pub huge_share: Option<f64>,
-    /// Results by kernel, working set and thread count.
+    /// Results by kernel (a loop such as copy or triad), working set and thread count.
     pub table: Vec<GridPoint>,
-    /// Results over all sizes.
+    /// Rates over all working-set sizes.
     pub curves: Vec<Curve>,
-    /// Rates through the file system.
+    /// Rates of the data paths through the file system.
     pub paths: Vec<PathReading>,
     /// Skipped measurements, each with reason and remedy.
     pub skipped: Vec<String>,
@@ -136,16 +140,16 @@ pub struct MemoryReadings {
     pub interrupted: bool,
 }
 
-/// A spec resolved for this host.
+/// A [`MemorySpec`] resolved for this host.
 #[derive(Clone, Debug)]
 pub struct MemoryPlan {
-    /// Caches of the first CPU.
+    /// Caches of the first CPU, as reported by Linux.
     pub caches: Vec<Cache>,
     /// Thread counts, each with its working sets.
     pub rows: Vec<(usize, Vec<Level>)>,
-    /// Sizes of the curves (bytes).
+    /// Working-set sizes of the curves (bytes).
     pub sizes: Vec<u64>,
-    /// Size of each file (bytes).
+    /// Size of each test file (bytes).
     pub file_bytes: u64,
     /// Maximum memory in use at the same time (bytes).
     pub most_bytes: u64,
@@ -190,7 +194,7 @@ pub fn plan(spec: &MemorySpec) -> Outcome<MemoryPlan> {
     }
     if let Some(set) = spec.set_bytes.iter().find(|set| **set < SET_BYTES_MIN as u64) {
         return Err(Failure::usage(format!(
-            "--size {set}: a working set has 4096 bytes or more; use 4k or more"
+            "--size {set} is too small: a working set needs at least 4096 bytes; use 4k or more"
         )));
     }
     let file_bytes = paths::file_bytes(far);
@@ -218,11 +222,11 @@ fn takes_ns(spec: &MemorySpec, plan: &MemoryPlan) -> u64 {
     (table * spec.kernels.len() as f64 + curve * spec.curves.len() as f64 + paths) as u64
 }
 
-/// Measures a spec on this host: the table, then the curves, then the paths. When interrupted,
-/// returns the results so far.
+/// Measures a spec on this host: first the table, then the curves, then the data paths. If
+/// interrupted, returns the results obtained until then.
 ///
 /// # Errors
-/// As for [`plan`], or memory or threads cannot be allocated.
+/// The same errors as for [`plan`], or memory or threads cannot be allocated.
 pub fn measure(lab: &Lab, spec: &MemorySpec) -> Outcome<MemoryReadings> {
     let plan = plan(spec)?;
     let mut readings = MemoryReadings {
@@ -277,7 +281,8 @@ impl Bench<'_> {
         let form = usize::from(spec.quick);
         let pin = |number: usize| {
             if let Some(cpu) = spec.cpus.get(number % spec.cpus.len().max(1)) {
-                // On failure (the CPU went offline) the thread runs on any CPU.
+                // If this fails, for example because the CPU went offline, the thread runs on any
+                // CPU.
                 let _ = cpucost::affinity::pin_current_thread(&[*cpu]);
             }
         };
@@ -342,7 +347,7 @@ impl Bench<'_> {
     }
 }
 
-/// The result of one case; None without samples.
+/// Returns the result of one case, or None if there are no samples.
 fn cell(reading: &Reading, level: &Level) -> Option<GridPoint> {
     let rates = &reading.once_bytes_per_s;
     let bytes_per_s = median_interval(rates, CONFIDENCE)?;

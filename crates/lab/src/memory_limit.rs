@@ -1,27 +1,26 @@
-//! How much memory buffers may use under the memory limits of this process.
+//! Determines how much memory the buffers may use under the memory limits of this process.
 //!
-//! An allocation beyond the address-space limit fails during the run, and one beyond the limit of a
-//! control group gets the program killed. Both limits are therefore checked before anything is
-//! allocated.
+//! An allocation beyond the address-space limit fails during the run. An allocation beyond the
+//! memory limit of a control group gets the program killed. Both limits are therefore checked
+//! before anything is allocated.
 
 use ioengine::buffer;
 use ioengine::cgroup;
 use ioengine::clock::{Clock, Monotonic};
 use ioengine::host::address_space_left;
 
-/// Part of the address-space limit that buffers may not use (bytes): it is for libraries, the
-/// database and results.
+/// Address space that is reserved for libraries, the database and results (bytes).
 const SPARE_MAPPED_BYTES: u64 = 64 << 20;
-/// Memory of the control group that buffers may not use (bytes): it is for other memory of the
-/// process and for the kernel.
+/// Memory of the control group that is reserved for the kernel and for other memory of the process
+/// (bytes).
 const SPARE_RESIDENT_BYTES: u64 = 24 << 20;
 
-/// Each measurement of a series may use this fraction (1/n) of the available memory for its
-/// buffers. A busy machine frees the buffers of closed rings late, so the buffers of several
-/// measurements can exist at the same time.
+/// In a series, the buffers of each measurement may use the available memory divided by this
+/// number. On a busy machine the kernel frees the buffers of closed io_uring rings late, so the
+/// buffers of several measurements can exist at the same time.
 const SHARE_OF_SERIES: u64 = 5;
 
-/// Maximum time to wait for memory of closed rings (ns).
+/// Maximum time to wait until the memory of closed io_uring rings is free (ns).
 const PATIENCE_NS: u64 = 5_000_000_000;
 /// Interval at which the free memory is read while waiting (ns).
 const PAUSE_NS: u64 = 10_000_000;
@@ -31,30 +30,30 @@ const PAUSE_NS: u64 = 10_000_000;
 pub struct Limit {
     /// Memory available for buffers and threads (bytes).
     pub bytes: u64,
-    /// The name of the limit and how to raise it.
+    /// Name of the limit, with the setting that raises it.
     pub what: &'static str,
 }
 
 impl Limit {
-    /// Maximum size of the buffers of each measurement in a series (bytes).
+    /// Returns the maximum size of the buffers of each measurement in a series (bytes).
     pub fn of_series(&self) -> u64 {
         self.bytes / SHARE_OF_SERIES
     }
 }
 
-/// The lowest limit; None if only the machine's memory limits this process. If there is a limit,
-/// empties the pool of buffers and disables it, because pooled memory counts as used.
+/// Returns the lowest memory limit, or None if only the machine's memory limits this process. If
+/// there is a limit, empties the pool of buffers and disables it, because pooled memory counts as
+/// used.
 pub fn narrowest() -> Option<Limit> {
     lowest()?;
     buffer::limit_pool(0);
     lowest()
 }
 
-/// Waits until this much memory is free in the control group (bytes), for five seconds
-/// at most.
+/// Waits until `bytes` bytes of memory are free in the control group, but at most five seconds.
 ///
-/// The kernel frees the buffers of a closed ring after a delay, which is long on a busy machine. A
-/// series that goes on at once can exceed the limit and be killed.
+/// The kernel frees the buffers of a closed io_uring ring after a delay, which is long on a busy
+/// machine. A series that does not wait can exceed the memory limit and be killed.
 pub fn wait_for(bytes: u64) {
     let clock = Monotonic::new();
     let end_ns = clock.now_ns() + PATIENCE_NS;
@@ -70,11 +69,11 @@ pub fn wait_for(bytes: u64) {
 fn lowest() -> Option<Limit> {
     let mapped = address_space_left().map(|left| Limit {
         bytes: left.saturating_sub(SPARE_MAPPED_BYTES),
-        what: "the limit on its address space (ulimit -v)",
+        what: "the address-space limit of the process (ulimit -v)",
     });
     let resident = cgroup::Groups::of_this_process().memory_left_bytes().map(|left| Limit {
         bytes: left.saturating_sub(SPARE_RESIDENT_BYTES),
-        what: "the memory limit of its control group (memory.max)",
+        what: "the memory limit of the control group (memory.max)",
     });
     mapped.into_iter().chain(resident).min_by_key(|limit| limit.bytes)
 }

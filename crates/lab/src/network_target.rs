@@ -1,9 +1,10 @@
-//! Network targets: files, disks and objects of a server, named by an address such as
+//! Network targets: files, disks and objects of a server, specified by an address such as
 //! `nbd://host/export`.
 //!
-//! They exist on the server and are never created here. Writing to one needs `--overwrite` with the
-//! same address, because its content is lost. Only `study objects` makes objects, in a new folder
-//! below the prefix that the user named, and it removes them.
+//! Network targets exist on the server and are never created here. Writing to a network target
+//! needs `--overwrite` with the same address, because the content is lost. Only `study objects`
+//! creates objects. It creates the objects in a new folder below the prefix that the user
+//! specified, and removes them at the end.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,12 +17,12 @@ use crate::experiment::{Allocation, Experiment, HostParameters};
 use crate::failure::{Failure, Outcome};
 use crate::guard::Consent;
 
-/// Environment variables with the user and the password, for all protocols.
+/// Names of the environment variables with the user and the password, for all protocols.
 const VARIABLES: (&str, &str) = ("HALFPOWER_USER", "HALFPOWER_PASSWORD");
-/// Environment variables with the access key of S3, as its own tools use them.
+/// Names of the environment variables with the S3 access key, as the AWS tools use them.
 const S3_VARIABLES: (&str, &str) = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
 
-/// Whether a target's name is an address of a network target.
+/// Returns true if a target's name is the address of a network target.
 pub fn is_network(name: &Path) -> bool {
     Address::is_network(name)
 }
@@ -29,7 +30,7 @@ pub fn is_network(name: &Path) -> bool {
 /// Parses the address of a network target.
 ///
 /// # Errors
-/// A usage error with the right form.
+/// A usage error that shows the correct form of an address.
 pub fn parse(name: &Path) -> Outcome<Address> {
     Ok(name.to_string_lossy().parse::<Address>()?)
 }
@@ -37,7 +38,8 @@ pub fn parse(name: &Path) -> Outcome<Address> {
 /// Connects to the server and opens the target.
 ///
 /// # Errors
-/// The server cannot be reached or refuses; refused: the consent does not name the target.
+/// The server cannot be reached or refuses the request. The exit code is `Refused` if the consent
+/// does not include the target.
 pub fn open(
     address: &Address,
     writable: bool,
@@ -51,38 +53,40 @@ pub fn open(
     Ok(HostTarget::connect(Access { address: address.clone(), credentials, writable, durable })?)
 }
 
-/// Connects to the bucket of an S3 address for requests of whole objects. It needs no consent: the
-/// caller writes only objects that it makes itself.
+/// Connects to the bucket of an S3 address, for requests of whole objects. No consent is needed,
+/// because the caller writes only objects that it creates.
 ///
 /// # Errors
-/// The address names no bucket, or the server cannot be reached.
+/// The address contains no bucket, or the server cannot be reached.
 pub fn object_client(address: &Address, payload: PayloadSignature) -> Outcome<ObjectClient> {
     let (address, credentials) = (address.clone(), credentials(address));
     let access = Access { address, credentials, writable: true, durable: false };
     Ok(ObjectClient::connect(&access, payload)?)
 }
 
-/// Checks that the user allowed to overwrite a target.
+/// Checks that the user allowed overwriting a target.
 ///
 /// # Errors
-/// Refused, with the flag that would allow it.
+/// The user did not allow overwriting the target. The error contains the flag that allows it.
 pub fn check_consent(address: &Address, consent: &Consent) -> Outcome<()> {
     let text = address.to_string();
     if consent.overwrite.iter().any(|allowed| allowed.to_string_lossy() == text) {
         return Ok(());
     }
     Err(Failure::refused(format!(
-        "{text} exists and would be overwritten; use --overwrite={text} to lose its content"
+        "{text} exists and would be overwritten; use --overwrite={text} if its content may be lost"
     )))
 }
 
-/// User and password from the address and the environment; None for an anonymous user.
+/// Returns user and password from the address and the environment. Returns None for an anonymous
+/// user.
 fn credentials(address: &Address) -> Option<Credentials> {
     credentials_of(address, |name| env::var(name).ok())
 }
 
-/// User and password of one pair of variables, never the user of one and the password of another.
-/// S3 prefers the variables of its own tools.
+/// Returns user and password from one pair of environment variables. The user of one pair is never
+/// combined with the password of another pair. For S3, the variables of the AWS tools are
+/// preferred.
 fn credentials_of(
     address: &Address,
     variable: impl Fn(&str) -> Option<String>,
@@ -94,7 +98,8 @@ fn credentials_of(
     };
     let pair = pairs.iter().map(|(user, password)| (set(user), set(password)));
     let mut found = pair.into_iter().filter(|(user, password)| match &address.user {
-        // The address names the user, so the pair must name the same user, or only a password.
+        // The address contains a user, so the pair must contain a password and either the same user
+        // or no user.
         Some(named) => password.is_some() && user.as_ref().is_none_or(|user| user == named),
         None => user.is_some(),
     });
@@ -103,11 +108,12 @@ fn credentials_of(
     Some(Credentials { user, password: password.unwrap_or_default() })
 }
 
-/// The network targets of an experiment; empty for other targets.
+/// Returns the addresses of the network targets of an experiment. The result is empty for other
+/// targets.
 ///
 /// # Errors
-/// A usage error: network targets together with others, with another I/O engine, or with parameters
-/// that only files or devices of this host have.
+/// A usage error: network targets are combined with other targets, with another I/O engine, or with
+/// parameters that apply only to files or devices of this host.
 pub fn addresses(
     experiment: &Experiment,
     targets: &[PathBuf],
@@ -118,8 +124,8 @@ pub fn addresses(
     if named == 0 {
         if engine_kinds.iter().any(is_engine) {
             return Err(Failure::usage(
-                "--ioengine network needs a network target, such as nbd://HOST/EXPORT; name one, \
-                 or use another --ioengine",
+                "--ioengine network needs a network target, such as nbd://HOST/EXPORT; specify \
+                 one, or use another --ioengine",
             ));
         }
         return Ok(Vec::new());
@@ -134,23 +140,23 @@ pub fn addresses(
     if let Some(other) = engine_kinds.iter().flatten().find(|kind| **kind != EngineKind::Network) {
         return Err(Failure::usage(format!(
             "--ioengine {other} cannot use a network target; drop --ioengine, or mount the share \
-             and name a file on it"
+             and use a file on it"
         )));
     }
     let cannot = [
         (
             experiment.direct == Some(false) || experiment.page_cache.is_some(),
-            "nothing of a network target is cached on this host; drop --direct=0 and --page-cache",
+            "a network target is not cached on this host; drop --direct=0 and --page-cache",
         ),
         (
             experiment.allocation != Allocation::default(),
-            "a network target keeps its size and its blocks; drop --allocation",
+            "--allocation does not work with a network target; drop it",
         ),
         (experiment.hint.is_some(), "--hint is for files of this host; drop it"),
         (
             experiment.host != HostParameters::default(),
-            "a network target is on no device of this host; drop the flags listed under 'Host' in \
-             halfpower run --help",
+            "a network target is not on a device of this host; drop the flags listed under 'Host' \
+             in halfpower run --help",
         ),
     ];
     if let Some((_, why)) = cannot.iter().find(|(is_asked, _)| *is_asked) {
@@ -213,7 +219,7 @@ mod tests {
         assert_eq!(with(s3, &ours).as_deref(), Some("anna:a"));
         assert_eq!(with(s3, &[ours[0], aws[1]]).as_deref(), Some("anna:"));
         assert_eq!(with(s3, &[aws[1]]), None);
-        // The password of another user is not sent for the one that the address names.
+        // If the address contains a user, the password of another user is not sent.
         assert_eq!(with("smb://bob@h/s/f", &ours).as_deref(), Some("bob:"));
         assert_eq!(with("smb://bob@h/s/f", &ours[1..]).as_deref(), Some("bob:a"));
     }

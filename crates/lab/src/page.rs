@@ -1,5 +1,5 @@
-//! The file of the HTML page.
-//! It replaces only an older page, no other file, and is never written partially.
+//! Writes the file of the HTML page. The file replaces only an older page of halfpower or an empty
+//! file, and is never written partially.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Outcome, check_not_under_dev};
 
-/// The beginning of every page. A file without it is not a page of halfpower and is not replaced.
+/// The beginning of every page. A file that begins differently is not a page of halfpower and is
+/// not replaced.
 const BEGINNING: &str = "<!DOCTYPE html>";
-/// A tag in the head of every page. A file without it is not a page of halfpower and is not
+/// A tag in the head of every page. A file without this tag is not a page of halfpower and is not
 /// replaced.
 const GENERATOR: &str = r#"<meta name="generator" content="halfpower"/>"#;
-/// Length of the beginning that is searched for the tag (bytes).
+/// Number of bytes at the beginning of a file that are searched for the tag.
 const HEAD_BYTES: u64 = 4096;
 
 /// Checks that a page can be written to a path: its folder exists, and it replaces only a page of
@@ -21,7 +22,8 @@ pub fn check(path: &Path) -> Outcome<()> {
     place_of(path).map(drop)
 }
 
-/// Whether the page would replace a database or one of the files that SQLite keeps with it.
+/// Returns true if the page would replace the database or one of the files that SQLite keeps beside
+/// the database.
 pub fn is_beside(html: &Path, db: &Path) -> bool {
     let placed = |path: &Path| {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -37,7 +39,7 @@ pub fn is_beside(html: &Path, db: &Path) -> bool {
     beside.contains(&placed(html))
 }
 
-/// The file to write: the path itself, or the target of a symbolic link.
+/// Returns the path of the file to write: the path itself, or the target of a symbolic link.
 fn place_of(path: &Path) -> Outcome<PathBuf> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -53,7 +55,7 @@ fn place_of(path: &Path) -> Outcome<PathBuf> {
     let unreadable = |error: std::io::Error| {
         let cause = ioengine::error::cause(&error);
         Failure::refused(format!(
-            "{shown} exists and cannot be examined ({cause}); give another --html"
+            "{shown} exists and cannot be examined ({cause}); specify another file with --html"
         ))
     };
     let real = path.canonicalize().map_err(unreadable)?;
@@ -64,11 +66,12 @@ fn place_of(path: &Path) -> Outcome<PathBuf> {
         return Ok(real);
     }
     Err(Failure::refused(format!(
-        "{shown} exists and is not a page of halfpower; give another --html"
+        "{shown} exists and is not a page of halfpower; specify another file with --html"
     )))
 }
 
-/// The beginning of a file; None if it is not text.
+/// Reads the beginning of a file, up to the first byte that is not UTF-8. Returns None if the file
+/// is empty.
 fn head_of(path: &Path) -> std::io::Result<Option<String>> {
     let mut head = Vec::new();
     File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
@@ -95,7 +98,7 @@ pub fn write(path: &Path, html: &str) -> Outcome<()> {
     written.map_err(|error| {
         let cause = ioengine::error::cause(&error);
         let path = path.display();
-        Failure::failed(format!("writing {path}: {cause}; give another file with --html"))
+        Failure::failed(format!("writing {path}: {cause}; specify another file with --html"))
     })
 }
 

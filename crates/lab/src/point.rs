@@ -1,7 +1,7 @@
-//! A point (one workload) and its trials (timed executions of it).
+//! A point (one workload) and its trials (timed executions of the workload).
 //!
-//! Both come from a live measurement or from the database (`record.rs`). Every result is computed
-//! from them, so a stored run gives the same results as a live one.
+//! A point and its trials are either measured now or read from the database (`record.rs`). Every
+//! result is computed from them, so a stored run gives the same results as a run measured now.
 
 use analysis::bootstrap::median_interval;
 use analysis::histogram::Histogram;
@@ -28,14 +28,14 @@ pub enum State {
     /// Every check passed.
     #[default]
     Valid,
-    /// Noise, drift, throttling or too few samples.
+    /// There was noise, drift or throttling, or there were too few samples.
     Suspect,
-    /// The wrong thing was measured.
+    /// Something other than the requested workload was measured.
     Invalid,
 }
 
 impl State {
-    /// The name in results, such as `valid`.
+    /// Returns the name that results use, such as `valid`.
     pub fn word(self) -> &'static str {
         match self {
             State::Valid => "valid",
@@ -45,7 +45,7 @@ impl State {
     }
 }
 
-/// A verdict on a result with its reasons.
+/// Whether a result can be trusted, with the reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Verdict {
     /// The worst state of all reasons.
@@ -55,7 +55,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Adds a reason, and raises the state to `state` if that is worse.
+    /// Adds a reason, and changes the state to `state` if `state` is worse.
     pub fn add(&mut self, state: State, reason: impl Into<String>) {
         let reason = reason.into();
         self.state = self.state.max(state);
@@ -69,7 +69,7 @@ impl Verdict {
         self.add(state, format!("{}: {}", check.name(), text.as_ref()));
     }
 
-    /// The first reason of a check.
+    /// Returns the first reason of a check.
     pub fn reason(&self, check: Check) -> Option<&str> {
         let is_of_check = |reason: &&String| {
             reason.strip_prefix(check.name()).is_some_and(|text| text.starts_with(": "))
@@ -77,8 +77,8 @@ impl Verdict {
         self.reasons.iter().find(is_of_check).map(String::as_str)
     }
 
-    /// Adds all reasons of another verdict, but only the first of several reasons that differ only
-    /// in their numbers.
+    /// Adds the reasons of another verdict. Of several reasons that differ only in their numbers,
+    /// only the first is kept.
     pub fn merge(&mut self, other: &Verdict) {
         let words = |reason: &str| reason.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         self.state = self.state.max(other.state);
@@ -90,12 +90,12 @@ impl Verdict {
     }
 }
 
-/// Counts and latencies of reads, or of writes.
+/// Counts and latencies of either the reads or the writes of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Direction {
-    /// Bytes moved by these requests.
+    /// Number of bytes transferred by these requests.
     pub bytes: u64,
-    /// Requests completed.
+    /// Number of completed requests.
     pub requests: u64,
     /// Latencies (ns).
     pub latency: Histogram,
@@ -104,11 +104,11 @@ pub struct Direction {
 /// Percentiles of the latencies of reads and writes together (ns).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Percentiles {
-    /// Median.
+    /// Median latency.
     pub p50_ns: u64,
-    /// 99th percentile.
+    /// 99th percentile of the latencies.
     pub p99_ns: u64,
-    /// 99.9th percentile.
+    /// 99.9th percentile of the latencies.
     pub p99_9_ns: u64,
 }
 
@@ -119,16 +119,16 @@ pub struct SeriesPoint {
     pub start_ns: u64,
     /// Length of the interval (ns).
     pub length_ns: u64,
-    /// Bytes completed in the interval.
+    /// Number of bytes completed in the interval.
     pub bytes: u64,
-    /// Requests completed in the interval.
+    /// Number of requests completed in the interval.
     pub requests: u64,
 }
 
 /// One timed execution of a workload.
 #[derive(Clone, Debug, Default)]
 pub struct Trial {
-    /// Number within the point.
+    /// Number of the trial within its point.
     pub ordinal: u32,
     /// Start time (ns since 1970).
     pub started_unix_ns: i64,
@@ -136,92 +136,100 @@ pub struct Trial {
     pub soaked: bool,
     /// Counts and latencies of the reads and of the writes, in the order of [`Op`].
     pub directions: [Direction; 2],
-    /// Failed requests.
+    /// Number of failed requests.
     pub errors: u64,
-    /// Short transfers, each completed by further requests.
+    /// Number of transfers that were shorter than requested. The rest was transferred by further
+    /// requests.
     pub short_transfers: u64,
-    /// Length including the final flush (ns).
+    /// Length of the trial, including the final flush (ns).
     pub elapsed_ns: u64,
-    /// Time to the last accepted write (ns); None without a final flush.
+    /// Time from the start until the last write was accepted, before the final flush (ns); None
+    /// without a final flush.
     pub accepted_ns: Option<u64>,
-    /// The time in which the queue was full.
+    /// The period in which the queue was full; None if unknown.
     pub full_queue: Option<FullQueue>,
-    /// Calls that submitted requests.
+    /// Number of calls that submitted requests.
     pub submit_calls: u64,
-    /// Calls that reaped completions.
+    /// Number of calls that collected completions.
     pub reap_calls: u64,
     /// CPU use in the measured phase.
     pub cpu: CpuUsage,
-    /// CPU time that the soaker lost, minus the background load (ns).
+    /// CPU time that the trial took from the soaker, minus the background load (ns); None without a
+    /// soaker.
     pub soaker_ns: Option<u64>,
-    /// Counters of the block device.
+    /// Counters of the block device; None if there is no block device.
     pub device: Option<DeviceCounters>,
-    /// Page cache of the target before and after the scrub (bytes).
+    /// Bytes of the target in the page cache before and after the scrub, which evicts the target
+    /// from the page cache; None without a scrub.
     pub scrub: Option<Scrub>,
-    /// Bytes and requests over time.
+    /// Time series of the completed bytes and requests.
     pub series: Vec<SeriesPoint>,
-    /// The share of each rank; empty for a trial of one process.
+    /// Result of each rank; empty for a trial of one process.
     pub ranks: Vec<RankTrial>,
-    /// Stored percentiles of a trial that was read without its histograms.
+    /// Stored percentiles of a trial that was read from the database without its histograms; None
+    /// for other trials.
     pub percentiles: Option<Percentiles>,
     /// Whether the trial can be trusted.
     pub verdict: Verdict,
-    /// Data that is not stored; None for a trial from the database.
+    /// Data that are not stored; None for a trial from the database.
     pub live: Option<Box<LiveTrial>>,
 }
 
-/// Data of a trial that exists only after measuring it and is not stored in the database.
+/// Data of a trial that are not stored in the database and exist only in the process that measured
+/// the trial.
 #[derive(Clone, Debug, Default)]
 pub struct LiveTrial {
-    /// Description of the first failed request.
+    /// Description of the first failed request; None if no request failed.
     pub failure: Option<String>,
-    /// Description of the first damaged block.
+    /// Description of the first damaged block; None if no damage was found.
     pub damage: Option<String>,
     /// Features and buffers that the I/O engines obtained.
     pub setup: Setup,
-    /// Requests issued again after EAGAIN or EINTR.
+    /// Number of requests issued again after EAGAIN or EINTR.
     pub retries: u64,
-    /// Requests that completed inside the submit call.
+    /// Number of requests that completed inside the submit call.
     pub at_once: u64,
-    /// Requests of an open loop that were due and never issued.
+    /// Number of requests of an open loop that were due but never issued.
     pub never_issued: u64,
     /// Start of the measured phase (ns of the monotonic clock).
     pub start_ns: u64,
-    /// All requests, if they are logged.
+    /// All requests of the trial; empty if requests are not logged.
     pub log: Vec<LoggedRequest>,
-    /// Requests missing in `log` because it was full.
+    /// Number of requests that are missing in `log` because the log was full.
     pub log_lost: u64,
     /// Durations of flushes between writes (ns).
     pub flushes: Histogram,
-    /// What the server of a network target used during the trial; None without a halfpower peer.
+    /// The resources that the server of a network target used during the trial; None without a
+    /// halfpower peer.
     pub server: Option<ServerUsage>,
-    /// Resource use of a simulated system.
+    /// Resource use of a simulated system; None for other targets.
     pub account: Option<Account>,
     /// Upper bounds on the rate of a simulated system, the tightest first.
     pub bounds: Vec<Bound>,
-    /// The steps of a request to a simulated disk and their times, if nothing overlaps (the papers'
-    /// simple model).
+    /// The papers' simple model: the steps of a request to a simulated disk and their times,
+    /// assuming that steps do not overlap. None for other targets.
     pub simple: Option<SimpleModel>,
 }
 
 impl Trial {
-    /// Description of the first failed request.
+    /// Returns the description of the first failed request.
     pub fn failure(&self) -> Option<&str> {
         self.live.as_ref()?.failure.as_deref()
     }
 
-    /// All requests, if they are logged.
+    /// Returns all requests of the trial, or an empty slice if requests are not logged.
     pub fn log(&self) -> &[LoggedRequest] {
         self.live.as_ref().map_or(&[], |live| &live.log)
     }
 
-    /// The data that is not stored; created empty if missing.
+    /// Returns the data that are not stored. If the trial has no such data, they are created empty.
     pub fn live_mut(&mut self) -> &mut LiveTrial {
         self.live.get_or_insert_default()
     }
 
-    /// The intervals that end within `limit_ns`, while requests are still issued; afterwards the
-    /// queue drains and the rate falls. Omits the last interval, which is incomplete.
+    /// Returns the intervals that end within `limit_ns`, the time in which requests are issued.
+    /// After this time the queue drains and the rate falls. Omits the last interval, which is
+    /// incomplete.
     pub fn series_until(&self, limit_ns: Option<u64>) -> &[SeriesPoint] {
         let limit_ns = limit_ns.unwrap_or(u64::MAX);
         let whole = &self.series[..self.series.len().saturating_sub(1)];
@@ -229,70 +237,71 @@ impl Trial {
         &whole[..whole.partition_point(|point| ends(point) <= limit_ns)]
     }
 
-    /// Bytes read and written.
+    /// Returns the number of bytes read and written.
     pub fn bytes(&self) -> u64 {
         self.directions.iter().map(|d| d.bytes).fold(0, u64::saturating_add)
     }
 
-    /// The fewest and the most bytes that any rank moved. In a trial of one process, both are the
-    /// bytes of the trial.
+    /// Returns the fewest and the most bytes that any rank moved. In a trial of one process, both
+    /// numbers are the bytes of the trial.
     pub fn bytes_of_a_rank(&self) -> (u64, u64) {
         let present = self.ranks.iter().filter(|rank| rank.lost.is_none());
         let bytes = || present.clone().map(|rank| rank.bytes);
         (bytes().min().unwrap_or(self.bytes()), bytes().max().unwrap_or(self.bytes()))
     }
 
-    /// Completed reads and writes.
+    /// Returns the number of completed reads and writes.
     pub fn requests(&self) -> u64 {
         self.directions.iter().map(|d| d.requests).fold(0, u64::saturating_add)
     }
 
-    /// Bytes per second while the queue was full. Uses the whole trial if that time is unknown or
-    /// if the trial ends with a flush.
+    /// Returns the bytes per second while the queue was full. Uses the whole trial if the period
+    /// with a full queue is unknown or if the trial ends with a flush.
     pub fn bytes_per_s(&self) -> f64 {
         self.rated().map_or_else(|| self.whole_bytes_per_s(), |full| full.bytes_per_s)
     }
 
-    /// Requests per second, over the same time as [`Trial::bytes_per_s`].
+    /// Returns the requests per second, over the same period as [`Trial::bytes_per_s`].
     pub fn requests_per_s(&self) -> f64 {
         self.rated().map_or_else(|| self.whole_requests_per_s(), |full| full.requests_per_s)
     }
 
-    /// Bytes per second over the whole trial, including filling and draining the queue.
+    /// Returns the bytes per second over the whole trial, including the times in which the queue
+    /// fills and drains.
     pub fn whole_bytes_per_s(&self) -> f64 {
         per_second(self.bytes(), self.elapsed_ns)
     }
 
-    /// Requests per second over the whole trial.
+    /// Returns the requests per second over the whole trial.
     pub fn whole_requests_per_s(&self) -> f64 {
         per_second(self.requests(), self.elapsed_ns)
     }
 
-    /// The period over which the trial's rates are computed; None: the whole trial.
+    /// Returns the period over which the trial's rates are computed. None: the whole trial.
     fn rated(&self) -> Option<&FullQueue> {
         self.full_queue.as_ref().filter(|_| self.accepted_ns.is_none())
     }
 
-    /// Uncertainty of the rate because only whole requests are counted: half a request, as a share
-    /// of the requests counted. 0 if the rate covers the whole trial.
+    /// Returns the uncertainty of the rate that results from counting only whole requests: half a
+    /// request, as a share of the counted requests. Returns 0 if the rate covers the whole trial.
     fn resolution(&self) -> f64 {
         self.rated().map_or(0.0, |full| 0.5 / full.requests().max(1.0))
     }
 
-    /// Latencies of both directions.
+    /// Returns the latencies of reads and writes together.
     pub fn latency(&self) -> Histogram {
         let mut all = self.directions[0].latency.clone();
         all.merge(&self.directions[1].latency);
         all
     }
 
-    /// CPU time per request that the soaker lost beyond the time charged to the process (ns).
-    /// Includes the error of the soaker's calibration.
+    /// Returns the CPU time per request that the trial took from the soaker but that was not
+    /// charged to the process (ns). It includes the error of the soaker's calibration.
     pub fn uncharged_ns(&self) -> Option<f64> {
         self.per_request(self.soaker_ns?.saturating_sub(self.cpu.process_ns))
     }
 
-    /// A time divided by the number of requests (ns).
+    /// Divides a time by the number of requests (ns).
     fn per_request(&self, ns: u64) -> Option<f64> {
         let requests = self.requests();
         (requests > 0).then(|| ns as f64 / requests as f64)
@@ -303,10 +312,11 @@ fn per_second(count: u64, elapsed_ns: u64) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
-/// Maximum half-width of a rate's confidence interval, as a share; a wider interval is noisy.
+/// Maximum half-width of a rate's confidence interval, as a share of the rate. A rate with a wider
+/// interval is noisy.
 const NOISY: f64 = 0.15;
 
-/// Minimum number of requests of all trials together; a point with fewer is suspect.
+/// Minimum number of requests of all trials together. A point with fewer requests is suspect.
 const REQUESTS_MIN: u64 = 5;
 
 /// The reason given for a result of a single trial.
@@ -324,28 +334,30 @@ pub struct Point {
 /// Results of a point over all of its trials.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// Bytes per second: median of the unsoaked trials with its confidence interval.
+    /// Bytes per second: the median of the trials without a soaker, with its confidence interval.
     pub bytes_per_s: Interval,
-    /// Requests per second: median with its confidence interval.
+    /// Requests per second: the median of the trials without a soaker, with its confidence
+    /// interval.
     pub requests_per_s: Interval,
-    /// Latencies of all unsoaked trials.
+    /// Latencies of all trials without a soaker.
     pub latency: Histogram,
     /// CPU time per request charged to the process (ns).
     pub cpu_lower_ns: Option<f64>,
-    /// Upper bound of the CPU time per request (ns); needs a soaked trial.
+    /// Upper bound of the CPU time per request (ns); None if it was not measured.
     pub cpu_upper_ns: Option<f64>,
     /// Verdict over all trials.
     pub verdict: Verdict,
 }
 
 impl Point {
-    /// Trials without a soaker, the source of rates and latencies. All trials if all were soaked.
+    /// Returns the trials without a soaker, from which rates and latencies are computed. Returns
+    /// all trials if all of them ran with a soaker.
     pub fn unsoaked(&self) -> Vec<&Trial> {
         let plain: Vec<&Trial> = self.trials.iter().filter(|t| !t.soaked).collect();
         if plain.is_empty() { self.trials.iter().collect() } else { plain }
     }
 
-    /// Median of a rate over the unsoaked trials, with its confidence interval.
+    /// Returns the median of a rate over the trials without a soaker, with its confidence interval.
     fn interval(&self, of: impl Fn(&Trial) -> f64) -> Interval {
         let values: Vec<f64> = self.unsoaked().into_iter().map(of).collect();
         let interval = median_interval(&values, CONFIDENCE);
@@ -354,17 +366,18 @@ impl Point {
         Interval { value, low: low * (1.0 - resolution), high: high * (1.0 + resolution) }
     }
 
-    /// Whether real I/O was measured: not a simulation, not the I/O engine `null`.
+    /// Returns true if real I/O was measured, neither a simulation nor the I/O engine `null`.
     fn is_real(&self) -> bool {
         !self.key.is_simulated && self.key.ioengine() != "null"
     }
 
-    /// Bytes per second: median with its confidence interval.
+    /// Returns the bytes per second: the median with its confidence interval.
     pub fn bytes_per_s(&self) -> Interval {
         self.interval(Trial::bytes_per_s)
     }
 
-    /// Latencies of all unsoaked trials, of one operation or of both (None).
+    /// Returns the latencies of all trials without a soaker. `op` selects an operation; None
+    /// selects both operations.
     pub fn latency(&self, op: Option<Op>) -> Histogram {
         let mut all = Histogram::new();
         for trial in self.unsoaked() {
@@ -376,7 +389,8 @@ impl Point {
         all
     }
 
-    /// CPU time per request charged to the process, median over the unsoaked trials (ns).
+    /// Returns the CPU time per request charged to the process (ns): the median over the trials
+    /// without a soaker.
     pub fn cpu_lower_ns(&self) -> Option<f64> {
         let plain = self.unsoaked();
         let costs: Vec<f64> =
@@ -384,10 +398,10 @@ impl Point {
         median(&costs)
     }
 
-    /// Upper bound of the CPU time per request (ns): the time charged in the unsoaked trials, plus
-    /// the uncharged time in the soaked trials (kernel threads, interrupts), at the upper end of
-    /// its confidence interval. A soaker disturbs its trial, so soaked trials supply only the
-    /// uncharged part.
+    /// Returns the upper bound of the CPU time per request (ns): the time charged in the trials
+    /// without a soaker, plus the uncharged time (kernel threads, interrupts) in the trials with a
+    /// soaker. The uncharged time is taken at the upper end of its confidence interval. A soaker
+    /// disturbs its trial, so trials with a soaker supply only the uncharged time.
     ///
     /// A simulated host runs nothing else, so its whole busy time is the bound.
     pub fn cpu_upper_ns(&self) -> Option<f64> {
@@ -400,8 +414,8 @@ impl Point {
         Some(self.cpu_lower_ns()? + uncharged.high)
     }
 
-    /// How the soaker disturbs a trial: rate and charged CPU time of the soaked trials divided by
-    /// those of the unsoaked trials.
+    /// Returns how the soaker disturbs a trial: rate and charged CPU time of the trials with a
+    /// soaker, divided by rate and charged CPU time of the trials without a soaker.
     pub fn disturbance(&self) -> Option<(f64, f64)> {
         let of = |soaked: bool, what: &dyn Fn(&Trial) -> Option<f64>| {
             let values: Vec<f64> =
@@ -413,14 +427,14 @@ impl Point {
         Some((of(true, &rate)? / of(false, &rate)?, of(true, &cpu)? / of(false, &cpu)?))
     }
 
-    /// The verdict over all trials. A rate is noisy if the half-width of its confidence interval
-    /// exceeds the share `noisy`.
+    /// Returns the verdict over all trials. A rate is noisy if the half-width of its confidence
+    /// interval exceeds the share `noisy` of the rate.
     pub fn verdict(&self, noisy: f64) -> Verdict {
         self.verdict_on(&self.bytes_per_s(), noisy)
     }
 
-    /// The rate with its interval (bytes per second), and the verdict with the default limit on
-    /// noise.
+    /// Returns the rate with its confidence interval (bytes per second), and the verdict with the
+    /// default limit on noise.
     pub fn rate_and_verdict(&self) -> (Interval, Verdict) {
         let rate = self.bytes_per_s();
         (rate, self.verdict_on(&rate, NOISY))
@@ -440,18 +454,19 @@ impl Point {
         if (1..REQUESTS_MIN).contains(&requests) && self.is_real() {
             let requests = units::counted(requests, "request");
             let text = format!(
-                "all trials together have only {requests}; give a longer --runtime or --size"
+                "all trials together have only {requests}; use a longer --runtime or a larger \
+                 --size"
             );
             verdict.flag(State::Suspect, Check::FewRequests, text);
         }
-        // One trial shows nothing about scatter.
+        // A single trial does not show how much the results of trials differ.
         if self.unsoaked().len() == 1 && self.is_real() {
             verdict.flag(State::Suspect, Check::OneTrial, ONE_TRIAL);
         }
         verdict
     }
 
-    /// All results, with the default limit on noise.
+    /// Returns all results, with the default limit on noise.
     pub fn summary(&self) -> Summary {
         let (bytes_per_s, verdict) = self.rate_and_verdict();
         Summary {
@@ -473,7 +488,7 @@ pub mod testing {
 
     use super::*;
 
-    /// A point of reads. Trial `i` reads `bytes[i]` bytes in one second.
+    /// Returns a point of reads. Trial `i` reads `bytes[i]` bytes in one second.
     pub fn point(bytes: &[u64]) -> Point {
         let workload =
             Workload { request_bytes: 4096, region_bytes: 1 << 20, seed: 1, ..Workload::default() };
@@ -509,7 +524,8 @@ mod tests {
         let summary = point.summary();
         assert_eq!(summary.bytes_per_s.value, 4096.0 * 200.0);
         assert_eq!(summary.cpu_lower_ns, Some(1000.0));
-        // 60,000 ns were lost and not charged, over 100 requests.
+        // The soaker lost 150,000 ns and the process was charged 90,000 ns, so 60,000 ns of 100
+        // requests were not charged.
         assert_eq!(summary.cpu_upper_ns, Some(1600.0));
         assert!(point.disturbance().is_some());
     }

@@ -1,5 +1,5 @@
-//! The key of a point: a workload, its targets and the preparation of each trial.
-//! Results of points with equal keys can be compared.
+//! The key of a point: a workload, its targets and the preparation of each trial. Results of points
+//! with equal keys can be compared.
 
 use analysis::units;
 use ioengine::target::Hint;
@@ -12,32 +12,32 @@ use crate::rank_trial::RankGroup;
 /// The name used for simulated systems in place of an I/O engine.
 pub const SIMULATED: &str = "simulated";
 
-/// What is done before each trial.
+/// The preparation before each trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preparation {
-    /// The targets were evicted from the page cache.
+    /// Whether the targets were evicted from the page cache.
     pub scrubbed: bool,
-    /// The regions were read into the page cache.
+    /// Whether the regions were read into the page cache.
     pub warmed: bool,
-    /// Access pattern announced to the kernel (fadvise).
+    /// Access pattern announced to the kernel with fadvise; None: no announcement.
     pub hint: Option<Hint>,
-    /// State of the file's blocks.
+    /// State of the file's blocks before the trial.
     pub blocks: Blocks,
 }
 
-/// Identifies a point by workload, caching and preparation. Two points with equal keys measure the
-/// same.
+/// Identifies a point by workload, caching mode and preparation. Points with equal keys measure the
+/// same thing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PointKey {
-    /// The workload of each target, without data that differs between trials.
+    /// The workload of each target. Data that differ between trials are omitted.
     pub workload: Workload,
     /// Number of targets that are measured together.
     pub targets: u32,
-    /// Chunk size (bytes), if the targets are striped into one target.
+    /// Chunk size of the stripe over all targets (bytes); None if the targets are not striped.
     pub chunk_bytes: Option<u64>,
     /// Caching mode.
     pub caching: Caching,
-    /// Whether the target is a simulated system, in virtual time.
+    /// Whether the target is a simulated system, which runs in virtual time.
     pub is_simulated: bool,
     /// Preparation before each trial.
     pub preparation: Preparation,
@@ -48,8 +48,8 @@ pub struct PointKey {
 }
 
 impl PointKey {
-    /// The key of a workload on one target. Omits data that differs between trials: start position,
-    /// written blocks and recording.
+    /// Returns the key of a workload on one target. Omits data that differ between trials: the
+    /// start position, the written blocks, and the settings of recording.
     pub fn of(workload: &Workload) -> PointKey {
         let workload = Workload {
             start_bytes: 0,
@@ -62,17 +62,17 @@ impl PointKey {
         PointKey { workload, targets: 1, ..PointKey::default() }
     }
 
-    /// fio's name of pattern and direction.
+    /// Returns fio's name of pattern and direction, such as "randread".
     pub fn rw(&self) -> &'static str {
         self.workload.rw()
     }
 
-    /// Direction of the requests: "read", "write" or "mix".
+    /// Returns the direction of the requests: "read", "write" or "mix".
     pub fn operation(&self) -> &'static str {
         self.op().map_or("mix", Op::name)
     }
 
-    /// Direction of the requests; None for a mix of reads and writes.
+    /// Returns the direction of the requests, or None for a mix of reads and writes.
     pub fn op(&self) -> Option<Op> {
         match self.workload.read_percent {
             100 => Some(Op::Read),
@@ -81,110 +81,112 @@ impl PointKey {
         }
     }
 
-    /// Request size (bytes); the largest of several sizes.
+    /// Returns the request size (bytes). With several sizes, returns the largest.
     pub fn request_bytes(&self) -> u64 {
         u64::from(self.workload.request_bytes)
     }
 
-    /// Requests outstanding in each thread.
+    /// Returns the number of outstanding requests in each thread (queue depth).
     pub fn depth(&self) -> u32 {
         self.workload.depth
     }
 
-    /// Threads over all targets and ranks.
+    /// Returns the number of threads over all targets and ranks.
     pub fn threads(&self) -> u32 {
         self.workload.threads.saturating_mul(self.targets).saturating_mul(self.rank_count())
     }
 
-    /// Requests in flight over all threads, if the workload keeps their number constant: a closed
-    /// loop without pauses.
+    /// Returns the number of requests in flight over all threads. Returns None if the workload does
+    /// not keep this number constant, because it is an open loop or has pauses.
     pub fn outstanding(&self) -> Option<u64> {
         let is_full = self.requests_per_s().is_none() && !self.has_pauses() && !self.is_replay();
         is_full.then(|| u64::from(self.depth()) * u64::from(self.threads()))
     }
 
-    /// Number of ranks; 1 for one process.
+    /// Returns the number of ranks, which is 1 for one process.
     pub fn rank_count(&self) -> u32 {
         self.ranks.map_or(1, |ranks| ranks.count.max(1))
     }
 
-    /// Size of the region (bytes).
+    /// Returns the size of the region (bytes).
     pub fn size_bytes(&self) -> u64 {
         self.workload.region_bytes
     }
 
-    /// Share of reads (percent).
+    /// Returns the share of reads (percent).
     pub fn read_percent(&self) -> u32 {
         u32::from(self.workload.read_percent)
     }
 
-    /// Rate of an open loop (requests per second); None for a closed loop.
+    /// Returns the rate of an open loop (requests per second), or None for a closed loop.
     pub fn requests_per_s(&self) -> Option<f64> {
         self.workload.arrival.requests_per_s()
     }
 
-    /// Seed of every random choice.
+    /// Returns the seed of every random choice.
     pub fn seed(&self) -> u64 {
         self.workload.seed
     }
 
-    /// The name of the I/O engine, or [`SIMULATED`].
+    /// Returns the name of the I/O engine, or [`SIMULATED`].
     pub fn ioengine(&self) -> &'static str {
         if self.is_simulated { SIMULATED } else { self.workload.engine_kind.name() }
     }
 
-    /// Whether requests are issued on this host by this I/O engine.
+    /// Returns true if requests are issued on this host by this I/O engine.
     pub fn is_issued_by(&self, engine_kind: EngineKind) -> bool {
         !self.is_simulated && self.workload.engine_kind == engine_kind
     }
 
-    /// Whether blocks are visited in random order.
+    /// Returns true if blocks are visited in random order.
     pub fn is_random(&self) -> bool {
         self.workload.pattern == Pattern::Random
     }
 
-    /// Whether the user requested 4 KiB pages for the buffers.
+    /// Returns true if the user requested 4 KiB pages for the buffers.
     pub fn has_small_pages(&self) -> bool {
         self.workload.pages == BufferPages::Small
     }
 
-    /// Whether writes are made durable during the trial, by FUA or by flushes between writes.
+    /// Returns true if writes are made durable during the trial, by FUA or by flushes between
+    /// writes.
     pub fn makes_durable(&self) -> bool {
         self.workload.options.fua || self.workload.flush_every.is_some()
     }
 
-    /// Whether the user enabled polling, so that a thread spins while it waits.
+    /// Returns true if the user enabled polling, with which a thread spins while it waits.
     pub fn polls(&self) -> bool {
         self.workload.options.sq_poll || self.workload.options.io_poll
     }
 
-    /// Whether some blocks are visited more often than other blocks.
+    /// Returns true if some blocks are visited more often than other blocks.
     pub fn is_skewed(&self) -> bool {
         self.workload.distribution != Distribution::Even
     }
 
-    /// Whether the workload pauses between requests (think time).
+    /// Returns true if the workload pauses between requests (think time).
     pub fn has_pauses(&self) -> bool {
         self.workload.think.is_some() || self.is_replay()
     }
 
-    /// Whether the recorded requests of a program are replayed, in place of a pattern.
+    /// Returns true if the recorded requests of a program are replayed instead of a generated
+    /// pattern.
     pub fn is_replay(&self) -> bool {
         self.workload.replay.is_some()
     }
 
-    /// Whether the workload reads some blocks more often than others, so that a page cache serves
-    /// part of the reads by design.
+    /// Returns true if the workload reads some blocks more often than others. A page cache then
+    /// serves part of the reads by design.
     pub fn reads_again(&self) -> bool {
         self.is_skewed() || self.is_replay()
     }
 
-    /// Whether requests bypass the page cache.
+    /// Returns true if requests bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.caching.is_direct()
     }
 
-    /// A short description, such as "randread 4 KiB, depth 32, io_uring, direct".
+    /// Returns a short description, such as "randread 4 KiB, depth 32, io_uring, direct".
     pub fn describe(&self) -> String {
         let workload = &self.workload;
         let is_interlocked = workload.placement == Placement::Interlocked;
@@ -231,7 +233,7 @@ impl PointKey {
         )
     }
 
-    /// Options beyond I/O engine and caching mode, such as ", fua, fsync 16".
+    /// Formats the options other than I/O engine and caching mode, such as ", fua, fsync 16".
     fn asked(&self) -> String {
         let options = self.workload.options.chosen().map(|option| option.name().to_owned());
         let flush = self.workload.flush_every;
@@ -239,7 +241,7 @@ impl PointKey {
         options.chain(flush).map(|word| format!(", {word}")).collect()
     }
 
-    /// Request size, or sizes with their shares as in "4 KiB/50:64 KiB/50".
+    /// Formats the request size, or several sizes with their shares, such as "4 KiB/50:64 KiB/50".
     fn sizes(&self) -> String {
         match self.workload.request_sizes.as_slice() {
             [] => units::size(self.request_bytes()),
@@ -252,7 +254,7 @@ impl PointKey {
         }
     }
 }
-/// "replay of db.parquet, 12,000 requests, as recorded, depth 8".
+/// Describes a replay, such as "replay of db.parquet (1.2k requests, as recorded)".
 fn describe(replay: &Replay) -> String {
     let what = &replay.description;
     let changes = match what.changes.as_str() {

@@ -1,5 +1,5 @@
-//! The share of each rank in a trial, and the rates that IOR reports: of all ranks until the first
-//! was done, and until the last was done.
+//! The results of each rank in a trial, and the two rates that IOR reports: the rate of all ranks
+//! until the first rank is done, and until the last rank is done.
 
 use std::str::FromStr;
 
@@ -8,21 +8,23 @@ use analysis::units;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A rank is a straggler if its rate is below this share of the median rank.
+/// Share of the median rate of the ranks. A rank with a lower rate is a straggler.
 const STRAGGLER: f64 = 0.8;
-/// Stragglers are reported only among at least this many ranks.
+/// Minimum number of ranks for a report of stragglers.
 const RANKS_MIN: usize = 3;
 
 /// How ranks share files and devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RankFiles {
-    /// Each rank has a target of its own (IOR: file per process).
+    /// Each rank uses the target of its own command line (IOR: file per process).
     #[default]
     Own,
-    /// All ranks share one file, each with one part (IOR: shared file, segmented).
+    /// All ranks share one file, and each rank uses one contiguous part (IOR: shared file,
+    /// segmented).
     Segmented,
-    /// All ranks share one file; the requests of the ranks alternate (IOR: shared file, strided).
+    /// All ranks share one file, and the requests of the ranks alternate (IOR: shared file,
+    /// strided).
     Strided,
 }
 
@@ -30,7 +32,7 @@ impl RankFiles {
     /// All variants.
     pub const ALL: [RankFiles; 3] = [RankFiles::Own, RankFiles::Segmented, RankFiles::Strided];
 
-    /// The value of `--rank-files`.
+    /// Returns the value of `--rank-files`.
     pub fn name(self) -> &'static str {
         match self {
             RankFiles::Own => "own",
@@ -39,10 +41,10 @@ impl RankFiles {
         }
     }
 
-    /// How the ranks share files, as text.
+    /// Describes how the ranks share files.
     pub fn describe(self) -> &'static str {
         match self {
-            RankFiles::Own => "each with the target that it names",
+            RankFiles::Own => "each with the target of its command line",
             RankFiles::Segmented => "one shared file, segmented",
             RankFiles::Strided => "one shared file, strided",
         }
@@ -63,34 +65,35 @@ impl FromStr for RankFiles {
 pub struct RankGroup {
     /// Number of ranks.
     pub count: u32,
-    /// How they share files.
+    /// How the ranks share files.
     pub files: RankFiles,
 }
 
-/// The share of one rank in a trial. A lost rank has no counts.
+/// The results of one rank in a trial. A lost rank has no counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankTrial {
-    /// Number of the rank.
+    /// Rank number.
     pub rank: u32,
-    /// Name of its host.
+    /// Name of the rank's host.
     pub host: String,
-    /// Its start, after the start of the first rank (ns).
+    /// Time from the start of the first rank to the start of this rank (ns).
     pub start_ns: u64,
-    /// Length of its trial, including a final flush (ns).
+    /// Length of the rank's trial, including a final flush (ns).
     pub elapsed_ns: u64,
-    /// Bytes moved.
+    /// Number of bytes that the rank moved.
     pub bytes: u64,
-    /// Bytes moved until the first rank was done; interpolated within an interval of the series.
+    /// Number of bytes that the rank moved until the first rank was done. The number is
+    /// interpolated within an interval of the time series.
     pub bytes_at_first_done: u64,
-    /// Requests completed.
+    /// Number of completed requests.
     pub requests: u64,
-    /// Requests failed.
+    /// Number of failed requests.
     pub errors: u64,
     /// Median latency (ns).
     pub latency_p50_ns: u64,
     /// 99th percentile of the latency (ns).
     pub latency_p99_ns: u64,
-    /// Largest latency (ns).
+    /// Maximum latency (ns).
     pub latency_max_ns: u64,
     /// CPU time of the rank's process (ns).
     pub cpu_process_ns: u64,
@@ -100,7 +103,7 @@ pub struct RankTrial {
 }
 
 impl RankTrial {
-    /// The rate of this rank over its own time (bytes per second).
+    /// Returns the rate of this rank over the time of its own trial (bytes per second).
     pub fn bytes_per_s(&self) -> f64 {
         per_second(self.bytes, self.elapsed_ns)
     }
@@ -109,35 +112,36 @@ impl RankTrial {
         self.start_ns.saturating_add(self.elapsed_ns)
     }
 
-    /// The rank as messages name it: "rank 3 (host b)".
+    /// Returns the name of the rank in messages, such as "rank 3 (b)" for rank 3 on host b.
     pub fn name(&self) -> String {
         name_of(self.rank, &self.host)
     }
 }
 
-/// A rank as messages name it: "rank 3 (host b)", or "rank 3" if its host is unknown.
+/// Returns the name of a rank in messages: "rank 3 (b)", or "rank 3" if its host is unknown.
 pub fn name_of(rank: u32, host: &str) -> String {
     if host.is_empty() { format!("rank {rank}") } else { format!("rank {rank} ({host})") }
 }
 
-/// The ranks of a trial together.
+/// Summary of the ranks of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RanksSummary {
-    /// Number of ranks, lost ones included.
+    /// Number of ranks, including lost ranks.
     pub ranks: usize,
     /// Number of hosts.
     pub hosts: usize,
-    /// Time from the start of the first rank to the start of the last (ns).
+    /// Time from the start of the first rank to the start of the last rank (ns).
     pub start_skew_ns: u64,
-    /// Rate of all ranks until the first was done, IOR's "stonewall" rate (bytes per second).
+    /// Rate of all ranks until the first rank was done, IOR's "stonewall" rate (bytes per second).
     pub first_done_bytes_per_s: f64,
-    /// Rate of all ranks until the last was done, IOR's rate (bytes per second).
+    /// Rate of all ranks until the last rank was done, IOR's rate (bytes per second).
     pub last_done_bytes_per_s: f64,
-    /// The slowest, median and fastest rank (bytes per second).
+    /// Rates of the slowest, the median and the fastest rank (bytes per second).
     pub rank_bytes_per_s: [f64; 3],
-    /// Ranks whose rate is below 0.8 of the median; needs three ranks.
+    /// Numbers of the ranks whose rate is below 0.8 of the median. Empty if fewer than three ranks
+    /// have results.
     pub stragglers: Vec<u32>,
-    /// Ranks without a result.
+    /// Numbers of the ranks without a result.
     pub lost: Vec<u32>,
 }
 
@@ -174,7 +178,8 @@ pub fn summary(ranks: &[RankTrial]) -> Option<RanksSummary> {
     })
 }
 
-/// The ranks of the last of several trials as lines for the terminal.
+/// Formats the ranks of a trial as lines for the terminal. `trials` is the number of trials, of
+/// which this is the last.
 pub fn lines(ranks: &[RankTrial], trials: usize) -> Vec<String> {
     let Some(summary) = summary(ranks) else { return Vec::new() };
     let last = if trials > 1 { "last trial: " } else { "" };
@@ -182,7 +187,7 @@ pub fn lines(ranks: &[RankTrial], trials: usize) -> Vec<String> {
     let [slowest, middle, fastest] = summary.rank_bytes_per_s;
     let mut lines = vec![
         format!(
-            "{last}{} on {}, started within {}; a rank moved {} (median; {} to {})",
+            "{last}{} on {}, started within {}; rate per rank: {} (median; {} to {})",
             units::counted(summary.ranks as u64, "rank"),
             units::counted(summary.hosts as u64, "host"),
             units::time(summary.start_skew_ns as f64),
@@ -191,7 +196,7 @@ pub fn lines(ranks: &[RankTrial], trials: usize) -> Vec<String> {
             rate(fastest),
         ),
         format!(
-            "{last}all ranks until the first was done: {}; until the last was done: {}",
+            "{last}rate of all ranks until the first was done: {}; until the last was done: {}",
             rate(summary.first_done_bytes_per_s),
             rate(summary.last_done_bytes_per_s),
         ),
@@ -218,7 +223,7 @@ fn per_second(count: u64, elapsed_ns: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A rank that ran for `elapsed_s` at `rate` bytes per second.
+    /// Returns a rank that ran for `elapsed_s` at `rate` bytes per second.
     fn rank(number: u32, host: &str, elapsed_s: u64, rate: u64) -> RankTrial {
         RankTrial {
             rank: number,

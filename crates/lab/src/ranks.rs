@@ -1,14 +1,15 @@
 //! Several processes, called ranks, that measure together on one host or on many.
 //!
 //! A launcher such as mpirun starts a process for each rank, and every rank executes the same
-//! command. All ranks start a trial at the same moment. At its end rank 0 merges their samples and
-//! sends the result to all, so that every rank draws the same conclusions and goes on with the same
-//! trial. Only rank 0 prints and stores.
+//! command. All ranks start a trial at the same moment. When the trial ends, rank 0 merges the
+//! samples of all ranks and sends the result to every rank, so that all ranks draw the same
+//! conclusions and continue with the same trial. Only rank 0 prints and stores results.
 //!
-//! A rank is two processes. The *relay* ([`relay`]) is started by the launcher and speaks with the
-//! other relays through the launcher's library. The *worker*, its child, measures, and sends and
-//! receives through its standard input, a socket to the relay. So the library costs the measured
-//! process no CPU time, and a worker that dies is reported by its relay.
+//! A rank consists of two processes. The *relay* ([`relay`]) is started by the launcher and
+//! communicates with the other relays through the launcher's library. The *worker*, a child of the
+//! relay, measures. It exchanges messages with the relay through its standard input, which is a
+//! socket. Therefore the library uses no CPU time in the measured process, and the relay can report
+//! that its worker died.
 
 pub mod merge;
 pub mod message;
@@ -37,48 +38,52 @@ use crate::ranks::link::{Heard, Link};
 use crate::ranks::merge::{Merged, Part, RankResult};
 use crate::ranks::message::{Hello, Message, Pong};
 
-/// The environment variable of a worker: its rank and the number of ranks, such as `2/4`.
+/// Environment variable that holds the rank of a worker and the number of ranks, such as `2/4`.
 pub const RANK_VARIABLE: &str = "HALFPOWER_RANK";
-/// Rank 0 sets the start of a trial this far ahead (ns), further than any message takes.
+/// Time between the message with which rank 0 starts a trial and the start of the trial (ns). It is
+/// long enough for the message to reach every rank.
 const LEAD_NS: u64 = 20_000_000;
-/// Number of times that each clock is read to compute its offset; the fastest answer counts.
+/// Number of times that the clocks of each rank are read. The reading with the shortest round trip
+/// is used.
 const PINGS: u32 = 16;
-/// Time for which rank 0 waits for results after an interrupt. A launcher that ends a run kills all
-/// processes about a second after it has asked them to stop.
+/// Maximum time for which rank 0 waits for results after an interrupt (ns). A launcher that ends a
+/// run sends all processes a signal to stop, and kills them about a second later.
 const INTERRUPTED_WAIT_NS: u64 = 500_000_000;
-/// Time after which rank 0 reports which ranks it is waiting for.
+/// Time without a message after which rank 0 reports which ranks it is waiting for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Interval at which a waiting rank checks the interrupt flag.
+/// Interval at which rank 0 checks the interrupt flag while it waits for messages.
 const TICK: Duration = Duration::from_millis(50);
-/// A wall clock that differs from that of rank 0 by more than this is reported (ns).
+/// Difference between the wall clocks of a rank and of rank 0 above which a warning is printed
+/// (ns).
 const WALL_APART_NS: u64 = 1_000_000_000;
 
-/// The clock of another rank relative to that of rank 0.
+/// How far the clocks of another rank are ahead of those of rank 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Offset {
-    /// Its `CLOCK_MONOTONIC` minus ours (ns).
+    /// `CLOCK_MONOTONIC` of the other rank minus that of rank 0 (ns).
     monotonic_ns: i64,
-    /// Its wall clock minus ours (ns).
+    /// Wall clock of the other rank minus that of rank 0 (ns).
     wall_ns: i64,
-    /// Time from the question to its answer: twice the largest error of the offsets (ns).
+    /// Time from the request for the clocks to the answer (ns). Each offset is wrong by at most
+    /// half of this time.
     round_trip_ns: u64,
 }
 
-/// What changes while the ranks measure.
+/// The part of [`Ranks`] that changes while the ranks measure.
 #[derive(Debug, Default)]
 struct State {
-    /// Lost ranks, and why.
+    /// The lost ranks, each with the reason why it is lost.
     lost: BTreeMap<u32, String>,
-    /// When the interrupt was noticed (ns).
+    /// Time at which rank 0 noticed the interrupt (ns). None before an interrupt.
     interrupted_at_ns: Option<u64>,
 }
 
-/// This process as one rank of several.
+/// This process, which is one of several ranks, and its connection to the other ranks.
 #[derive(Debug)]
 pub struct Ranks {
-    /// Number of this rank, from 0.
+    /// Number of this rank, counted from 0.
     pub rank: u32,
-    /// Name of the host of each rank.
+    /// Name of the host of each rank, indexed by the number of the rank.
     pub hosts: Vec<String>,
     offsets: Vec<Offset>,
     link: Link,
@@ -88,8 +93,8 @@ pub struct Ranks {
     state: RefCell<State>,
 }
 
-/// The rank and the number of ranks of a worker, from the environment; None in a process that is
-/// not a worker.
+/// Returns the rank of this worker and the number of ranks, from the environment. None in a process
+/// that is not a worker.
 pub fn of_environment() -> Option<(u32, u32)> {
     let text = std::env::var(RANK_VARIABLE).ok()?;
     let (rank, count) = text.split_once('/')?;
@@ -97,25 +102,30 @@ pub fn of_environment() -> Option<(u32, u32)> {
     (rank < count).then_some((rank, count))
 }
 
-/// Whether this process prints and stores: it is the worker of rank 0, or not a worker.
+/// Whether this process prints and stores results. True for the worker of rank 0 and for a process
+/// that is not a worker.
 pub fn is_first_or_only() -> bool {
     of_environment().is_none_or(|(rank, _)| rank == 0)
 }
 
 impl Ranks {
-    /// Meets the other ranks, through the relay on standard input.
+    /// Connects to the other ranks through the relay, whose socket is standard input.
     ///
     /// # Errors
-    /// This process was not started by a relay; a rank is lost, or runs another version.
+    /// This process was not started by a relay, or a rank is lost or runs another version of
+    /// halfpower.
     pub fn meet(console: Console, interrupt: &Interrupt) -> Outcome<Ranks> {
         let Some(ranks) = of_environment() else {
-            return Err(Failure::usage("halfpower was not started by its own relay; drop --mpi"));
+            return Err(Failure::usage(
+                "this process was not started by a relay of halfpower; drop --mpi",
+            ));
         };
-        let no_relay = |error| Failure::failed(format!("standard input is not a relay: {error}"));
+        let no_relay =
+            |error| Failure::failed(format!("standard input is not connected to a relay: {error}"));
         let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(no_relay)?;
         let socket = UnixStream::from(socket);
-        // Fails if standard input is not a socket, so that no message is written to a file or
-        // terminal.
+        // This call fails if standard input is not a socket, so that no message is written to a
+        // file or a terminal by mistake.
         socket.peer_addr().map_err(no_relay)?;
         let link = Link::new(socket, interrupt)?;
         Ranks::introduce(link, ranks, console, interrupt)
@@ -162,22 +172,22 @@ impl Ranks {
         Ok(ranks)
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn count(&self) -> u32 {
         self.hosts.len() as u32
     }
 
-    /// Whether this rank prints and stores.
+    /// Whether this is rank 0, which alone prints and stores results.
     pub fn is_first(&self) -> bool {
         self.rank == 0
     }
 
-    /// The rank as messages name it.
+    /// Formats a rank and its host for messages.
     fn name(&self, rank: u32) -> String {
         name_of(rank, self.hosts.get(rank as usize).map_or("", String::as_str))
     }
 
-    /// Answers questions about the clock until rank 0 names the hosts.
+    /// Answers requests for the clocks of this rank until rank 0 sends the names of the hosts.
     fn answer_until_hosts(&self) -> Outcome<Vec<String>> {
         loop {
             match self.hear_first()? {
@@ -192,9 +202,10 @@ impl Ranks {
         }
     }
 
-    /// Measures the clocks of ranks on other hosts with Cristian's algorithm: it takes the answer
-    /// with the shortest round trip, and assumes that the clock was read in the middle of it.
-    /// Reports wall clocks that are off.
+    /// Measures with Cristian's algorithm how far the clocks of ranks on other hosts are ahead.
+    /// Each rank is queried several times. The answer with the shortest round trip is used, and its
+    /// clock is assumed to have been read in the middle of the round trip. Warns about wall clocks
+    /// that differ too much.
     fn compare_clocks(&mut self, foreign: &[u32]) -> Outcome<()> {
         for number in 0..PINGS {
             for &other in foreign {
@@ -224,8 +235,9 @@ impl Ranks {
             let Offset { wall_ns, .. } = self.offsets[other as usize];
             if wall_ns.unsigned_abs() > WALL_APART_NS {
                 self.console.warn(format!(
-                    "the wall clock of {} is {} {} that of rank 0; times of the run are right, \
-                     but its logs and files have wrong dates: set the clock (chrony, ntpd)",
+                    "the wall clock of {} is {} {} the wall clock of rank 0; measured times are \
+                     correct, but logs and files of that host get wrong dates; set its clock \
+                     (chrony, ntpd)",
                     self.name(other),
                     units::time(wall_ns.unsigned_abs() as f64),
                     if wall_ns > 0 { "ahead of" } else { "behind" }
@@ -235,11 +247,12 @@ impl Ranks {
         Ok(())
     }
 
-    /// Waits until all ranks are ready, and returns the time at which all start (ns of this
-    /// process's clock). `what` describes the trial; it must be the same on all ranks.
+    /// Waits until all ranks are ready, and returns the time at which all ranks start the trial
+    /// (ns, on the clock of this process). `what` describes the trial, and must be the same on all
+    /// ranks.
     ///
     /// # Errors
-    /// A rank is lost, or is about to measure something else.
+    /// A rank is lost, or is about to measure another trial.
     pub fn start_together(&self, what: &str) -> Outcome<u64> {
         if !self.is_first() {
             self.link.send(0, &Message::Ready(what.to_owned()))?;
@@ -257,8 +270,8 @@ impl Ranks {
         for (other, theirs) in (1..).zip(&ready) {
             if let Some(theirs) = theirs.as_ref().filter(|theirs| *theirs != what) {
                 return Err(Failure::failed(format!(
-                    "{} is about to measure '{theirs}', but rank 0 '{what}'; the ranks need the \
-                     same command and similar targets",
+                    "{} is about to measure '{theirs}', but rank 0 is about to measure '{what}'; \
+                     start all ranks with the same command and similar targets",
                     self.name(other)
                 )));
             }
@@ -272,9 +285,10 @@ impl Ranks {
         Ok(clocks.ours_near(at_ns))
     }
 
-    /// Merges the results of all ranks, in which times are those of each host's `CLOCK_MONOTONIC`.
-    /// Every rank gets the merged result, in which times are those of rank 0. A lost rank is listed
-    /// in it, without counts. An interrupt of one rank ends the run of all.
+    /// Merges the results of all ranks, and returns the merged result on every rank. Times in `own`
+    /// are on the `CLOCK_MONOTONIC` of this host, and times in the merged result are on the
+    /// `CLOCK_MONOTONIC` of rank 0. The merged result lists a lost rank without counts. If one rank
+    /// was interrupted, the run of all ranks ends.
     ///
     /// # Errors
     /// Rank 0 is lost, or no rank has a result.
@@ -315,11 +329,11 @@ impl Ranks {
         let merged = Box::new(merge::merge(parts).map_err(Failure::failed)?);
         let message = Message::Merged(merged);
         self.to_all(&message);
-        let Message::Merged(merged) = message else { return Err(bug("it is not the result")) };
+        let Message::Merged(merged) = message else { return Err(bug("no merged result")) };
         Ok(*merged)
     }
 
-    /// Returns the value of rank 0 on every rank.
+    /// Returns on every rank the value that rank 0 passed.
     ///
     /// # Errors
     /// Rank 0 is lost.
@@ -357,13 +371,13 @@ impl Ranks {
     /// Fails if a rank was lost.
     ///
     /// # Errors
-    /// The lost ranks, and why they are lost.
+    /// A rank was lost. The message contains the reason.
     pub fn check_lost(&self) -> Outcome<()> {
         let state = self.state.borrow();
         let Some((first, why)) = state.lost.iter().next() else { return Ok(()) };
         let more = match state.lost.len() {
             1 => String::new(),
-            count => format!(" (and {} more)", units::counted(count as u64 - 1, "rank")),
+            count => format!(" (and {})", units::counted(count as u64 - 1, "more rank")),
         };
         Err(Failure::failed(format!("{} was lost: {why}{more}", self.name(*first))))
     }
@@ -379,11 +393,11 @@ impl Ranks {
         (1..self.count()).for_each(|other| self.send_to(other, message));
     }
 
-    /// Waits for the next message of rank 0. Fails if rank 0 is lost.
+    /// Waits for the next message from rank 0. Fails if rank 0 is lost.
     fn hear_first(&self) -> Outcome<Message> {
         let gone = |why: &str| {
             let name = self.name(0);
-            Err(Failure::failed(format!("{name}, which collects the results, is gone: {why}")))
+            Err(Failure::failed(format!("{name}, which collects the results, was lost: {why}")))
         };
         loop {
             match self.link.hear(PATIENCE) {
@@ -395,7 +409,8 @@ impl Ranks {
         }
     }
 
-    /// Waits for one message of one rank; None if it is lost.
+    /// Waits for the next message from a rank, passes it to `pick`, and returns the result. None if
+    /// the rank is lost.
     fn hear_of<T>(&self, rank: u32, pick: impl Fn(Message) -> Option<T>) -> Option<T> {
         loop {
             if self.state.borrow().lost.contains_key(&rank) {
@@ -410,9 +425,9 @@ impl Ranks {
         }
     }
 
-    /// Waits for one message of every other rank. Returns what `pick` takes from each message, in
-    /// the order of the ranks; None for a lost rank. `what` completes the line "waiting for rank 1
-    /// ..".
+    /// Waits for one message from every other rank, and passes each message to `pick`. Returns the
+    /// results in the order of the ranks, with None for a lost rank. `what` completes the progress
+    /// message "waiting for rank 1 ...".
     fn collect<T>(&self, what: &str, pick: impl Fn(Message) -> Option<T>) -> Vec<Option<T>> {
         let mut collected: Vec<Option<T>> = (1..self.count()).map(|_| None).collect();
         let mut silent_since_ns = self.clock.now_ns();
@@ -451,13 +466,13 @@ impl Ranks {
                 let silent =
                     missing.iter().filter(|other| collected[**other as usize - 1].is_none());
                 silent.for_each(|other| {
-                    self.lose(*other, "it sent nothing within 0.5 s of the interrupt");
+                    self.lose(*other, "it sent nothing for 0.5 s after the interrupt");
                 });
             }
         }
     }
 
-    /// The names of ranks for a message: the first, and how many more.
+    /// Formats several ranks for a message, such as `rank 1 (host) and 2 more`.
     fn names(&self, ranks: &[u32]) -> String {
         match ranks {
             [] => String::new(),
@@ -476,7 +491,7 @@ impl Ranks {
         now_ns - since_ns > INTERRUPTED_WAIT_NS
     }
 
-    /// Notes that a rank is lost.
+    /// Records that a rank is lost. If a rank is lost several times, the first reason is kept.
     fn lose(&self, rank: u32, why: &str) {
         self.state.borrow_mut().lost.entry(rank).or_insert_with(|| why.to_owned());
     }
@@ -498,10 +513,11 @@ fn check_versions(all: &[Hello]) -> Outcome<()> {
 }
 
 fn bug(error: impl Display) -> Failure {
-    Failure::failed(format!("a message between ranks is wrong: {error}; please report this bug"))
+    Failure::failed(format!("a message between ranks is invalid: {error}; please report this bug"))
 }
 
-/// Names this process's monotonic clock: processes with the same boot and time namespace share it.
+/// Returns a text that identifies the monotonic clock of this process. Processes with the same boot
+/// and time namespace share this clock.
 fn clock_domain() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `--verify`: notes what a run writes, reads back and checks exactly those blocks, and marks the
-//! results as invalid if a block is damaged.
+//! Implements `--verify` for writes: records which blocks a run writes, reads back and checks these
+//! blocks, and marks the results as invalid if a block is damaged.
 
 use analysis::units;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::point::{Point, State};
 use crate::rounds::{bytes_of, fail_on_errors, share_of};
 use crate::trials::{Lab, Setting};
 
-/// Makes verified writes record what they wrote; None if nothing is written.
+/// Makes the workloads record which blocks they write. Returns the record. None if no workload
+/// writes.
 pub fn note_writes(settings: &mut [Setting<'_>]) -> Option<Arc<Written>> {
     let workload = &settings.iter().find(|setting| setting.workload.writes())?.workload;
     let block_bytes = content::block_bytes(workload.request_bytes)? as u64;
@@ -27,10 +28,10 @@ pub fn note_writes(settings: &mut [Setting<'_>]) -> Option<Arc<Written>> {
     Some(written)
 }
 
-/// After verified writes, reads back and checks exactly the written blocks.
+/// Reads back and checks the blocks that were written with `--verify`.
 ///
 /// # Errors
-/// A damaged block, a failed request.
+/// A block is damaged, or a request failed.
 pub fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) -> Outcome<()> {
     let end = written.end_of_last_block();
     let whole = end > 0 && job.targets.does_io() && !lab.interrupt.is_set();
@@ -70,7 +71,7 @@ pub fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) ->
     Ok(())
 }
 
-/// Marks every point that wrote as invalid, because verification failed.
+/// Marks the last trial of every point with writes as invalid, because verification failed.
 pub fn distrust(points: &mut [Point], why: &str) {
     let wrote = points.iter_mut().filter(|point| point.key.read_percent() < 100);
     for trial in wrote.filter_map(|point| point.trials.last_mut()) {

@@ -1,7 +1,6 @@
-//! Conversions of a measured sample into a trial, and of trials and points into database rows and
-//! back.
+//! Converts a measured sample into a trial, and trials and points into database rows and back.
 //!
-//! Only this module knows the types of the load generator, of the program and of the database.
+//! This is the only module that uses the types of the load generator, the program and the database.
 
 use analysis::histogram::{Exact, Histogram};
 use cpucost::CpuUsage;
@@ -36,7 +35,7 @@ pub fn trial(sample: Sample) -> Trial {
         account: None,
         bounds: Vec::new(),
         simple: None,
-        // The log and the histogram are large, so they are moved, not copied.
+        // These two are set below. They are large, so they are moved instead of copied.
         log: Vec::new(),
         flushes: Histogram::default(),
     };
@@ -65,7 +64,7 @@ pub fn trial(sample: Sample) -> Trial {
     }
 }
 
-/// A sentence about the first failed request, with the remedy if one is known.
+/// Describes the first failed request in a sentence, with the remedy if one is known.
 fn failure_text(failure: Failure) -> String {
     let op = if failure.op == Op::Read { "reading" } else { "writing" };
     let offset = failure.offset;
@@ -79,15 +78,15 @@ fn failure_text(failure: Failure) -> String {
     let remedy = match failure.errno {
         libc::ENOSPC => "; free space, or use a smaller --size",
         libc::EDQUOT => "; raise the quota of this user, project or subvolume, or free space in it",
-        libc::EROFS => "; the file system is or became read-only",
+        libc::EROFS => "; the file system is read-only, or became read-only during the run",
         libc::EFBIG => "; raise the file-size limit (ulimit -f), or use a smaller --size",
         libc::EIO => "; the device reports an I/O error: look at the kernel log (dmesg)",
         libc::ENODATA | libc::EREMOTEIO | libc::ENOLINK | libc::EBADE | libc::EILSEQ => {
             "; look at the kernel log (dmesg) and at the health of the drive (smartctl -a)"
         }
         libc::EAGAIN | libc::EINTR => {
-            "; still refused after many retries: use a smaller --iodepth, or look at the kernel \
-             log (dmesg)"
+            "; the request was refused after many retries too: use a smaller --iodepth, or look at \
+             the kernel log (dmesg)"
         }
         libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV | libc::ENXIO => {
             "; the device disappeared: look at the kernel log (dmesg)"
@@ -101,20 +100,22 @@ fn failure_text(failure: Failure) -> String {
 fn damage_text(sample: &Sample) -> Option<String> {
     let first = sample.first_damage?;
     let (damaged, checked) = (sample.damaged_blocks, sample.verified_blocks);
-    Some(format!("verification failed: {damaged} of {checked} blocks are damaged; first: {first}"))
+    Some(format!(
+        "verification failed: {damaged} of {checked} blocks are damaged; the first: {first}"
+    ))
 }
 
 /// A finding of a survey or study as it is stored.
 #[derive(Clone, Debug, Deserialize)]
 pub struct StoredFinding {
-    /// Its name.
+    /// Identifier of the finding.
     pub id: String,
-    /// Its sentence.
+    /// The finding as a sentence.
     pub text: String,
 }
 
-/// The findings in the JSON that a survey, a study or an import stored with its run; empty if it
-/// has none.
+/// Reads the findings from the JSON that a survey, a study or an import stored with its run. Empty
+/// if the run has no findings.
 pub fn stored_findings(findings_json: Option<&str>) -> Vec<StoredFinding> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -133,12 +134,12 @@ fn state_row(state: State) -> results::Verdict {
     }
 }
 
-/// A verdict as its database column and the JSON list of its reasons.
+/// Converts a verdict into its database column and the JSON list of its reasons.
 pub fn verdict_row(verdict: &Verdict) -> (results::Verdict, String) {
     (state_row(verdict.state), serde_json::to_string(&verdict.reasons).unwrap_or_default())
 }
 
-/// The results of a point as database columns.
+/// Converts the verdict of a point into database columns.
 pub fn point_end(verdict: Option<&Verdict>) -> PointEnd {
     let (word, reasons) = verdict.map(verdict_row).unzip();
     PointEnd { verdict: word, verdict_reasons_json: reasons.unwrap_or_else(|| "[]".to_owned()) }
@@ -153,7 +154,8 @@ fn verdict_of(verdict: results::Verdict, reasons_json: &str) -> Verdict {
     Verdict { state, reasons: serde_json::from_str(reasons_json).unwrap_or_default() }
 }
 
-/// Converts a trial into its rows.
+/// Converts a trial into its row, the rows of its latency histograms, and the rows of its time
+/// series.
 pub fn trial_rows(trial: &Trial) -> (TrialRow, Vec<LatencyRow>, Vec<SeriesRow>) {
     let latency = trial.latency();
     let quantile = |q| latency.quantile(q).unwrap_or(0);
@@ -235,8 +237,8 @@ fn series_rows(trial: &Trial) -> Vec<SeriesRow> {
     trial.series.iter().enumerate().map(row).collect()
 }
 
-/// Converts rows into a trial. The mean of a restored histogram is computed from its buckets;
-/// minimum and maximum are those of the trial.
+/// Converts rows into a trial. If all requests have the same direction, the restored histogram gets
+/// the stored minimum, maximum and mean. Otherwise these are computed from the buckets.
 pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) -> Trial {
     let direction = |operation: Operation, bytes, requests| Direction {
         bytes,
@@ -304,7 +306,8 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
     }
 }
 
-/// Converts the part of a trial that comparisons need. Histograms and series are empty.
+/// Creates a trial from the columns that comparisons need. Its histograms and time series are
+/// empty.
 pub fn trial_of_rates(row: &TrialRates) -> Trial {
     let direction = |bytes, requests| Direction { bytes, requests, ..Direction::default() };
     let rates = (row.full_queue_bytes_per_s, row.full_queue_requests_per_s);
@@ -352,8 +355,8 @@ fn histogram_of(row: &TrialRow, rows: &[LatencyRow], operation: Operation) -> Hi
         sum_ns: u128::from(row.latency_mean_ns) * u128::from(count),
     });
     let buckets = || mine().map(|bucket| (bucket.low_ns, bucket.count));
-    // If stored minimum and maximum contradict the buckets, the histogram is built from the buckets
-    // only.
+    // If the stored minimum and maximum contradict the buckets, the histogram is built from the
+    // buckets alone.
     Histogram::from_buckets(buckets(), exact)
         .or_else(|_| Histogram::from_buckets(buckets(), None))
         .unwrap_or_default()

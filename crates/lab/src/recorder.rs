@@ -1,6 +1,6 @@
 //! Stores a run in the database, trial by trial, while it runs.
 //!
-//! Without a database (`--no-store`) all calls do nothing.
+//! Without a database (`--no-store`), no call has an effect.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -32,12 +32,12 @@ pub struct Recorder {
     log: Option<RequestLog>,
 }
 
-/// Options of the user for storing a run.
+/// User options for storing a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// The database; None: results are not stored.
+    /// Path of the database. None if results are not stored.
     pub db: Option<PathBuf>,
-    /// A name for the run.
+    /// Name that the user gave the run, if any.
     pub label: Option<String>,
     /// Peak rate that the hardware's maker advertises (bytes per second).
     pub pap_bytes_per_s: Option<f64>,
@@ -46,48 +46,48 @@ pub struct RunOptions {
 /// Facts about a run, without its points.
 #[derive(Debug)]
 pub struct RunFacts<'a> {
-    /// run, survey or sweep.
+    /// Kind of the run, such as a survey or a sweep.
     pub kind: RunKind,
-    /// The command line to store; None: that of this process.
+    /// The command line to store. None for the command line of this process.
     pub command_line: Option<String>,
-    /// Name given by the user.
+    /// Name that the user gave the run, if any.
     pub label: Option<String>,
     /// Seed of every random choice.
     pub seed: u64,
-    /// The host.
+    /// The host on which the run takes place.
     pub host: &'a Host,
     /// The target, or the first of several targets.
     pub target: Option<&'a TargetFacts>,
-    /// Further settings of the run.
+    /// Further settings of the run, which are stored as JSON.
     pub settings: RunSettings,
 }
 
-/// Settings of a run that are stored with it, without its points.
+/// Settings that are stored with a run, in addition to those of its points.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunSettings {
     /// Peak rate that the hardware's maker advertises (bytes per second).
     pub pap_bytes_per_s: Option<f64>,
-    /// Flags that came from a plan file.
+    /// Flags that were read from a plan file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plan_file: Vec<String>,
-    /// Settings of the device below the target, changed for the run.
+    /// Settings of the block device below the target that were changed for the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_settings: Vec<HostSettingDocument>,
     /// Name of the study, if the run is part of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub study: Option<String>,
-    /// Fewer points and shorter trials.
+    /// Whether the run had fewer points and shorter trials.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quick: bool,
 }
 
-/// A setting of the block device below the target, changed for the run.
+/// A setting of the block device below the target that was changed for the run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HostSettingDocument {
-    /// Name of the setting below the device's `queue` folder in sysfs.
+    /// Name of the setting, which is its path below the device's `queue` directory in sysfs.
     pub name: String,
-    /// Path of the setting's file.
+    /// Path of the file that holds the setting.
     pub path: String,
     /// The value before and after the run.
     pub old: String,
@@ -96,7 +96,8 @@ pub struct HostSettingDocument {
 }
 
 impl Recorder {
-    /// Checks before a long run that the database can be opened or created. Leaves no files behind.
+    /// Checks, before a long run, that the database can be opened or created. A database that does
+    /// not exist is not created.
     ///
     /// # Errors
     /// The file is not a database of halfpower, is one of the targets, or cannot be created.
@@ -107,7 +108,7 @@ impl Recorder {
         let mine = identity(path);
         if mine.is_some() && targets.iter().any(|target| identity(target) == mine) {
             return Err(Failure::refused(format!(
-                "{} is both the target and the database; name another file with --db, or use \
+                "{} is both the target and the database; specify another file with --db, or use \
                  --no-store",
                 path.display()
             )));
@@ -117,35 +118,37 @@ impl Recorder {
         }
         if std::fs::symlink_metadata(path).is_ok() {
             return Err(Failure::refused(format!(
-                "{} is a link to something that does not exist; name another file with --db, or \
-                 use --no-store",
+                "{} is a symbolic link to a missing file; specify another file with --db, or use \
+                 --no-store",
                 path.display()
             )));
         }
         check_not_under_dev(path, "--db")?;
         Store::check_beside(path)?;
-        // Tests with another name, because another run may be creating this database.
+        // The test uses another file name, because another run may be creating this database at the
+        // same time.
         let beside = path.with_file_name(format!("halfpower-{}.probe", uuid::Uuid::new_v4()));
         let probe = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside);
         let removed = probe.and_then(|_| std::fs::remove_file(&beside));
         removed.map_err(|error| {
             let cause = ioengine::error::cause(&error);
             Failure::failed(format!(
-                "creating the database {}: {cause}; name another file with --db, or use --no-store",
+                "creating the database {}: {cause}; specify another file with --db, or use \
+                 --no-store",
                 path.display()
             ))
         })
     }
 
-    /// Opens a database, or creates it; with None nothing is stored. Marks unfinished runs of dead
-    /// processes as interrupted.
+    /// Opens or creates a database. If `path` is None, nothing is stored. Unfinished runs whose
+    /// process is dead are marked as interrupted.
     ///
     /// # Errors
     /// The database cannot be opened or was not made by halfpower.
     pub fn open(path: Option<&Path>) -> Outcome<Recorder> {
         let store = path.map(Store::open).transpose();
         let mut store = store.map_err(|error| {
-            Failure::failed(format!("{error}; or name another file with --db, or use --no-store"))
+            Failure::failed(format!("{error}; or specify another --db file, or use --no-store"))
         })?;
         if let Some(store) = &mut store {
             store.mark_interrupted_runs(machine::is_alive)?;
@@ -153,7 +156,8 @@ impl Recorder {
         Ok(Recorder { store, run: None, points: Vec::new(), log: None })
     }
 
-    /// A second recorder, for another run in the same database. Both can record at the same time.
+    /// Returns a second recorder for another run in the same database. The two recorders can be
+    /// used at the same time.
     ///
     /// # Errors
     /// The database cannot be opened.
@@ -162,7 +166,7 @@ impl Recorder {
         Ok(Recorder { store, run: None, points: Vec::new(), log: None })
     }
 
-    /// Logs every request to a file; None: no log.
+    /// Logs every request to a file. If `path` is None, requests are not logged.
     ///
     /// # Errors
     /// The file exists and is not a log, or cannot be written.
@@ -176,7 +180,7 @@ impl Recorder {
         self.log.is_some()
     }
 
-    /// Number of requests missing in the log.
+    /// Returns the number of requests that are missing from the log.
     pub fn log_lost(&self) -> u64 {
         self.log.as_ref().map_or(0, RequestLog::lost)
     }
@@ -206,7 +210,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// The open database, and the run begun in it; None if results are not stored.
+    /// Returns the open database and the current run. None if results are not stored.
     fn kept(&mut self) -> Option<(&mut Store, RunId)> {
         self.store.as_mut().zip(self.run)
     }
@@ -221,7 +225,7 @@ impl Recorder {
         Ok(number)
     }
 
-    /// Stores a finished trial of a point durably.
+    /// Writes a finished trial of a point to the log and, durably, to the database.
     pub fn add_trial(&mut self, point: usize, trial: &Trial) -> Outcome<()> {
         if let Some(log) = &mut self.log {
             log.add(point, trial)?;
@@ -234,8 +238,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records the verdicts of points, numbered from `first`; they are stored at the end of the
-    /// run. Points without trials have no verdict.
+    /// Records the verdicts of points, which [`Recorder::finish`] stores. `first` is the number of
+    /// the first of `points`. Points without trials have no verdict.
     pub fn judge(&mut self, first: usize, points: &[Point]) {
         let ends = self.points.iter_mut().skip(first);
         for ((_, end), point) in ends.zip(points).filter(|(_, point)| !point.trials.is_empty()) {
@@ -243,7 +247,7 @@ impl Recorder {
         }
     }
 
-    /// Stores the end of the run and closes the database, which leaves a single file.
+    /// Stores the end of the run and closes the database, so that the database is a single file.
     pub fn finish(
         mut self,
         state: RunState,
@@ -275,10 +279,10 @@ impl Recorder {
     }
 }
 
-/// All points of a stored run with their trials.
+/// Reads all points of a stored run with their trials.
 ///
 /// # Errors
-/// A database that cannot be read, or that a newer program wrote.
+/// The database cannot be read, or was written by a newer version of halfpower.
 pub fn load(store: &Store, run: RunId) -> Outcome<Vec<Point>> {
     let mut points = Vec::new();
     each_point(store, run, |point| points.push(point))?;
@@ -286,10 +290,10 @@ pub fn load(store: &Store, run: RunId) -> Outcome<Vec<Point>> {
 }
 
 /// Passes each point of a stored run with its trials to `each`, in the order of the plan. Only one
-/// of them at a time is in memory.
+/// point at a time is in memory.
 ///
 /// # Errors
-/// As [`load`].
+/// As for [`load`].
 pub fn each_point(store: &Store, run: RunId, mut each: impl FnMut(Point)) -> Outcome<()> {
     for (id, row) in store.points(run)? {
         let key = key(row)?;
@@ -302,28 +306,31 @@ pub fn each_point(store: &Store, run: RunId, mut each: impl FnMut(Point)) -> Out
     Ok(())
 }
 
-/// Reads the part of stored points that comparisons need: no histograms and no series.
+/// Reads the part of stored points that comparisons need, without histograms and time series.
 ///
-/// Runs of one target mostly measure the same workloads. Each workload is given a number, from 0 in
-/// the order of appearance, so that its key is read only once. Workloads that differ only in their
-/// seed share a number, and the key with the seed of the first one.
+/// Runs of one target mostly measure the same workloads. Workloads are numbered from 0 in the order
+/// of their appearance, so that the key of each workload is parsed only once. Workloads that differ
+/// only in their seed have the same number, and their common key has the seed of the first one.
 #[derive(Debug, Default)]
 pub struct RatesReader {
     keys: Vec<PointKey>,
-    /// Number of each workload, by the text from `identity`; None if the workload is not wanted.
+    /// Number of each workload, by the text that `identity` returns. None if the workload is not
+    /// wanted.
     numbers: HashMap<String, Option<usize>>,
 }
 
 impl RatesReader {
-    /// The keys of all wanted workloads that were read, by number.
+    /// Returns the keys of all wanted workloads that were read, indexed by the number of the
+    /// workload.
     pub fn keys(&self) -> &[PointKey] {
         &self.keys
     }
 
-    /// The points of a run, each as the number of its workload and its trials.
+    /// Reads the points of a run whose workloads are wanted. Each point is returned as the number
+    /// of its workload and its trials.
     ///
     /// # Errors
-    /// As [`load`].
+    /// As for [`load`].
     pub fn read(
         &mut self,
         store: &Store,
@@ -349,8 +356,8 @@ impl RatesReader {
     }
 }
 
-/// The text that identifies the workload of a row. It leaves out the seed: runs have different
-/// seeds, so each would otherwise bring workloads of its own.
+/// Returns the text that identifies the workload of a row. The seed is left out, because runs that
+/// measure the same workload have different seeds.
 fn identity(row: &PointRow) -> String {
     let PointRow { rw, pattern, request_bytes, depth, threads, ioengine, caching, .. } = row;
     let PointRow { size_bytes, read_percent, rate_requests_per_s, workload_json, .. } = row;
@@ -363,6 +370,6 @@ fn identity(row: &PointRow) -> String {
 fn key(row: PointRow) -> Outcome<PointKey> {
     let key = WorkloadDocument::of_row(row).and_then(|document| document.key());
     key.map_err(|why| {
-        Failure::failed(format!("{why}: use the version of halfpower that stored this run"))
+        Failure::failed(format!("{why}; use the version of halfpower that stored this run"))
     })
 }

@@ -1,8 +1,8 @@
-//! Reference devices as targets: one or several `truth:KEY=VALUE,..`, and the device of
+//! Reference devices as targets: `truth:KEY=VALUE,..` (one or several), and the device of
 //! `--ioengine delay`.
 //!
-//! They exist only in the load generator, whose I/O engine `delay` serves them. They have no file
-//! and store no data.
+//! Reference devices exist only within this process, where the I/O engine `delay` serves their
+//! requests. They have no file and store no data.
 
 use std::path::{Path, PathBuf};
 
@@ -29,10 +29,10 @@ pub struct ReferenceDevice {
 }
 
 impl ReferenceDevice {
-    /// Parses a name such as `truth:fixed=1ms,rate=100MB/s`.
+    /// Parses the name of a reference device, such as `truth:fixed=1ms,rate=100MB/s`.
     ///
     /// # Errors
-    /// A usage error for an invalid device.
+    /// A usage error if the device is invalid.
     pub fn parse(word: &str) -> Outcome<ReferenceDevice> {
         let keys = word.strip_prefix(PREFIX).unwrap_or(word);
         let truth =
@@ -40,23 +40,25 @@ impl ReferenceDevice {
         Ok(ReferenceDevice { name: word.to_owned(), truth })
     }
 
-    /// Opens a new device of `bytes`, or of its whole span if that is larger.
+    /// Opens a new device of `bytes` bytes. If its zones end beyond this size, the device ends with
+    /// the last zone.
     pub fn open(&self, bytes: u64) -> HostTarget {
         let bytes = bytes.max(truth::span_bytes(&self.truth).unwrap_or(0));
         HostTarget::delay(bytes, DelayDevice::new(self.truth.clone())).called(self.name.clone())
     }
 }
 
-/// Whether a target's name is a reference device.
+/// Whether the name of a target specifies a reference device.
 pub fn is_reference(target: &Path) -> bool {
     target.to_string_lossy().starts_with(PREFIX)
 }
 
-/// The reference devices of an experiment with these I/O engines; empty for other targets.
+/// Returns the reference devices of an experiment that uses the I/O engines `engine_kinds`. Empty
+/// if the targets are not reference devices.
 ///
 /// # Errors
-/// A usage error: reference devices together with other targets, with another I/O engine, described
-/// twice, or with data verification.
+/// A usage error if reference devices are used together with other targets, another I/O engine or
+/// data verification, or if a device is described twice.
 pub fn devices(
     experiment: &Experiment,
     engine_kinds: &[Option<EngineKind>],
@@ -79,7 +81,7 @@ pub fn devices(
     Ok(devices)
 }
 
-/// Checks the other parameters of an experiment on named reference devices.
+/// Checks the other parameters of an experiment whose targets are reference devices.
 fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     if !alone {
         return Err(Failure::usage(
@@ -89,20 +91,21 @@ fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     }
     if experiment.truth.is_some() {
         return Err(Failure::usage(
-            "the target truth:... already describes its device; drop --truth or the target",
+            "the target truth:... and --truth both describe a device; drop --truth or the target",
         ));
     }
     let is_other = |kind: &&EngineKind| **kind != EngineKind::Delay;
     if let Some(other) = experiment.engine_kinds.iter().flatten().find(is_other) {
         return Err(Failure::usage(format!(
-            "--ioengine {other} cannot use a reference device in this process, only delay can; \
+            "a reference device in this process works only with --ioengine delay, not {other}; \
              drop --ioengine, or mount the device as a file: halfpower mount truth:... DIR"
         )));
     }
     Ok(())
 }
 
-/// The device of `--ioengine delay`, which needs no target and accepts none.
+/// Returns the device of `--ioengine delay`, which needs no target and accepts none. Empty for
+/// other I/O engines.
 fn described(
     experiment: &Experiment,
     engine_kinds: &[Option<EngineKind>],
@@ -111,8 +114,8 @@ fn described(
     let (some, all) = (engine_kinds.iter().any(is_delay), engine_kinds.iter().all(is_delay));
     if some && (!all || !experiment.targets.is_empty()) {
         return Err(Failure::usage(
-            "--ioengine delay has its own device; drop the other target and the other I/O engine, \
-             or use the target truth:...",
+            "--ioengine delay creates its own device and accepts no other target or I/O engine; \
+             drop the others, or use the target truth:...",
         ));
     }
     if experiment.truth.is_some() && !all {
@@ -125,18 +128,19 @@ fn described(
     Ok(if all { vec![ReferenceDevice { name, truth }] } else { Vec::new() })
 }
 
-/// The default region of several devices (bytes): the smallest span minus the offset.
+/// Returns the default size of the region that is accessed on every device (bytes): the smallest
+/// span minus the offset, or [`SIZE_BYTES`] if no device has a span.
 ///
 /// # Errors
-/// A usage error if the region is empty.
+/// A usage error if the offset is at or beyond the end of the span.
 pub fn region_bytes(devices: &[ReferenceDevice], offset: u64) -> Outcome<u64> {
     let spans = devices.iter().filter_map(|device| truth::span_bytes(&device.truth));
     match spans.min() {
         None => Ok(SIZE_BYTES),
         Some(span) if span > offset => Ok(span - offset),
         Some(span) => Err(Failure::usage(format!(
-            "--offset {offset} is at or beyond the span of {span} bytes; use a smaller --offset, \
-             or give --size"
+            "--offset {offset} is not inside the zones of the device, which end at {span} bytes; \
+             use a smaller --offset, or specify --size"
         ))),
     }
 }

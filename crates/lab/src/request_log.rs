@@ -1,6 +1,8 @@
-//! The file of `--log`: one CSV line per request. It replaces only older logs, no other files.
+//! Writes the file of `--log`, which has one CSV line per request. An existing file is replaced
+//! only if it is an older log or empty.
 //!
-//! Each trial is written when it ends, so only the requests of one trial are in memory.
+//! The requests of a trial are written when the trial ends, so that only the requests of one trial
+//! are in memory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Read, Write};
@@ -12,11 +14,12 @@ use ioengine::Op;
 use crate::failure::{Failure, Outcome, check_not_under_dev};
 use crate::point::{LiveTrial, Trial};
 
-/// The first line of a log; a file without it is not a log and is not replaced. `point` counts the
-/// combinations of a sweep, `thread` the threads over all targets.
+/// The first line of a log. A file that contains data and does not begin with this line is not
+/// replaced. The column `point` is the number of the point in a sweep. The column `thread` numbers
+/// the threads of all targets consecutively.
 const HEADER: &str = "point,trial,thread,op,offset,bytes,submit_ns,complete_ns,failed";
 
-/// A log being written.
+/// A log that is being written.
 #[derive(Debug)]
 pub struct RequestLog {
     path: PathBuf,
@@ -25,22 +28,23 @@ pub struct RequestLog {
 }
 
 impl RequestLog {
-    /// Checks that a log can be written to a path: a new file or an older log, not a target.
+    /// Checks that a log can be written to `path`: it must be a new file, an older log or an empty
+    /// file, and not a target.
     ///
     /// # Errors
-    /// Refused, with the remedy.
+    /// The path is refused. The message contains the remedy.
     pub fn check(path: &Path, targets: &[PathBuf]) -> Outcome<()> {
         let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
         let mine = identity(path);
         if mine.is_some() && targets.iter().any(|target| identity(target) == mine) {
             let path = path.display();
-            let what = format!("{path} is both the target and the log; give another --log");
+            let what = format!("{path} is both the target and the log; specify another --log");
             return Err(Failure::refused(what));
         }
         place_of(path).map(drop)
     }
 
-    /// Creates a log.
+    /// Creates a log, or replaces an older one.
     ///
     /// # Errors
     /// The file exists and is not a log, or cannot be written.
@@ -71,7 +75,8 @@ impl RequestLog {
     }
 
     fn lines(&mut self, point: usize, ordinal: u32, live: &LiveTrial) -> std::io::Result<()> {
-        // Requests submitted in the warm-up start before the measured phase.
+        // Times are relative to the start of the measured phase. They are negative for requests
+        // that were submitted during the warm-up.
         let since = |ns: u64| ns.wrapping_sub(live.start_ns) as i64;
         for request in &live.log {
             let op = if request.op == Op::Read { "read" } else { "write" };
@@ -86,7 +91,7 @@ impl RequestLog {
         self.file.flush()
     }
 
-    /// Number of requests that were dropped because memory was full.
+    /// Returns the number of requests that are missing from the log because memory was full.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -94,15 +99,18 @@ impl RequestLog {
 
 fn cannot(path: &Path, error: &std::io::Error) -> Failure {
     let (cause, path) = (ioengine::error::cause(error), path.display());
-    Failure::failed(format!("writing {path}: {cause}; give another file with --log"))
+    Failure::failed(format!("writing {path}: {cause}; specify another file with --log"))
 }
 
-/// The file to write: the path itself or the target of a symbolic link; also whether it exists.
+/// Returns the path of the file to write, with symbolic links resolved, and whether the file
+/// exists.
 fn place_of(path: &Path) -> Outcome<(PathBuf, bool)> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         let folder = folder.display();
-        return Err(Failure::usage(format!("--log: {folder} does not exist; create it first")));
+        return Err(Failure::usage(format!(
+            "--log: the directory {folder} does not exist; create it first"
+        )));
     }
     let looked = fs::symlink_metadata(path);
     if looked.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
@@ -111,7 +119,7 @@ fn place_of(path: &Path) -> Outcome<(PathBuf, bool)> {
     }
     let unreadable = |error: std::io::Error| {
         let (cause, path) = (ioengine::error::cause(&error), path.display());
-        let what = format!("{path} exists and cannot be examined ({cause}); give another --log");
+        let what = format!("{path} exists and cannot be examined ({cause}); specify another --log");
         Failure::refused(what)
     };
     let real = path.canonicalize().map_err(unreadable)?;
@@ -120,7 +128,7 @@ fn place_of(path: &Path) -> Outcome<(PathBuf, bool)> {
         return Ok((real, true));
     }
     let path = path.display();
-    let what = format!("{path} exists and is not a log of halfpower; give another --log");
+    let what = format!("{path} exists and is not a log of halfpower; specify another --log");
     Err(Failure::refused(what))
 }
 
@@ -181,7 +189,7 @@ mod tests {
             assert!(RequestLog::create(&at(name)).is_err(), "{name}");
         }
         assert_eq!(fs::read_to_string(at("precious")).unwrap(), format!("my {HEADER}"));
-        assert!(RequestLog::check(&at("old"), &[at("old")]).is_err(), "it is the target");
+        assert!(RequestLog::check(&at("old"), &[at("old")]).is_err(), "the log is the target");
         assert!(RequestLog::check(&at("old"), &[at("new")]).is_ok());
     }
 }

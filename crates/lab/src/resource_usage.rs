@@ -1,5 +1,5 @@
-//! Resource use of a simulated system over all trials of a point: which resource limits, how busy
-//! each resource was and in which phases, as text and as JSON.
+//! Resource use of a simulated system over all trials of a point, as text and as JSON: which
+//! resource limits the throughput, how busy each resource was, and in which phases.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, Trial};
 use crate::simulated::BoundDocument;
 
-/// Number of bounds shown in text.
+/// Maximum number of upper bounds that are shown in text.
 const BOUNDS_TOLD: usize = 3;
 
-/// The document of `simulate --json`: one point, or several for lists of values.
+/// The document of `simulate --json`. It has one point, or several points for lists of values.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SimulateDocument {
@@ -26,12 +26,12 @@ pub enum SimulateDocument {
     Several(Box<SimulatedDocument<SimulatedPoints>>),
 }
 
-/// Program, host and system with one or several points.
+/// The results of a simulation: program, host and system, with one or several points.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SimulatedDocument<T> {
     /// The program that wrote the document.
     pub halfpower: Program,
-    /// The machine that computed it.
+    /// The machine that ran the simulation.
     pub host: Host,
     /// The simulated system.
     pub target: TargetFacts,
@@ -40,7 +40,7 @@ pub struct SimulatedDocument<T> {
     pub simulated: T,
 }
 
-/// Several points.
+/// The points of a simulation for lists of values.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SimulatedPoints {
     /// The points in the order of the axes.
@@ -53,7 +53,7 @@ pub struct SimulatedPoint {
     /// The point as printed by `run`.
     #[serde(flatten)]
     pub point: PointDocument,
-    /// Resource use.
+    /// Resource use of the simulated system.
     #[serde(flatten)]
     pub balance: Balance,
 }
@@ -61,28 +61,29 @@ pub struct SimulatedPoint {
 /// How busy each resource was over all trials of a point.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Balance {
-    /// The limiting resource.
+    /// The resource that limits the throughput.
     pub binding: BindingDocument,
     /// All resources of the system, in the order of a request's path.
     pub resources: Vec<ResourceDocument>,
-    /// Upper bounds on the rate, the tightest first. Empty for mixes, after a warm-up, and if bytes
-    /// are requested more than once.
+    /// Upper bounds on the throughput, the lowest first. Empty for mixes of reads and writes, after
+    /// a warm-up, and if any byte is requested more than once.
     pub bounds: Vec<BoundDocument>,
-    /// The time of a request without overlap; only for direct requests of one direction to a single
-    /// disk, else null.
+    /// The time that a request would take without overlap. Null except for direct reads or direct
+    /// writes to a single disk.
     pub simple_model: Option<SimpleDocument>,
-    /// What the writes cost flash with a translation layer; null without one or without writes.
+    /// Cost of the writes in flash memory with a translation layer. Null without such a layer or
+    /// without writes.
     pub write_cost: Option<WriteCostDocument>,
 }
 
-/// What the writes of a run cost flash with a translation layer.
+/// Cost of the writes of a run in flash memory with a translation layer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WriteCostDocument {
-    /// Bytes programmed per byte that the host wrote.
+    /// Bytes programmed into flash memory per byte that the host wrote.
     pub write_amplification: f64,
-    /// Share of the busy time of the dies that garbage collection and erases took, from 0 to 1.
+    /// Share of the dies' busy time that garbage collection and erases took, from 0 to 1.
     pub collection_share: f64,
-    /// The rate of such writes by the host at which the dies would be busy all the time (bytes per
+    /// The rate of the host's writes at which the dies would be busy all the time (bytes per
     /// second).
     pub most_bytes_per_s: f64,
 }
@@ -97,8 +98,8 @@ impl From<WriteCost> for WriteCostDocument {
 impl WriteCostDocument {
     fn line(&self) -> String {
         format!(
-            "  write amplification {:.2}: garbage collection takes {:.0}% of the busy time of the \
-             flash, which can sustain {} of such writes",
+            "  write amplification {:.2}: garbage collection takes {:.0}% of the time in which the \
+             flash is busy; the flash can sustain writes of this kind at {}",
             self.write_amplification,
             self.collection_share * 100.0,
             units::rate(self.most_bytes_per_s)
@@ -109,17 +110,17 @@ impl WriteCostDocument {
 /// The papers' simple model of a request, with the simulated time for comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SimpleDocument {
-    /// Fixed time of a request: CPU, phases of the bus without data, firmware.
+    /// Fixed time of a request (ns): CPU time, bus phases without data, and firmware.
     pub fixed_ns: f64,
-    /// Mean seek and half a revolution; 0 for sequential requests.
+    /// Mean seek time plus half a revolution (ns). 0 for sequential requests.
     pub position_ns: f64,
-    /// Transfer from or to the media.
+    /// Time of the transfer from or to the media (ns).
     pub media_ns: f64,
-    /// Transfer over the bus.
+    /// Time of the transfer over the bus (ns).
     pub bus_ns: f64,
-    /// The sum of the four times above.
+    /// Sum of the four times above (ns).
     pub sum_ns: f64,
-    /// Simulated time divided by the number of requests.
+    /// Simulated time divided by the number of requests (ns).
     pub simulated_ns: f64,
 }
 
@@ -140,8 +141,8 @@ impl SimpleDocument {
     fn line(&self) -> String {
         let time = units::time;
         format!(
-            "  a request without overlap takes {}: fixed {}, seek and rotation {}, media {}, bus \
-             {}; the simulation completes one every {}",
+            "  without overlap, a request takes {}: fixed {}, seek and rotation {}, media {}, bus \
+             {}; the simulation completes a request every {}",
             time(self.sum_ns),
             time(self.fixed_ns),
             time(self.position_ns),
@@ -152,21 +153,22 @@ impl SimpleDocument {
     }
 }
 
-/// The resource that limits a simulated system: if it were faster, the rate would rise.
+/// The resource that limits the throughput of a simulated system. If the resource were faster, the
+/// throughput would rise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BindingDocument {
-    /// The resource, or "latency" if no resource is near its limit, in which case a larger queue
-    /// depth may help.
+    /// Name of the resource. "latency" if no resource is near its limit. A larger queue depth may
+    /// then help.
     pub resource: String,
-    /// Utilisation of the limiting resource, from 0 to 1; for "latency", that of the busiest
-    /// resource, counting only work that requests wait for.
+    /// Utilisation of the limiting resource, from 0 to 1. For "latency", it is the utilisation of
+    /// the busiest resource, counting only work that requests wait for.
     pub utilisation: f64,
-    /// A busier resource that mostly waits for the limiting one; null if there is none.
+    /// A busier resource that mostly waits for the limiting resource. Null if there is none.
     #[serde(default)]
     pub held: Option<HeldDocument>,
 }
 
-/// A resource that is occupied most of the time because it waits for the limiting one.
+/// A resource that is occupied most of the time because it waits for the limiting resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldDocument {
     /// Name of the resource.
@@ -185,46 +187,51 @@ impl From<Binding> for BindingDocument {
 }
 
 impl BindingDocument {
-    /// The limiting resource as text, such as "PCI, busy 89.3% of the time".
+    /// Formats the limiting resource, such as "PCI, busy 89.3% of the time".
     pub fn text(&self) -> String {
         let percent = |share: f64| format!("{:.1}%", share * 100.0);
         let busy = percent(self.utilisation);
         let waits = self.held.as_ref().map(|held| {
-            format!("; {}, busy {}, waits for it", held.resource, percent(held.utilisation))
+            format!(
+                "; {}, busy {}, waits for {}",
+                held.resource,
+                percent(held.utilisation),
+                self.resource
+            )
         });
         match self.resource.as_str() {
             "latency" => {
-                format!("latency: requests keep the busiest resource busy {busy} of the time")
+                format!("latency: the busiest resource is busy {busy} of the time")
             }
             name => format!("{name}, busy {busy} of the time{}", waits.unwrap_or_default()),
         }
     }
 }
 
-/// One resource.
+/// How one resource of the simulated system was used.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ResourceDocument {
     /// Name of the resource.
     pub name: String,
     /// Share of the time in which the resource was busy, from 0 to 1.
     pub utilisation: f64,
-    /// Busy time, summed over all of its servers. A limit on the drain or the sustained rate counts
-    /// as busy while its credit is used up and requests wait for it. A limit on concurrent requests
-    /// counts as busy while requests are in flight.
+    /// Busy time, summed over all servers of the resource (ns). A limit on the drain rate or on the
+    /// sustained rate counts as busy while its credit is used up and requests wait for it. A limit
+    /// on concurrent requests counts as busy while requests are in flight.
     pub busy_ns: u64,
     /// Number of servers of the resource.
     pub servers: u32,
     /// Bytes that the resource transferred.
     pub bytes: u64,
-    /// Busy time by phase; empty without phases.
+    /// Busy time of each phase (ns). Empty for a resource without phases.
     pub phases_ns: BTreeMap<String, u64>,
-    /// Busy time in which another resource set the pace of this one, by the name of the other
-    /// resource.
+    /// Busy time during which another resource limited the speed of this one (ns), by the name of
+    /// the other resource.
     pub paced_ns: BTreeMap<String, u64>,
 }
 
 impl SimulateDocument {
-    /// The document of one or several points.
+    /// Creates the document of one or several points.
     pub fn new(
         (halfpower, host, target): (Program, Host, TargetFacts),
         mut points: Vec<SimulatedPoint>,
@@ -244,7 +251,7 @@ impl SimulateDocument {
     }
 }
 
-/// Resource use over all trials of a point.
+/// Computes the resource use over all trials of a point.
 pub fn of(point: &Point) -> Balance {
     let live = || point.trials.iter().filter_map(|trial| trial.live.as_deref());
     let mut accounts = live().filter_map(|trial| trial.account.clone());
@@ -271,7 +278,7 @@ pub fn of(point: &Point) -> Balance {
     Balance { binding, resources, bounds, simple_model, write_cost }
 }
 
-/// The sum of the accounts of two trials on the same system.
+/// Adds up the accounts of two trials on the same system.
 fn add(mut sum: Account, one: &Account) -> Account {
     sum.elapsed_ns += one.elapsed_ns;
     sum.flash_writes = match (sum.flash_writes, one.flash_writes) {
@@ -293,7 +300,7 @@ fn add(mut sum: Account, one: &Account) -> Account {
 }
 
 impl Balance {
-    /// The report: the limiting resource, the upper bounds, and a line per resource.
+    /// Formats the report: the limiting resource, the upper bounds, and one line per resource.
     pub fn lines(&self) -> Vec<String> {
         let limit = format!("  limited by {}", self.binding.text());
         let told = self.bounds.iter().take(BOUNDS_TOLD);
@@ -307,14 +314,14 @@ impl Balance {
     }
 }
 
-/// One resource in one line: its utilisation and phases.
+/// Formats one resource as one line with its utilisation and phases.
 fn line(resource: &ResourceDocument) -> String {
     let percent = |ns: u64| 100.0 * resource.utilisation * ns as f64 / resource.busy_ns as f64;
     let busy = resource.phases_ns.iter().filter(|(_, ns)| **ns > 0);
     let phases: Vec<String> =
         busy.map(|(name, ns)| format!("{name} {:.1}%", percent(*ns))).collect();
     let paced = resource.paced_ns.iter();
-    let paced = paced.map(|(name, ns)| format!("at the rate of {name} {:.1}%", percent(*ns)));
+    let paced = paced.map(|(name, ns)| format!("slowed by {name} {:.1}%", percent(*ns)));
     let parts: Vec<String> = phases.into_iter().chain(paced).collect();
     let times =
         if resource.servers > 1 { format!(" x {}", resource.servers) } else { String::new() };
@@ -387,9 +394,9 @@ mod tests {
         account.resources.insert(0, bus);
         point.trials[0].live_mut().account = Some(account);
         let lines = of(&point).lines();
-        let limit = "  limited by media, busy 89.0% of the time; bus, busy 99.5%, waits for it";
+        let limit = "  limited by media, busy 89.0% of the time; bus, busy 99.5%, waits for media";
         assert_eq!(lines[0], limit);
-        assert!(lines[1].ends_with("at the rate of link 0.5%, at the rate of media 89.0%"));
+        assert!(lines[1].ends_with("slowed by link 0.5%, slowed by media 89.0%"));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Runs all trials of all points of a run in rounds.
+//! Runs the trials of a run in rounds. Each round runs one trial of every point.
 //!
 //! On this host, trials run one at a time. Simulated systems cannot disturb each other, so their
-//! trials run on all cores; they are stored in the same order as on this host.
+//! trials run in parallel on all cores. Their results are stored round by round, in the order of
+//! the points.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -17,20 +18,20 @@ use crate::point::{Point, Trial};
 use crate::recorder::Recorder;
 use crate::trials::{Lab, Place, Setting, simulated_trial};
 
-/// Number of trials, and whether some run with a soaker.
+/// How many trials of each setting run, and whether they are repeated with a soaker.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
-    /// Trials of each setting.
+    /// Number of trials of each setting.
     pub trials: u32,
-    /// Run each trial once without and once with a soaker.
+    /// Whether each trial runs once without and once with a soaker.
     pub soaker: bool,
-    /// The seed of the first round, from which the seeds of later rounds are derived.
+    /// Seed of the first round, from which the seeds of later rounds are derived.
     pub seed: u64,
 }
 
-/// Runs all trials of all settings in rounds, each round in a different order. Either all settings
-/// are on this host or all are on simulated systems. On a failure, returns the results so far with
-/// the failure.
+/// Runs the trials of all settings in rounds. On this host, each round has a different order.
+/// Either all settings are on this host or all are on simulated systems. If a trial fails, returns
+/// the completed trials together with the failure.
 pub fn measure(
     lab: &Lab,
     rounds: &Rounds,
@@ -50,7 +51,8 @@ fn fill(
     recorder: &mut Recorder,
     points: &mut [Point],
 ) -> Outcome<()> {
-    // A run may call this several times; its points are numbered consecutively.
+    // A run may call this function several times. The points of all calls are numbered
+    // consecutively.
     let numbers = points.iter().map(|point| recorder.add_point(&point.key));
     let first = numbers.collect::<Outcome<Vec<usize>>>()?.first().copied().unwrap_or(0);
     let mut book = Book { points, first, recorder };
@@ -125,7 +127,7 @@ impl Best {
         }
     }
 
-    /// The trial as text; empty before the first.
+    /// Formats the fastest trial. Empty before the first trial.
     fn text(&self) -> String {
         match self.label.as_str() {
             "" => String::new(),
@@ -134,7 +136,8 @@ impl Best {
     }
 }
 
-/// Total time of one trial of each setting (ns); None if a trial is not limited by time.
+/// Returns the time that a round takes (ns), which runs one trial of each setting. None if a trial
+/// has no time limit.
 fn time_of(settings: &[Setting<'_>]) -> Option<u64> {
     settings.iter().try_fold(0_u64, |sum, setting| {
         let workload = &setting.workload;
@@ -142,20 +145,22 @@ fn time_of(settings: &[Setting<'_>]) -> Option<u64> {
     })
 }
 
-/// Bytes after which a trial ends, over all targets; None without such a limit.
+/// Returns the number of bytes after which a trial ends, summed over all targets. None without such
+/// a limit.
 pub fn bytes_of(setting: &Setting<'_>) -> Option<u64> {
     Some(setting.workload.limit_bytes?.saturating_mul(setting.place.count() as u64))
 }
 
-/// Share of a trial that is done, by time or by bytes, whichever is larger.
+/// Returns the share of a trial that is done, from 0 to 1. If both time and bytes are limited, the
+/// larger share counts.
 pub fn share_of(at: Progress, (ns, bytes, warm_up_ns): (Option<u64>, Option<u64>, u64)) -> f64 {
     let time = ns.map_or(0.0, |ns| at.elapsed_ns as f64 / (ns.saturating_add(warm_up_ns)) as f64);
     let moved = bytes.map_or(0.0, |bytes| at.bytes as f64 / bytes.max(1) as f64);
     time.max(moved).min(1.0)
 }
 
-/// The seed of a trial of a point. Each round visits the blocks of a point in a different order, so
-/// that trials do not hit data cached by earlier trials.
+/// Returns the seed of a trial of a point. Each round visits the blocks of a point in a different
+/// order, so that requests do not hit data that earlier trials left in a cache.
 fn order_of(seed: u64, round: u32, point: usize) -> u64 {
     match point {
         0 => seed_of(seed, round),
@@ -163,7 +168,7 @@ fn order_of(seed: u64, round: u32, point: usize) -> u64 {
     }
 }
 
-/// The seed of a round, derived from the run's seed.
+/// Derives the seed of a round from the seed of the run.
 pub fn seed_of(seed: u64, round: u32) -> u64 {
     match round {
         0 => seed,
@@ -171,7 +176,8 @@ pub fn seed_of(seed: u64, round: u32) -> u64 {
     }
 }
 
-/// A failed request ends the run, because the measurement differs from the requested one.
+/// Fails if a request of the trial failed or data was damaged. This ends the run, because the trial
+/// did not measure the requested workload.
 pub fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
     let Some(live) = &trial.live else { return Ok(()) };
     match (&live.failure, &live.damage) {
@@ -190,7 +196,6 @@ struct Book<'a> {
 }
 
 impl Book<'_> {
-    /// Stores a finished trial.
     fn keep(&mut self, mut trial: Trial, index: usize) -> Outcome<()> {
         let point = &mut self.points[index];
         let kept = if trial.requests() > 0 || trial.errors > 0 {
@@ -198,11 +203,11 @@ impl Book<'_> {
         } else {
             Ok(())
         };
-        // A data error takes precedence over a database error.
+        // A failed request takes precedence over an error of the database.
         fail_on_errors(&trial, &point.key.describe())?;
         kept?;
         if self.recorder.has_log() {
-            // Dropped after writing, because the logs of all trials would take too much memory.
+            // The log was written to disk. The logs of all trials would take too much memory.
             trial.live_mut().log = Vec::new();
         }
         point.trials.push(trial);
@@ -210,15 +215,15 @@ impl Book<'_> {
     }
 }
 
-/// Progress message of a thread.
+/// A message from a thread that runs simulated trials.
 enum ProgressEvent {
-    /// Share of a trial that is done.
+    /// The number of a trial, and the share of its work that is done.
     Share(usize, f64),
-    /// The trial is finished.
+    /// The number of a finished trial, and its result.
     Over(usize, Box<Outcome<Trial>>),
 }
 
-/// Runs all trials in simulated systems on all cores.
+/// Runs all trials on simulated systems, in parallel on all cores.
 fn measure_simulated(
     lab: &Lab,
     rounds: &Rounds,

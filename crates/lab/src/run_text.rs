@@ -1,5 +1,5 @@
-//! Stored and measured runs as text: the list of runs, one run in full, and the line of a point.
-//! The list is also a JSON document.
+//! Formats stored and measured runs as text: the list of runs, one run in full, and one line per
+//! point. The list is also available as JSON.
 
 use std::io::Write;
 
@@ -54,10 +54,10 @@ impl ListedRun {
     }
 }
 
-/// Writes the list of all runs, newest first: a line each, or one JSON document.
+/// Writes the list of all runs, newest first, as one line per run or as one JSON document.
 ///
 /// # Errors
-/// A database that cannot be read; `out` fails.
+/// The database cannot be read, or `out` cannot be written.
 pub fn write_list(store: &Store, as_json: bool, out: &mut impl Write) -> Outcome<()> {
     let rows = store.runs()?;
     let text = if as_json {
@@ -74,7 +74,7 @@ pub fn write_list(store: &Store, as_json: bool, out: &mut impl Write) -> Outcome
     Ok(written.map_err(results::Error::from)?)
 }
 
-/// The line of a run in the list.
+/// Formats a run as one line of the list.
 pub fn run_line(row: &RunRow) -> String {
     let verdict = row.verdict.map_or("-", results::Verdict::as_str);
     let started = date::utc(row.started_unix_ns);
@@ -85,10 +85,10 @@ pub fn run_line(row: &RunRow) -> String {
     )
 }
 
-/// A run in full: its facts, the reasons of its verdict, and a line for each point.
+/// Formats a run in full: its facts, the reasons of its verdict, and a line for each point.
 ///
 /// # Errors
-/// A database that cannot be read.
+/// The database cannot be read.
 pub fn run_in_full(store: &Store, row: &RunRow) -> Outcome<Vec<String>> {
     let reasons: Vec<String> = serde_json::from_str(&row.verdict_reasons_json).unwrap_or_default();
     let host: crate::machine::Host = serde_json::from_str(&row.host_json).unwrap_or_default();
@@ -109,12 +109,13 @@ pub fn run_in_full(store: &Store, row: &RunRow) -> Outcome<Vec<String>> {
     Ok(lines)
 }
 
-/// A smaller half-width of the interval would be printed as 0.0% (percent).
+/// Minimum relative half-width of a confidence interval whose value is printed (percent). A smaller
+/// value would be rounded to 0.0%.
 const SPREAD_SHOWN_MIN: f64 = 0.05;
 
-/// Additional lines for a replay: how long it took compared with the recorded program, and the
-/// number and latencies of its reads, writes and flushes. Empty for other points, and for a replay
-/// that did not reach its end.
+/// Formats additional lines for a replay: its duration compared with the duration of the recorded
+/// program, and the number and latencies of its reads, writes and flushes. Empty for other points,
+/// and for an interrupted replay.
 pub fn replay_lines(point: &Point) -> Vec<String> {
     let Some(replay) = &point.key.workload.replay else { return Vec::new() };
     let trials = point.unsoaked();
@@ -126,7 +127,7 @@ pub fn replay_lines(point: &Point) -> Vec<String> {
     let Some(took_ns) = elapsed.get(elapsed.len() / 2) else { return Vec::new() };
     let (took_ns, recorded_ns) = (*took_ns as f64, replay.description.recorded_ns as f64);
     let mut lines = vec![format!(
-        "  took {}, {:.2} times as long as the program ({})",
+        "  took {}, {:.2} times as long as the recorded program ({})",
         units::time(took_ns),
         took_ns / recorded_ns.max(1.0),
         units::time(recorded_ns)
@@ -151,7 +152,7 @@ pub fn replay_lines(point: &Point) -> Vec<String> {
     lines
 }
 
-/// The output line of a point: rate, percentiles of latency, CPU time, verdict.
+/// Formats the result of a point as one line: rate, latency percentiles, CPU time and verdict.
 pub fn point_line(point: &Point, pap_bytes_per_s: Option<f64>, percentiles: &[f64]) -> String {
     let summary = point.summary();
     let percentile = |p: &f64| {
@@ -163,7 +164,8 @@ pub fn point_line(point: &Point, pap_bytes_per_s: Option<f64>, percentiles: &[f6
     let rate = summary.bytes_per_s;
     let spread = match (point.unsoaked().len(), 100.0 * rate.half_width_relative()) {
         (1, _) => String::new(),
-        // Trials of a simulated system may be equal, which says nothing about the precision.
+        // Trials of a simulated system may have equal results. Their spread of zero does not show
+        // how precise the results are.
         (_, percent) if percent < SPREAD_SHOWN_MIN && point.key.is_simulated => String::new(),
         (_, percent) if percent < SPREAD_SHOWN_MIN => " +-<0.1%".to_owned(),
         (_, percent) => format!(" +-{percent:.1}%"),

@@ -1,8 +1,8 @@
-//! Test files: created in a directory, written completely, and always removed.
+//! Test files, which are created in a directory, written completely, and always removed.
 //!
-//! A test file is named `halfpower-<uuid>.test` and never replaces an existing file. It is
-//! journalled before it is created, and removed when its guard is dropped: at the end, after an
-//! error, and after Ctrl-C.
+//! A test file is named `halfpower-<uuid>.test` and never replaces an existing file. It is recorded
+//! in the journal before it is created. It is removed when its [`Scratch`] is dropped: at the end,
+//! after an error, and after Ctrl-C.
 
 use analysis::units;
 use std::fs::{self, File, OpenOptions};
@@ -18,17 +18,17 @@ use crate::journal::{self, Recorded};
 use crate::point::Trial;
 use crate::trials::{Lab, Setting};
 
-/// Space that always stays free on the file system (bytes).
+/// Minimum free space on the file system after a test file was written (bytes).
 const SPARE_BYTES: u64 = 16 << 20;
-/// Request size for writing the test file (bytes); large, as the papers recommend.
+/// Size of the requests that write a test file (bytes). It is large, as the papers recommend.
 const LAYOUT_REQUEST_BYTES: u32 = 1 << 20;
-/// Requests outstanding while the test file is written.
+/// Queue depth at which a test file is written.
 const LAYOUT_DEPTH: u32 = 8;
 
-/// Minimum size of a test file that is shortened because writing takes too long (bytes).
+/// Minimum size of a test file that is shortened because writing it takes too long (bytes).
 pub const SIZE_MIN_BYTES: u64 = 64 << 20;
 
-/// How a test file was written, and with what result.
+/// The size of a test file, and the rate at which it was written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LaidOut {
     /// Size of the file (bytes).
@@ -37,21 +37,21 @@ pub struct LaidOut {
     pub bytes_per_s: f64,
 }
 
-/// A test file; dropping it removes it.
+/// A test file. Dropping this value removes the file.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
     identity: (u64, u64),
     journal: Recorded,
-    /// The open and locked file.
+    /// The open file, which stays locked while this value exists.
     _held: File,
 }
 
 impl Scratch {
-    /// Creates an empty test file in a directory with space for `bytes`.
+    /// Creates an empty test file in a directory whose file system has space for `bytes` bytes.
     ///
     /// # Errors
-    /// Not enough space, a read-only file system, or missing permission.
+    /// There is not enough space, the file system is read-only, or a permission is missing.
     pub fn make(folder: &Path, bytes: u64) -> Outcome<Scratch> {
         check_room(folder, bytes)?;
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
@@ -70,43 +70,43 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Opens the file and checks that it is still the created file, because other users may replace
-    /// it in a shared directory.
+    /// Opens the test file. Checks that the path still leads to the created file, because other
+    /// users may replace the file in a shared directory.
     ///
     /// # Errors
-    /// As for opening a target. Refused if another file has its name.
+    /// The file cannot be opened, or another file now has its name.
     pub fn open(&self, writable: bool, caching: Caching) -> Outcome<HostTarget> {
         let target = HostTarget::open(&self.path, writable, caching)?;
         self.check(&target)?;
         Ok(target)
     }
 
-    /// Checks that a target is the created file.
+    /// Checks that a target is the created test file.
     pub fn check(&self, target: &HostTarget) -> Outcome<()> {
         if target.identity() == self.identity {
             return Ok(());
         }
         Err(Failure::refused(format!(
-            "{} was replaced by another file while it was in use; use a directory that nobody \
-             else can write",
+            "{} was replaced by another file while it was in use; use a directory that no other \
+             user can write to",
             self.path.display()
         )))
     }
 
-    /// Whether the created file still has its name.
+    /// Whether the created file still exists under its name.
     fn is_there(&self) -> bool {
         let now = fs::symlink_metadata(&self.path);
         now.is_ok_and(|now| (now.dev(), now.ino()) == self.identity)
     }
 
-    /// Path of the file.
+    /// Returns the path of the test file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes the whole file with incompressible data and makes it durable. If that takes longer
-    /// than `limit_ns`, the file is made smaller, but not smaller than [`SIZE_MIN_BYTES`]. Returns
-    /// its size (bytes).
+    /// Writes the whole file with incompressible data and makes the data durable. If writing takes
+    /// longer than `limit_ns`, the file is shortened, but not below [`SIZE_MIN_BYTES`]. Returns the
+    /// size of the file and the rate of the writes.
     ///
     /// # Errors
     ///
@@ -120,7 +120,8 @@ impl Scratch {
     ) -> Outcome<LaidOut> {
         let caching = Caching::of(offers_direct(&self.path), false);
         let target = self.open(true, caching)?;
-        // Reserving space first reduces fragmentation. Not all file systems support it.
+        // Space is reserved first, which reduces fragmentation. A failure is ignored, because not
+        // all file systems support this.
         let _ = target.reserve(0, bytes);
         let request_bytes = u64::from(LAYOUT_REQUEST_BYTES);
         let whole = bytes / request_bytes * request_bytes;
@@ -175,7 +176,7 @@ impl Scratch {
     }
 }
 
-/// The sequential write of one part of a test file.
+/// Returns the workload that writes one part of a test file sequentially.
 fn layout(
     request_bytes: u32,
     (region_offset, region_bytes): (u64, u64),
@@ -212,12 +213,12 @@ impl Drop for Scratch {
     }
 }
 
-/// Checks that a test file fits on the file system.
+/// Checks that the file system has space for a test file of `bytes` bytes.
 pub fn check_room(folder: &Path, bytes: u64) -> Outcome<()> {
     if bytes > file_size_limit() {
         return Err(Failure::failed(format!(
             "a test file of {1} exceeds the file-size limit of {0}; raise the limit (ulimit -f), \
-             or give a smaller --size",
+             or use a smaller --size",
             units::size(file_size_limit()),
             units::size(bytes)
         )));
@@ -225,8 +226,8 @@ pub fn check_room(folder: &Path, bytes: u64) -> Outcome<()> {
     let free = free_bytes_at(folder)?;
     if bytes.saturating_add(SPARE_BYTES) > free {
         return Err(Failure::failed(format!(
-            "{} has {} free, not enough for a test file of {} and the {} that must stay free; \
-             give a smaller --size or another directory",
+            "{} has {} of free space, which is not enough for a test file of {}, because {} must \
+             remain free; use a smaller --size or another directory",
             folder.display(),
             units::size(free),
             units::size(bytes),
@@ -240,7 +241,7 @@ fn cannot_make(folder: &Path, source: std::io::Error) -> Failure {
     let what = format!("creating a test file in {}", folder.display());
     let failure = Failure::from(
         Error::io(what, source)
-            .with_remedy("name a writable directory, or an existing file to read"),
+            .with_remedy("specify a writable directory, or an existing file to read"),
     );
     Failure {
         exit: if failure.exit == Exit::Usage { Exit::Usage } else { Exit::Failed },

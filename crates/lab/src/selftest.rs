@@ -1,8 +1,9 @@
 //! The self-test: measures reference devices with known properties and compares the results.
 //!
-//! Every quantity is measured with the same code as any run. The overhead of the path to the device
-//! (system calls, FUSE, wake-ups) is measured alternately on the same device with zero delay, and
-//! subtracted from the measured times. The overhead is printed, so that it cannot hide an error.
+//! Every quantity is measured with the same code as in any run. The overhead of the I/O path
+//! (system calls, FUSE, wake-ups) is measured on a device with zero delay, in alternation with the
+//! reference device, and is subtracted from the measured times. The overhead is printed, so that it
+//! cannot hide an error.
 
 pub mod devices;
 pub mod document;
@@ -22,28 +23,30 @@ pub struct Quantity {
     pub unit: String,
     /// The true value.
     pub truth: f64,
-    /// The measured value; if bounds were measured, the middle between them.
+    /// The measured value. If bounds were measured, it is the middle between them. Null if skipped.
     pub measured: Option<f64>,
-    /// Measured lower and upper bound; null for a single value.
+    /// Measured lower and upper bound. Null for a single value.
     pub bounds: Option<(f64, f64)>,
-    /// Overhead of the path at zero delay, which was subtracted.
+    /// Overhead of the I/O path, which was measured at zero delay and subtracted. Null if nothing
+    /// was subtracted.
     pub path: Option<f64>,
-    /// Relative error: measured / truth - 1.
+    /// Relative error: measured / truth - 1. Null if skipped.
     pub error: Option<f64>,
-    /// Maximum absolute value of `error`; for bounds, the maximum distance between them as a share
-    /// of the lower bound.
+    /// Maximum absolute value of `error`. For bounds, it is the maximum distance between them, as a
+    /// share of the lower bound.
     pub tolerance: f64,
     /// Whether the error is within the tolerance. Bounds must also enclose the truth.
     pub pass: bool,
-    /// Why the quantity could not be measured on this host, with the remedy.
+    /// Why the quantity could not be measured on this host, with the remedy. Null if it was
+    /// measured.
     pub skipped: Option<String>,
 }
 
-/// Maximum overhead of the path, as a share of the truth.
+/// Maximum overhead of the I/O path, as a share of the true value.
 const PATH_SHARE_MAX: f64 = 0.1;
 
 impl Quantity {
-    /// A measured value with its true value.
+    /// Compares a measured value with the true value.
     pub fn value(
         name: &str,
         unit: &str,
@@ -60,13 +63,14 @@ impl Quantity {
             path: None,
             error: Some(error),
             tolerance,
-            // Written so that NaN fails.
+            // This comparison is false for NaN, so NaN fails.
             pass: error.abs() <= tolerance,
             skipped: None,
         }
     }
 
-    /// A true value with measured bounds, which must enclose it and be close enough to each other.
+    /// Compares measured bounds with the true value. The bounds must enclose the true value, and
+    /// differ by no more than the tolerance.
     pub fn within(
         name: &str,
         unit: &str,
@@ -79,14 +83,14 @@ impl Quantity {
         Quantity { bounds: Some((low, high)), pass, ..value }
     }
 
-    /// A quantity that cannot be measured here.
+    /// Describes a quantity that cannot be measured on this host.
     pub fn skipped(name: &str, unit: &str, truth: f64, why: String) -> Quantity {
         let value = Quantity::value(name, unit, (truth, f64::NAN), 0.0);
         Quantity { measured: None, error: None, pass: true, skipped: Some(why), ..value }
     }
 
-    /// Adds the subtracted overhead of the path. A large overhead fails, because it could hide an
-    /// error.
+    /// Sets the overhead of the I/O path that was subtracted. If the overhead is large, the
+    /// quantity fails, because the overhead could hide an error.
     #[must_use]
     pub fn with_path(self, path: f64) -> Quantity {
         let small = path.abs() <= PATH_SHARE_MAX * self.truth;
@@ -116,9 +120,9 @@ mod tests {
     fn bounds_must_enclose_the_truth_and_be_close_together() {
         let of = |bounds| Quantity::within("x", "s", 100.0, bounds, 0.15).pass;
         assert!(of((95.0, 105.0)));
-        assert!(!of((101.0, 105.0)), "truth below");
-        assert!(!of((90.0, 99.0)), "truth above");
-        assert!(!of((90.0, 110.0)), "too far apart");
+        assert!(!of((101.0, 105.0)), "the truth is below the bounds");
+        assert!(!of((90.0, 99.0)), "the truth is above the bounds");
+        assert!(!of((90.0, 110.0)), "the bounds are too far apart");
         assert!(!of((f64::NAN, 110.0)));
     }
 }

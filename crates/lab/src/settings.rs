@@ -1,13 +1,14 @@
-//! Settings of the block device below a target, changed for one run and always restored.
+//! Changes settings of the block device below a target for one run, and always restores them.
 //!
-//! A change is journalled before it is made and verified by reading the value back. Dropping
-//! [`Changed`] restores the old values in reverse order. If the run was killed, `halfpower restore`
-//! restores them from the journal. It never writes to a different device with the same name, and
-//! keeps a value that another program has set since.
+//! A change is written to the journal before it is made, and is verified by reading the value back.
+//! Dropping [`Changed`] restores the old values in reverse order. After a run that was killed,
+//! `halfpower restore` restores them from the journal. It never writes to a different device with
+//! the same name, and keeps a value that another program has set since.
 //!
-//! Only one run at a time changes the settings of a device: it locks the device's `queue` folder in
-//! sysfs. The kernel resets some settings along with others (the tunables with the scheduler, the
-//! read-ahead with the write cache); these are recorded and restored too.
+//! Only one run at a time changes the settings of a device, because the run locks the device's
+//! `queue` directory in sysfs. The kernel resets some settings when others change: the scheduler's
+//! tunables with the scheduler, and the read-ahead with the write cache. These are recorded and
+//! restored too.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -26,29 +27,29 @@ use crate::failure::{Failure, Outcome};
 use crate::journal::settings::{self as journal, Change, Entry, Found, Identity, Recorded};
 use crate::machine;
 
-/// The I/O scheduler.
+/// Name of the setting for the I/O scheduler.
 pub const SCHEDULER: &str = "scheduler";
-/// The read-ahead window (KiB).
+/// Name of the setting for the size of the read-ahead window (KiB).
 pub const READ_AHEAD: &str = "read_ahead_kb";
-/// The write cache mode that the kernel assumes.
+/// Name of the setting for the write cache mode that the kernel assumes.
 pub const WRITE_CACHE: &str = "write_cache";
-/// The drive's own write cache, whose file is not in `queue`.
+/// Name of the setting for the drive's own write cache. Its file is not in `queue`.
 pub const DRIVE_CACHE: &str = "drive_cache";
-/// Number of requests in the queue.
+/// Name of the setting for the maximum number of requests that the block layer queues.
 pub const NR_REQUESTS: &str = "nr_requests";
-/// Whether requests are merged.
+/// Name of the setting that controls whether requests are merged.
 pub const NOMERGES: &str = "nomerges";
 
-/// What to do about a drive that cannot be found.
-pub const WHEN_ABSENT: &str = "attach that drive alone and run halfpower restore";
+/// Remedy for errors about a drive that cannot be found.
+pub const WHEN_ABSENT: &str = "attach only that drive and run halfpower restore";
 
-/// Number of attempts to read an entry that another process locks.
+/// Maximum number of attempts to read a journal entry that another process has locked.
 const LOOKS: u32 = 20;
-/// Pause between two of these attempts.
+/// Pause between two attempts to read a locked journal entry.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
-/// For each setting, those that the kernel may reset when it is changed. A change of the scheduler
-/// also resets the tunables of the scheduler.
+/// For each setting, the other settings that the kernel may reset when the setting changes. A
+/// change of the scheduler also resets the scheduler's tunables, which are not listed here.
 const MOVED: [(&str, &[&str]); 3] = [
     (SCHEDULER, &[NR_REQUESTS, "wbt_lat_usec"]),
     (WRITE_CACHE, &[READ_AHEAD, "wbt_lat_usec"]),
@@ -58,13 +59,13 @@ const MOVED: [(&str, &[&str]); 3] = [
 /// A requested setting of a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSetting {
-    /// Name of the file in the device's `queue` folder.
+    /// Name of the setting, which is one of the constants above.
     pub name: &'static str,
-    /// The requested value.
+    /// The value that the user requested.
     pub value: String,
 }
 
-/// Changed settings. Dropping the value restores them.
+/// Settings that were changed. Dropping this value restores them.
 #[derive(Debug)]
 pub struct Changed {
     disk: PathBuf,
@@ -80,32 +81,32 @@ pub enum Fate {
     Restored,
     /// The setting already had its old value.
     AsBefore,
-    /// Another program has set this value since, so it was kept.
+    /// Another program has set the contained value in the meantime. This value was kept.
     Left(String),
-    /// The old value could not be restored; contains the reason.
+    /// The old value could not be restored. Contains the reason.
     Failed(String),
 }
 
-/// Whether a journal entry whose owner is dead can be undone.
+/// Whether the changes in a journal entry can be undone.
 #[derive(Debug)]
 pub enum Standing {
-    /// The device still exists.
+    /// The changes can be undone.
     Pending {
-        /// Its folder in sysfs.
+        /// Sysfs directory of the device.
         disk: PathBuf,
         /// The changes to undo.
         changes: Vec<Change>,
     },
-    /// The device cannot be found, and may have kept a setting; contains the setting and the
-    /// device.
+    /// The device cannot be found, and may still have a changed setting. Contains a description of
+    /// the setting and the device.
     Absent(String),
-    /// There is nothing to restore; contains the reason.
+    /// There is nothing to restore. Contains the reason.
     Forget(String),
 }
 
 // ---- before a run
 
-/// The planned changes, one sentence per setting.
+/// Describes the planned changes, with one sentence per setting.
 ///
 /// # Errors
 /// As for [`Changed::apply`].
@@ -124,12 +125,13 @@ pub fn plan(targets: &[PathBuf], wanted: &[HostSetting]) -> Outcome<Vec<String>>
 }
 
 impl Changed {
-    /// Journals and sets the requested settings of the one device below all targets. Returns None
-    /// if no settings are requested.
+    /// Changes the requested settings of the one device below all targets, after recording the
+    /// changes in the journal. Returns None if no settings are requested.
     ///
     /// # Errors
-    /// No device or several devices, missing root rights, a value that the kernel rejects, settings
-    /// in use by another run or left changed by a killed run, a journal that cannot be written.
+    /// There is no device or there are several, root rights are missing, the kernel rejects a
+    /// value, another run is using the settings, a killed run left them changed, or the journal
+    /// cannot be written.
     pub fn apply(targets: &[PathBuf], wanted: &[HostSetting]) -> Outcome<Option<Changed>> {
         if wanted.is_empty() {
             return Ok(None);
@@ -138,8 +140,8 @@ impl Changed {
         if !machine::is_root() {
             let name = name_of(&disk);
             return Err(Failure::failed(format!(
-                "changing settings of {name} needs root; run as root, or drop the flags under \
-                 Host (halfpower run --help)"
+                "changing settings of {name} needs root; run as root, or drop the flags listed \
+                 under 'Host' in halfpower run --help"
             )));
         }
         let claim = claim(&disk).ok_or_else(|| held(&disk))?;
@@ -153,8 +155,8 @@ impl Changed {
         let recorded = Recorded::write(&entry).map_err(|error| {
             let cause = ioengine::error::cause(&error);
             Failure::failed(format!(
-                "journalling settings of {}: {cause}; nothing was changed; set XDG_STATE_HOME to a \
-                 writable folder",
+                "writing the settings of {} to the journal: {cause}; nothing was changed; set \
+                 XDG_STATE_HOME to a writable directory",
                 name_of(&disk)
             ))
         })?;
@@ -166,13 +168,13 @@ impl Changed {
         Ok(Some(changed))
     }
 
-    /// The requested settings whose value was changed.
+    /// Returns the requested settings whose value was changed.
     pub fn made(&self) -> impl Iterator<Item = &Change> {
         let differs = |c: &&Change| c.wanted.as_ref().is_some_and(|wanted| *wanted != c.old);
         self.entry.changes.iter().filter(differs)
     }
 
-    /// Restores all settings. Returns false on a failure, after reporting it on stderr.
+    /// Restores all settings. If that fails, reports the failure on stderr and returns false.
     pub fn restore(mut self) -> bool {
         self.put_back()
     }
@@ -217,10 +219,10 @@ impl Drop for Changed {
     }
 }
 
-/// The sysfs folder of the one whole disk below all targets.
+/// Returns the sysfs directory of the one whole disk below all targets.
 ///
 /// # Errors
-/// A usage error if there is no disk, or several.
+/// A usage error if there is no disk or there are several.
 pub fn disk_beneath(targets: &[PathBuf]) -> Outcome<PathBuf> {
     let none = |target: &Path| {
         Failure::usage(format!(
@@ -236,8 +238,8 @@ pub fn disk_beneath(targets: &[PathBuf]) -> Outcome<PathBuf> {
         match &common {
             Some(first) if *first != disk => {
                 return Err(Failure::usage(format!(
-                    "the targets lie on {} and {}, but host settings are changed on one device \
-                     only; measure the targets one by one",
+                    "the targets lie on {} and {}, but host settings can be changed on only \
+                     one device; measure the targets one by one",
                     name_of(first),
                     name_of(&disk)
                 )));
@@ -245,7 +247,7 @@ pub fn disk_beneath(targets: &[PathBuf]) -> Outcome<PathBuf> {
             _ => common = Some(disk),
         }
     }
-    let no_target = "host settings need a target on a block device; name such a target, or drop \
+    let no_target = "host settings need a target on a block device; use such a target, or drop \
                      the flags listed under 'Host' in halfpower run --help";
     common.ok_or_else(|| Failure::usage(no_target))
 }
@@ -263,7 +265,7 @@ fn name_of(disk: &Path) -> String {
     disk.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A setting and its device, such as `scheduler of sda`.
+/// Formats a setting and its device, such as `scheduler of sda`.
 fn what(change: &Change, disk: &Path) -> String {
     format!("{} of {}", change.name, name_of(disk))
 }
@@ -280,7 +282,7 @@ fn identity(disk: &Path) -> Identity {
     }
 }
 
-/// Locks the settings of a device for this process; None if another process holds the lock.
+/// Locks the settings of a device for this process. None if another process holds the lock.
 fn claim(disk: &Path) -> Option<File> {
     let folder = File::open(disk.join("queue")).ok()?;
     folder.try_lock().is_ok().then_some(folder)
@@ -291,15 +293,16 @@ fn held(disk: &Path) -> Failure {
     let owner = journal::of(&name).filter(Found::is_in_use);
     let owner = owner.map_or("another run".into(), |f| format!("process {}", f.entry.pid));
     Failure::failed(format!(
-        "settings of {name} are held by {owner}, which will restore them; wait for its end"
+        "settings of {name} are in use by {owner}, which will restore them; wait until it ends"
     ))
 }
 
-/// Handles a journal entry that an earlier run left for the same device.
+/// Removes an obsolete journal entry of an earlier run for the same device. Fails if the entry
+/// contains settings that were not restored yet.
 fn settle_earlier(disk: &Path) -> Outcome<()> {
     let name = name_of(disk);
-    // This process holds the lock on the device, so the entry's owner is dead. A process that only
-    // reads the entry (clean, restore --plan) releases it soon.
+    // This process holds the lock on the device, so the process that wrote the entry is dead. A
+    // process that only reads the entry (clean, restore --plan) releases it soon.
     let clock = Monotonic::new();
     let mut found = journal::of(&name);
     for _ in 0..LOOKS {
@@ -319,17 +322,17 @@ fn settle_earlier(disk: &Path) -> Outcome<()> {
             Ok(())
         }
         Standing::Absent(what) => Err(Failure::failed(format!(
-            "a run that was killed left a drive changed: {what}; {WHEN_ABSENT}, or forget it by \
-             removing {}",
+            "a run that was killed did not restore a drive: {what}; {WHEN_ABSENT}, or remove {} \
+             to keep the changed setting",
             recorded.file().display()
         ))),
         Standing::Pending { .. } => Err(Failure::failed(format!(
-            "a run that was killed left settings of {name} changed; run halfpower restore first"
+            "a run that was killed did not restore settings of {name}; run halfpower restore first"
         ))),
     }
 }
 
-/// The changes for the requested settings, in the order in which they are made.
+/// Returns the changes for the requested settings, in the order in which they are made.
 fn changes(disk: &Path, wanted: &[HostSetting]) -> Outcome<Vec<Change>> {
     let mut changes = Vec::new();
     for wish in wanted {
@@ -341,7 +344,7 @@ fn changes(disk: &Path, wanted: &[HostSetting]) -> Outcome<Vec<Change>> {
         })?;
         let listed = text(&path).map_err(|error| {
             Failure::failed(format!(
-                "{} of {} cannot be read: {}; this device has no such setting; drop its flag",
+                "{} of {} cannot be read: {}; the device has no such setting; drop its flag",
                 wish.name,
                 name_of(disk),
                 ioengine::error::cause(&error)
@@ -365,21 +368,21 @@ fn check_offered(disk: &Path, listed: &str, wanted: &str) -> Outcome<()> {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "--scheduler {wanted}: {} offers {}",
+        "--scheduler {wanted}: {} offers only {}; use one of these",
         name_of(disk),
         offered.join(", ")
     )))
 }
 
-/// The requested setting whose change makes the kernel reset the setting `name`.
+/// Returns the requested setting whose change makes the kernel reset the setting `name`.
 fn mover(name: &str, wanted: &[HostSetting]) -> Option<String> {
     let mut movers = MOVED.iter().filter(|(_, moved)| moved.contains(&name));
     let wished = movers.find(|(by, _)| wanted.iter().any(|wish| wish.name == *by));
     wished.map(|(by, _)| (*by).to_owned())
 }
 
-/// The settings that the kernel may reset when the setting `by` is changed, with their present
-/// values.
+/// Returns the settings that the kernel may reset when the setting `by` is changed, with their
+/// current values.
 fn moved_by_kernel(by: &str, disk: &Path) -> impl Iterator<Item = Change> {
     let queue = disk.join("queue");
     let moved = MOVED.iter().filter(|(name, _)| *name == by).flat_map(|(_, moved)| *moved);
@@ -399,7 +402,7 @@ fn moved_by_kernel(by: &str, disk: &Path) -> impl Iterator<Item = Change> {
 
 // ---- reading and writing
 
-/// The file of a setting. The drive's own cache may be switched outside sysfs.
+/// Returns the file of a setting. The file of the drive's own cache may be outside sysfs.
 fn path_of(disk: &Path, name: &str) -> Option<PathBuf> {
     match name {
         DRIVE_CACHE => Means::of(disk).map(|means| means.path().to_path_buf()),
@@ -411,7 +414,7 @@ fn text(path: &Path) -> io::Result<String> {
     if path.starts_with("/dev") { write_cache::state_at(path) } else { fs::read_to_string(path) }
 }
 
-/// The value of a setting; the value in brackets if the file lists several.
+/// Reads the value of a setting. If the file lists several values, this is the one in brackets.
 fn value(path: &Path) -> io::Result<String> {
     Ok(in_brackets(&text(path)?))
 }
@@ -441,13 +444,15 @@ fn while_busy(mut write: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     write()
 }
 
-/// Sets a value and reads it back. If the kernel stored another value, the old value is restored
-/// immediately, because a later run could not tell who set the new value.
+/// Changes a setting and reads the new value back. If the kernel stored another value, the old
+/// value is restored immediately, because a later run could not tell who set that value.
 fn set(change: &Change, disk: &Path) -> Outcome<()> {
     let Some(wanted) = &change.wanted else { return Ok(()) };
     let failed = |cause: String| {
         let what = what(change, disk);
-        Failure::failed(format!("setting {what} to {wanted}: {cause}; drop its flag or change it"))
+        Failure::failed(format!(
+            "setting {what} to {wanted}: {cause}; drop its flag or use another value"
+        ))
     };
     write(&change.path, wanted).map_err(|error| failed(ioengine::error::cause(&error)))?;
     match value(&change.path) {
@@ -462,7 +467,8 @@ fn set(change: &Change, disk: &Path) -> Outcome<()> {
 
 // ---- after a run
 
-/// Whether an entry of this process, or of a process that has ended, can be undone.
+/// Checks whether the changes in an entry can be undone. The entry belongs to this process or to a
+/// process that has ended.
 pub fn standing(entry: &Entry) -> Standing {
     let forget = |why: &str| Standing::Forget(why.to_owned());
     if entry.boot_id != machine::boot_id() {
@@ -476,8 +482,8 @@ pub fn standing(entry: &Entry) -> Standing {
         return forget("the device is gone");
     };
     let disk = device.disk();
-    // A device can get another medium (a loop device's file, a card) while its queue and the
-    // settings stay.
+    // A device can get another medium (another file of a loop device, another card) while its queue
+    // and settings stay the same.
     let now = identity(disk);
     let same_queue = now.queue.is_some() && now.queue == entry.device.queue;
     if !same_queue && now != entry.device {
@@ -486,14 +492,15 @@ pub fn standing(entry: &Entry) -> Standing {
         }
         return forget("another device has that name now");
     }
-    // The journal can be edited by hand, so only files of settings of this device are written.
+    // The journal can be edited by hand, so only files that are settings of this device are
+    // written.
     let ours = |change: &Change| {
         let mut parts = Path::new(&change.name).components();
         let plain = parts.all(|part| matches!(part, Component::Normal(_)));
         plain && path_of(disk, &change.name).is_some_and(|path| path == change.path)
     };
     if !entry.changes.iter().all(ours) {
-        return forget("the entry names files that are not settings of the device");
+        return forget("the journal entry contains files that are not settings of the device");
     }
     Standing::Pending { disk: disk.to_path_buf(), changes: entry.changes.clone() }
 }
@@ -502,24 +509,25 @@ fn is_of_drive(change: &Change) -> bool {
     change.name == DRIVE_CACHE
 }
 
-/// What can be undone after a reboot, or after the drive was detached. Both reset the settings of
-/// the kernel, but a drive may keep the mode of its write cache: SCSI disks save their caching page
-/// if they can. The drive is found by its serial number, because its name may have changed.
+/// Checks what can be undone after a reboot, or after the drive was detached. Both reset the
+/// settings in the kernel, but a drive may keep the mode of its write cache: SCSI disks save their
+/// caching page if they can. The drive is found by its serial number, because its name may have
+/// changed.
 fn in_drive(entry: &Entry, kernel: &Kernel) -> Standing {
     let forget = |why: &str| Standing::Forget(why.to_owned());
     let Some(change) = entry.changes.iter().find(|change| is_of_drive(change)) else {
-        return forget("the machine was rebooted since, which reset them");
+        return forget("the machine was rebooted in the meantime, which reset them");
     };
     let Some(serial) = &entry.device.serial else {
         return forget(
-            "the machine was rebooted since, and the drive has no serial number by which to find \
-             it; check its write cache with halfpower study write-cache",
+            "the machine was rebooted in the meantime, and the drive cannot be found because it \
+             has no serial number; check its write cache with halfpower study write-cache",
         );
     };
     let mut drives = kernel.all();
     drives.retain(|drive| drive.info().serial.as_ref() == Some(serial));
-    // The namespaces of an NVMe drive share its serial number. Other drives with the same number
-    // cannot be told apart, so none of them is written to.
+    // The namespaces of one NVMe drive have the same serial number. If several drives have the same
+    // number, it is unknown which one was changed, so none is written to.
     let controller = |drive: &Device| {
         let name = drive.name();
         name.strip_prefix("nvme").and_then(|rest| rest.split('n').next().map(str::to_owned))
@@ -531,7 +539,10 @@ fn in_drive(entry: &Entry, kernel: &Kernel) -> Standing {
                 let changes = vec![Change { path, ..change.clone() }];
                 return Standing::Pending { disk: drive.disk().to_path_buf(), changes };
             }
-            None => format!("{} has that number, but no cache that can be switched", drive.name()),
+            None => format!(
+                "{} has that number, but no cache that can be switched on and off",
+                drive.name()
+            ),
         },
         [] => "no drive with that number is attached".to_owned(),
         several => format!("{} drives with that number are attached", several.len()),
@@ -543,12 +554,13 @@ fn in_drive(entry: &Entry, kernel: &Kernel) -> Standing {
     ))
 }
 
-/// Undoes changes, last first, and returns the result of each change. A setting that only the
-/// kernel reset is reported only if it could not be restored.
+/// Undoes changes, the last one first, and returns the result of each change. For a setting that
+/// only the kernel reset, a result is returned only if the setting could not be restored.
 pub fn undo(changes: &[Change]) -> Vec<(Change, Fate)> {
     let fates = fates(changes);
     let mut failures: Vec<Option<String>> = vec![None; changes.len()];
-    // Twice, because restoring one setting can reset another that is already restored.
+    // There are two passes, because restoring one setting can reset another that is already
+    // restored.
     for _ in 0..2 {
         for (index, change) in changes.iter().enumerate().rev() {
             let goal = match &fates[index] {
@@ -576,9 +588,9 @@ pub fn undo(changes: &[Change]) -> Vec<(Change, Fate)> {
     changes.iter().zip(fates).zip(failures).rev().filter_map(checked).collect()
 }
 
-/// Predicts the result of undoing each change from the present values. A setting that the kernel
-/// resets along with another is restored with it, even if its value changed, because the kernel may
-/// have set that value.
+/// Predicts the result of undoing each change from the current values. A setting that the kernel
+/// resets when a second setting changes is restored if the second setting is restored. Its current
+/// value is ignored, because the kernel may have set that value.
 pub fn fates(changes: &[Change]) -> Vec<Fate> {
     let mut fates: Vec<Fate> = Vec::new();
     for change in changes {
@@ -601,38 +613,39 @@ fn is_undone(fate: &Fate) -> bool {
     matches!(fate, Fate::Restored | Fate::AsBefore)
 }
 
-/// The result of undoing a change, as a sentence.
+/// Describes the result of undoing a change in a sentence.
 pub fn said(change: &Change, disk: &Path, fate: &Fate) -> String {
     let (what, old) = (what(change, disk), &change.old);
     match fate {
         Fate::Restored => format!("restored {what} to {old}"),
         Fate::AsBefore => format!("unchanged: {what} is still {old}"),
         Fate::Left(now) => format!(
-            "left {what} at {now}: another program has changed it since, from {} (before: {old})",
+            "left {what} at {now}, which another program set: the run had changed it from {old} to \
+             {}",
             change.wanted.as_deref().unwrap_or(old)
         ),
-        Fate::Failed(cause) => format!("failed: {what} is not back at {old}: {cause}"),
+        Fate::Failed(cause) => format!("failed: {what} was not restored to {old}: {cause}"),
     }
 }
 
-/// Locks the settings of a device to undo them; None if another process holds the lock.
+/// Locks the settings of a device to undo its changes. None if another process holds the lock.
 pub fn claim_to_undo(disk: &Path) -> Option<File> {
     claim(disk)
 }
 
-/// The names of devices with settings that a killed run left changed.
+/// Returns the names of devices whose settings a killed run did not restore.
 pub fn left_behind() -> Vec<String> {
     let dead = journal::all().into_iter().filter_map(Found::of_dead_owner);
     let pending = dead.filter(|(entry, _)| matches!(standing(entry), Standing::Pending { .. }));
     pending.map(|(entry, _)| entry.device.name).collect()
 }
 
-/// Warns if a killed run left settings to restore.
+/// Warns if a killed run did not restore settings.
 pub fn warn_of_left_behind(console: &Console) {
     let devices = left_behind();
     if !devices.is_empty() {
         console.warn(format!(
-            "a run that was killed left settings of {} changed; run halfpower restore",
+            "a run that was killed did not restore settings of {}; run halfpower restore",
             devices.join(", ")
         ));
     }
@@ -677,8 +690,8 @@ mod tests {
         let wish = HostSetting { name: DRIVE_CACHE, value: THROUGH.to_owned() };
         let changes = changes(disk.path(), &[wish]).unwrap();
         assert_eq!((&changes[0].path, &*changes[0].old), (&cache, BACK));
-        assert_eq!(changes[1].name, WRITE_CACHE, "the kernel reads the drive's state again");
-        // Writing a shorter value into a plain file keeps the rest; sysfs does not.
+        assert_eq!(changes[1].name, WRITE_CACHE, "the kernel sets write_cache again");
+        // The change of the drive's cache changes both files.
         fs::write(&cache, THROUGH).unwrap();
         fs::write(&believed, THROUGH).unwrap();
         assert_eq!(value(&changes[0].path).unwrap(), THROUGH);
@@ -686,7 +699,8 @@ mod tests {
         assert_eq!(fates(&changes), [Fate::Restored, Fate::Restored]);
     }
 
-    /// An entry of a killed run of an earlier boot that switched the cache of a disk.
+    /// Returns the journal entry of a run that switched the cache of a disk, and was killed before
+    /// the machine was rebooted.
     fn entry_of_earlier_boot(serial: Option<&str>) -> Entry {
         let change = |name: &str, wanted: Option<&str>| Change {
             name: name.to_owned(),

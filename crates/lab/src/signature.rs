@@ -1,20 +1,21 @@
-//! Recognises the data on a device by magic numbers: partition tables, file systems, swap and
-//! members of volumes.
+//! Recognises the data on a device by magic numbers: partition tables, file systems, swap,
+//! encryption, and members of RAID and LVM volumes.
 //!
-//! Only informs the user and permits nothing, because a device without a recognised format may
-//! still hold data. All functions except the reading of samples are pure, and must not panic on any
-//! content.
+//! The result only informs the user. It never permits a write, because a device without a
+//! recognised format may still hold data. All functions except those that read samples are pure,
+//! and must not panic on any content.
 
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Size of the sample of each end (bytes): up to the last uberblock of the first ZFS label.
+/// Number of bytes that are read at each end of a device. The start then includes the whole first
+/// ZFS label, which contains uberblocks.
 const END_BYTES: u64 = 256 << 10;
 /// Maximum number of partitions that are examined, so that the description fits in one line.
 const PARTS_MAX: usize = 8;
-/// Type of the MBR partition that covers a disk with a GPT.
+/// Type of the protective MBR partition, which covers a disk with a GPT.
 const PROTECTIVE: u8 = 0xee;
 /// Types of MBR partitions that contain further partitions.
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
@@ -24,7 +25,7 @@ const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 pub struct Signature {
     /// Name of the format.
     pub what: &'static str,
-    /// Label given by the user.
+    /// Label that the user gave the file system or volume. None without a label.
     pub label: Option<String>,
 }
 
@@ -45,7 +46,7 @@ pub struct Sample {
     bytes: u64,
 }
 
-/// A partition from a partition table (bytes).
+/// Offset and size of a partition (bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     offset: u64,
@@ -63,7 +64,7 @@ impl Sample {
         Ok(Sample { head: read(offset)?, tail: read(offset + bytes - end)?, bytes })
     }
 
-    /// `length` bytes from an offset; None outside the sample.
+    /// Returns `length` bytes at an offset. None if they are outside the sample.
     fn at(&self, offset: u64, length: usize) -> Option<&[u8]> {
         let within = |part: &[u8], from: u64| {
             let from = usize::try_from(from).ok()?;
@@ -93,14 +94,14 @@ impl Sample {
         u64::from(self.u32(offset)) | u64::from(self.u32(offset.saturating_add(4))) << 32
     }
 
-    /// A label of at most `length` bytes.
+    /// Reads a label of at most `length` bytes. None if it is empty.
     fn text(&self, offset: u64, length: usize) -> Option<String> {
         let bytes = self.at(offset, length)?;
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(length);
         printable(&String::from_utf8_lossy(&bytes[..end]))
     }
 
-    /// A label in UTF-16 at an offset of the sample.
+    /// Reads a label in UTF-16 of at most `length` bytes. None if it is empty.
     fn wide_text(&self, offset: u64, length: usize) -> Option<String> {
         let bytes = self.at(offset, length)?;
         let units = bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
@@ -109,7 +110,7 @@ impl Sample {
     }
 }
 
-/// A label without control characters; None if it is then empty.
+/// Removes control characters from a label. None if nothing remains.
 fn printable(text: &str) -> Option<String> {
     let kept: String = text.trim().chars().filter(|c| !c.is_control()).collect();
     (!kept.is_empty()).then_some(kept)
@@ -132,18 +133,18 @@ pub fn describe(file: &File, bytes: u64) -> io::Result<Option<String>> {
     Ok((!found.is_empty()).then(|| format!("{}{with}", found.join(", "))))
 }
 
-/// All formats recognised in a sample.
+/// Returns all formats that are recognised in a sample.
 pub fn find(sample: &Sample) -> Vec<Signature> {
     let finders = [tables, boot_sectors, linux_file_systems, members, ends, others];
     finders.iter().flat_map(|find| find(sample)).collect()
 }
 
-/// A signature if `is_there`.
+/// Returns a signature if `is_there` is true, else None.
 fn found(is_there: bool, what: &'static str, label: Option<String>) -> Option<Signature> {
     is_there.then_some(Signature { what, label })
 }
 
-/// Partition tables: GPT at the start or the end of the device, and MBR.
+/// Recognises partition tables: GPT at the start or the end of the device, and MBR.
 fn tables(sample: &Sample) -> Vec<Signature> {
     let blocks = [512_u64, 4096];
     let primary = blocks.iter().any(|block| sample.has(*block, b"EFI PART"));
@@ -156,8 +157,8 @@ fn tables(sample: &Sample) -> Vec<Signature> {
     [gpt, backup, mbr].into_iter().flatten().collect()
 }
 
-/// The four entries of an MBR: type, first sector, sectors. None without an MBR; the boot sectors
-/// of FAT and NTFS have the same magic number and are excluded.
+/// Returns the four entries of an MBR: type, first sector, and number of sectors. None without an
+/// MBR. The boot sectors of FAT and NTFS have the same magic number and are excluded.
 fn entries(sample: &Sample) -> Option<[(u8, u32, u32); 4]> {
     let is_boot_sector = !boot_sectors(sample).is_empty();
     let at = [446_u64, 462, 478, 494];
@@ -167,7 +168,7 @@ fn entries(sample: &Sample) -> Option<[(u8, u32, u32); 4]> {
         .then(|| at.map(|at| (sample.byte(at + 4), sample.u32(at + 8), sample.u32(at + 12))))
 }
 
-/// The partitions in an MBR or GPT.
+/// Returns the partitions in an MBR or GPT.
 fn parts(sample: &Sample) -> Vec<Part> {
     let part = |block: u64, first: u64, blocks: u64| {
         let (offset, bytes) = (first.checked_mul(block)?, blocks.checked_mul(block)?);
@@ -192,7 +193,7 @@ fn parts(sample: &Sample) -> Vec<Part> {
     (0..count).filter_map(entry).collect()
 }
 
-/// Formats that begin with a DOS boot sector.
+/// Recognises formats that begin with a DOS boot sector.
 fn boot_sectors(sample: &Sample) -> Vec<Signature> {
     let ends = sample.has(510, b"\x55\xaa");
     let fat32 = ends && sample.has(82, b"FAT32   ");
@@ -222,12 +223,13 @@ fn linux_file_systems(sample: &Sample) -> Vec<Signature> {
     all.into_iter().flatten().collect()
 }
 
-/// ext2, 3 and 4 share a magic number and differ in their features.
+/// Returns the version of ext. ext2, ext3 and ext4 have the same magic number and differ in their
+/// features.
 fn ext_version(sample: &Sample) -> &'static str {
     let (compatible, incompatible) = (sample.u32(1024 + 92), sample.u32(1024 + 96));
     let read_only_compatible = sample.u32(1024 + 100);
-    // Features of ext4 only: extents, 64 bits, flexible groups; huge files, checksums, many links,
-    // large inodes.
+    // These features exist only in ext4. Incompatible features: extents, 64 bits, flexible block
+    // groups. Read-only compatible features: huge files, checksums, many links, large inodes.
     if incompatible & 0x2c0 != 0 || read_only_compatible & 0x478 != 0 {
         "ext4"
     } else if compatible & 0x4 != 0 {
@@ -237,7 +239,7 @@ fn ext_version(sample: &Sample) -> &'static str {
     }
 }
 
-/// Signatures of RAID and LVM devices and of encrypted volumes, which have a header at the start.
+/// Recognises LVM physical volumes, LUKS encryption and bcache, which have a header at the start.
 fn members(sample: &Sample) -> Vec<Signature> {
     let lvm = (0..4_u64).map(|sector| sector * 512);
     let lvm =
@@ -253,7 +255,8 @@ fn members(sample: &Sample) -> Vec<Signature> {
     all.into_iter().flatten().collect()
 }
 
-/// MD: version 1.1 at the start, 1.2 at offset 4 KiB, 1.0 and 0.90 near the end.
+/// Recognises members of a RAID (MD). The header is at the start of the device in version 1.1, at
+/// offset 4 KiB in version 1.2, and near the end in versions 1.0 and 0.90.
 fn ends(sample: &Sample) -> Vec<Signature> {
     let magic = 0xa92b_4efc_u32;
     let v1_0 = sample.bytes.checked_sub(8 << 10).map(|offset| offset >> 12 << 12);
@@ -270,7 +273,7 @@ fn ends(sample: &Sample) -> Vec<Signature> {
     all
 }
 
-/// ZFS, by an uberblock in one of the sampled labels; optical media.
+/// Recognises ZFS by an uberblock in one of the sampled labels, and optical media.
 fn others(sample: &Sample) -> Vec<Signature> {
     let labels = [Some(0), (sample.bytes >> 18 << 18).checked_sub(256 << 10)];
     let magics = [0x00ba_b10c_u64, 0x00ba_b10c_u64.swap_bytes()];
@@ -290,7 +293,7 @@ mod tests {
 
     const BYTES: u64 = 4 << 20;
 
-    /// Expected bytes, each with its offset; a negative offset counts from the end.
+    /// Pieces of an image, as pairs of offset and bytes. A negative offset counts from the end.
     type Pieces<'a> = &'a [(i64, &'a [u8])];
 
     fn image(pieces: Pieces) -> Vec<u8> {
@@ -376,14 +379,14 @@ mod tests {
         let pieces: [(i64, &[u8]); 3] = [(512, &gpt), (1024, &entry), (at, b"XFSB")];
         let said = describe(&written(&image(&pieces)), BYTES).unwrap();
         assert_eq!(said.as_deref(), Some("a GPT partition table with xfs"));
-        // One MBR partition of 2048 sectors that starts at sector 2048.
+        // This entry describes an MBR partition of 2048 sectors that starts at sector 2048.
         let row = [0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0];
         let pieces: [(i64, &[u8]); 3] =
             [(446, &row), (510, b"\x55\xaa"), (at + 4086, b"SWAPSPACE2")];
         let said = describe(&written(&image(&pieces)), BYTES).unwrap();
         assert_eq!(said.as_deref(), Some("an MBR partition table with swap"));
         assert_eq!(describe(&written(&image(&[])), BYTES).unwrap(), None);
-        assert!(describe(&written(b""), BYTES).is_err(), "what cannot be read is not empty");
+        assert!(describe(&written(b""), BYTES).is_err(), "the file is too short");
     }
 
     /// Offsets at which formats have magic numbers.

@@ -1,12 +1,12 @@
-//! "Did you mean": the known name that is most like a mistyped one.
+//! Suggests the known name that is most similar to a mistyped one ("did you mean").
 
-/// Minimum similarity of a name that is offered (Jaro-Winkler, 0 to 1).
+/// Minimum similarity of a name that is suggested (Jaro-Winkler, 0 to 1).
 const SIMILAR_MIN: f64 = 0.9;
 
-/// The most similar of `names`, if it is similar enough that it was probably meant.
+/// Returns the name that is most similar to `wrong`. None if no name is similar enough.
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace('_', "-");
-    // Numbers and single letters are similar by chance.
+    // Numbers and very short names can be similar by chance.
     let is_name = |name: &&str| name.len() > 2 && !name.starts_with(|c: char| c.is_ascii_digit());
     let names = names.into_iter().filter(is_name);
     let alike = |name: &'a str| (strsim::jaro_winkler(&plain(wrong), &plain(name)), name);
@@ -14,15 +14,17 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     best.filter(|(likeness, _)| *likeness >= SIMILAR_MIN).map(|(_, name)| name)
 }
 
-/// An error that lists the allowed names, as in `unknown hint 'sequental'; one of normal,
-/// sequential`, with the name that was probably meant in place of the list. Other errors are
-/// returned unchanged. The mistyped name is in quotes, or the value of the flag that the error
-/// begins with.
+/// Replaces the list of allowed names in an error by the allowed name that is most similar to the
+/// mistyped name. An example of such an error is `unknown hint 'sequental'; one of normal,
+/// sequential`. Other errors are returned unchanged. The mistyped name must be in quotes, or be the
+/// value of the flag with which the error begins.
 pub fn with_offer(error: &str) -> String {
     let offered = error.split_once("; one of ").or_else(|| error.split_once("; use "));
     let offer = offered.filter(|(_, list)| list.contains(", ")).and_then(|(what, list)| {
         let names = list.split([',', ' ']).filter(|name| !name.is_empty() && *name != "or");
-        Some((what, nearest(mistyped(what)?, names)?))
+        let mistyped = mistyped(what)?;
+        // A name that is right in general, but not here, is no offer.
+        Some((what, nearest(mistyped, names).filter(|name| *name != mistyped)?))
     });
     match offer {
         Some((what, name)) => format!("{what}; did you mean {name}?"),
@@ -30,7 +32,7 @@ pub fn with_offer(error: &str) -> String {
     }
 }
 
-/// The mistyped name in an error.
+/// Finds the mistyped name in an error.
 fn mistyped(what: &str) -> Option<&str> {
     let quoted = what.rsplit('\'').nth(1);
     let of_flag =
@@ -64,6 +66,7 @@ mod tests {
             ("unknown kernel 'stream'; one of store, triad", "; one of store, triad"),
             ("no such file; create it", "no such file; create it"),
             ("it's used; use a file", "it's used; use a file"),
+            ("--set a.rate: no such value; use disks, or a.rate", "; use disks, or a.rate"),
             ("'fil' is a folder; use a file", "; use a file"),
         ];
         for (error, end) in cases {

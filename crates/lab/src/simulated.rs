@@ -22,35 +22,36 @@ use crate::failure::{Failure, Outcome};
 use crate::machine::{DeviceFacts, LinkFacts, SimulatedFacts, TargetFacts};
 use crate::simulated_target::SimulatedTarget;
 
-/// Tolerance of bounds, because times are whole nanoseconds.
+/// Relative amount by which a rate may exceed its upper bound, because times are whole nanoseconds.
 const ROUNDING: f64 = 1e-6;
 
 /// The result of a workload on a simulated system.
 #[derive(Debug)]
 pub struct Simulated {
-    /// Measurements of the load generator.
+    /// What the load generator measured.
     pub sample: Sample,
-    /// Resource use of the system.
+    /// Resource use of the simulated system.
     pub account: Account,
 }
 
 impl Simulated {
-    /// Bytes per second, from the first request to the last completion (and flush).
+    /// Returns the throughput (bytes per second) from the first request to the end of the last one,
+    /// or to the end of a flush after it.
     pub fn bytes_per_s(&self) -> f64 {
         per_second(self.sample.bytes(), &self.sample)
     }
 
-    /// Requests per second.
+    /// Returns the number of requests per second.
     pub fn requests_per_s(&self) -> f64 {
         per_second(self.sample.requests(), &self.sample)
     }
 
-    /// CPU time per request charged to the program (ns).
+    /// Returns the CPU time per request that was charged to the program (ns).
     pub fn cpu_lower_ns(&self) -> f64 {
         self.sample.cpu.process_ns as f64 / self.sample.requests().max(1) as f64
     }
 
-    /// CPU time per request of the whole machine (ns).
+    /// Returns the CPU time per request of the whole machine (ns).
     pub fn cpu_upper_ns(&self) -> f64 {
         let busy_ns = self.sample.cpu.machine_ns.unwrap_or(0);
         busy_ns as f64 / self.sample.requests().max(1) as f64
@@ -62,7 +63,7 @@ fn per_second(count: u64, sample: &Sample) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
-/// The caching mode of a simulated system.
+/// Returns the caching mode of a simulated system.
 pub fn caching_of(system: &System) -> Caching {
     match system.setup.caching {
         CachingChoice::Direct => Caching::Direct,
@@ -109,7 +110,7 @@ fn check_laws(system: &System, account: &Account) -> Outcome<()> {
     match account.violations().first() {
         None => Ok(()),
         Some(broken) => Err(Failure::failed(format!(
-            "{}: the simulation violated a physical limit: {broken}; this is a bug of the program",
+            "{}: the simulation violated a physical limit: {broken}; this is a bug in halfpower",
             system.name
         ))),
     }
@@ -118,9 +119,9 @@ fn check_laws(system: &System, account: &Account) -> Outcome<()> {
 /// The results of workloads that ran at the same time.
 #[derive(Debug)]
 pub struct Together {
-    /// Measurements of each workload, in the order given.
+    /// Measurements of each workload, in the order of the workloads.
     pub samples: Vec<Sample>,
-    /// Resource use of the system.
+    /// Resource use of the simulated system.
     pub account: Account,
 }
 
@@ -151,12 +152,12 @@ pub fn together(
     Ok(Together { samples, account })
 }
 
-/// An upper bound on the rate.
+/// An upper bound on the throughput.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BoundDocument {
-    /// The resource that sets the bound.
+    /// Name of the resource that sets the bound.
     pub name: String,
-    /// The highest possible rate (bytes per second).
+    /// Highest possible throughput (bytes per second).
     pub bytes_per_s: f64,
 }
 
@@ -166,16 +167,17 @@ impl From<&Bound> for BoundDocument {
     }
 }
 
-/// Upper bounds on the rate of a run that moves `moved` bytes, the tightest first. They hold for
-/// runs from a cold start that only read or only write, each byte once. Empty for other workloads.
+/// Returns upper bounds on the throughput of a run that moves `moved` bytes, the lowest first. The
+/// bounds hold for runs from a cold start that only read or only write, and that request each byte
+/// at most once. Empty for other workloads.
 pub fn bounds_of(system: &System, workload: &Workload, caching: Caching, moved: u64) -> Vec<Bound> {
     let shape = shape_of(system, workload, caching, moved);
     let shape = shape.filter(|_| asks_once(workload, moved));
     shape.map(|shape| bounds::of(system, &shape)).unwrap_or_default()
 }
 
-/// The simple model of the papers for a workload. Only for direct reads or direct writes to a
-/// single disk, else None.
+/// Returns the simple model of the papers for a workload. None except for direct reads or direct
+/// writes to a single disk.
 pub fn simple_model_of(
     system: &System,
     workload: &Workload,
@@ -185,8 +187,8 @@ pub fn simple_model_of(
     SimpleModel::of(system, &shape, workload.region_bytes)
 }
 
-/// The input for computing the bounds of a workload that moves `moved` bytes. None for mixes,
-/// strides, skewed distributions and several request sizes.
+/// Returns the input for computing the bounds of a workload that moves `moved` bytes. None for
+/// mixes of reads and writes, replays, strides, skewed distributions and several request sizes.
 pub fn shape_of(
     system: &System,
     workload: &Workload,
@@ -218,7 +220,8 @@ pub fn shape_of(
     })
 }
 
-/// Whether a workload requests each byte at most once and has no warm-up.
+/// Whether a workload requests each byte at most once and has neither a warm-up nor a steady-state
+/// search.
 fn asks_once(workload: &Workload, moved: u64) -> bool {
     let threads = u64::from(workload.threads);
     let cold = workload.warm_up_ns == 0 && workload.steady.is_none();
@@ -228,16 +231,16 @@ fn asks_once(workload: &Workload, moved: u64) -> bool {
     cold && apart && (limited || short) && moved > 0
 }
 
-/// Checks that a run was not faster than one of its bounds, which would be a bug.
+/// Checks that a run was not faster than one of its upper bounds, which would be a bug.
 ///
 /// # Errors
-/// The bound is exceeded; the message contains both rates.
+/// A bound is exceeded. The message contains both rates.
 pub fn check_bounds(system: &System, bounds: &[Bound], bytes_per_s: f64) -> Outcome<()> {
     let broken = bounds.iter().find(|bound| bytes_per_s > bound.bytes_per_s * (1.0 + ROUNDING));
     match broken {
         None => Ok(()),
         Some(bound) => Err(Failure::failed(format!(
-            "{}: the simulation reached {}, but {} allows at most {}; this is a bug of the program",
+            "{}: the simulation reached {}, but {} allows at most {}; this is a bug in halfpower",
             system.name,
             units::rate(bytes_per_s),
             bound.name,
@@ -257,7 +260,7 @@ pub fn check_fit(place: &SimulatedTarget, workload: &Workload) -> Outcome<()> {
     Ok(())
 }
 
-/// The facts about a simulated system as a target.
+/// Describes a simulated system as a target.
 pub fn facts(place: &SimulatedTarget) -> TargetFacts {
     let world = SimWorld::new(&place.system, 0);
     let file = &world.files(place.caching)[0];
@@ -281,7 +284,7 @@ pub fn facts(place: &SimulatedTarget) -> TargetFacts {
     }
 }
 
-/// The device of a system; all its devices are equal.
+/// Describes the devices of a system, which are all equal.
 fn device_of(system: &System) -> DeviceFacts {
     let rotation = match &system.drive {
         DriveModel::Disk(disk) => Some(disk.rotation.0),
@@ -375,10 +378,10 @@ mod tests {
         assert_eq!(run(std::slice::from_ref(&timed)), [one]);
         let both = run(&[timed.clone(), random.clone()]);
         assert!(both[0] < one && both[1] < run(std::slice::from_ref(&random))[0], "{both:?}");
-        assert_eq!(both, run(&[timed.clone(), random.clone()]), "the same bits each time");
+        assert_eq!(both, run(&[timed.clone(), random.clone()]), "repeated runs have equal results");
         let twins = run(&[random.clone(), Workload { seed: 2, ..random }]);
         let (less, more) = (twins[0].min(twins[1]) as f64, twins[0].max(twins[1]) as f64);
-        assert!(less > 0.9 * more, "two alike get the same: {twins:?}");
+        assert!(less > 0.9 * more, "equal streams get equal shares: {twins:?}");
         let warm = Workload { warm_up_ns: 1, ..timed };
         let stop = AtomicBool::new(false);
         assert!(together(&ultra(), &[warm], Caching::Direct, &stop).is_err());

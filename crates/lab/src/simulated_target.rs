@@ -1,8 +1,8 @@
 //! Simulated systems as targets: `sim:SYSTEM,key=value,..`, and the flags that apply to them.
 //!
-//! SYSTEM is the name of a system that comes with the program, or the path of a system file, which
-//! contains a slash or ends in `.toml`. This module only parses and checks; each trial builds its
-//! own simulated system from the result.
+//! SYSTEM is the name of a built-in system, or the path of a system file. A path contains a slash
+//! or ends in `.toml`. This module only parses and checks the name and the flags. Each trial builds
+//! a separate simulated system from the result.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,16 +18,16 @@ use crate::text_file;
 
 /// Prefix of the names of simulated targets.
 pub const PREFIX: &str = "sim:";
-/// Where the keys of the page cache of Linux are in a system file.
+/// Prefix of the keys that describe the page cache of Linux in a system file.
 const LINUX_CACHE: &str = "host.cache.linux.";
 /// The command that prints an example of a system file.
 const EXAMPLE: &str = "halfpower simulate --show nt4-ultrawide";
 
-/// A built-in or user's system with the changes from the target's name.
+/// A built-in system or a system from a file, with the changes that the target's name contains.
 #[derive(Clone, Debug)]
 struct Named {
     description: Description,
-    /// Changed values, by their key in the system file.
+    /// Changed values, by the key in the system file.
     changes: BTreeMap<String, String>,
 }
 
@@ -36,20 +36,23 @@ struct Named {
 pub struct SimulatedTarget {
     /// Name of the target as typed.
     pub name: String,
-    /// The system.
+    /// The simulated system, with all changes.
     pub system: System,
-    /// Buffered or direct, and whether writes are durable before they complete.
+    /// Whether requests are buffered or direct, and whether writes are durable before they
+    /// complete.
     pub caching: Caching,
-    /// Changed keys of the system file with their values.
+    /// Changed values, by the key in the system file.
     pub changes: BTreeMap<String, String>,
 }
 
 impl SimulatedTarget {
-    /// The simulated system among the targets of a run or sweep; None if the targets are real.
+    /// Returns the simulated system among the targets of a run or sweep. None if the targets are
+    /// real.
     ///
     /// # Errors
     ///
-    /// An unknown system, several targets, or a flag that does not apply to simulated systems.
+    /// The system is unknown, there are several targets, or a flag does not apply to simulated
+    /// systems.
     pub fn of(experiment: &Experiment) -> Outcome<Option<SimulatedTarget>> {
         let targets = &experiment.targets;
         let Some(target) = targets.iter().find(|target| is_simulated(target)) else {
@@ -57,8 +60,8 @@ impl SimulatedTarget {
         };
         if targets.len() > 1 {
             return Err(Failure::usage(format!(
-                "{} cannot be measured together with other targets; name it alone (disks=4 adds \
-                 devices to it)",
+                "{} cannot be measured together with other targets; measure it alone (disks=4 \
+                 gives it four devices)",
                 target.display()
             )));
         }
@@ -90,12 +93,12 @@ impl SimulatedTarget {
         Ok(Some(SimulatedTarget { caching, ..place }))
     }
 
-    /// The simulated system that the target of a survey names; None if the target is real. Its file
-    /// has at least the size of `--size`.
+    /// Returns the simulated system that is the target of a survey. None if the target is real. The
+    /// file of the system has at least the size of `--size`.
     ///
     /// # Errors
     ///
-    /// An unknown system, or a flag that does not apply to it.
+    /// The system is unknown, or a flag does not apply to it.
     pub fn of_survey(experiment: &Experiment) -> Outcome<Option<SimulatedTarget>> {
         let Some(target) = experiment.targets.iter().find(|target| is_simulated(target)) else {
             return Ok(None);
@@ -111,8 +114,8 @@ impl SimulatedTarget {
         )?))
     }
 
-    /// A target whose file is at least as large as the requested region, like a test file in a
-    /// directory.
+    /// Creates a target whose file is at least as large as the requested region, like a test file
+    /// in a directory.
     fn new(
         name: String,
         description: &Description,
@@ -131,8 +134,9 @@ impl SimulatedTarget {
     }
 }
 
-/// Refuses flags that concern this host or stored data. Flushes between writes are modelled only
-/// for the page cache of Linux.
+/// Refuses flags that concern this host or stored data. Flags for flushes between writes are
+/// refused if `refuses_flushes`, because these flushes are modelled only for the page cache of
+/// Linux.
 fn check_flags(experiment: &Experiment, refuses_flushes: bool) -> Outcome<()> {
     let allocation = experiment.allocation;
     let mut engine = experiment.engine;
@@ -141,10 +145,10 @@ fn check_flags(experiment: &Experiment, refuses_flushes: bool) -> Outcome<()> {
     }
     refuse(&[
         (experiment.verify, "--verify", "stores no data to verify"),
-        (experiment.faults.is_some(), "--inject", "has no injected faults"),
+        (experiment.faults.is_some(), "--inject", "cannot inject faults"),
         (!experiment.cpus.is_empty(), "--cpus-allowed", "does not use CPUs of this host"),
         (experiment.hint.is_some(), "--hint", "has no kernel that takes hints"),
-        (experiment.engine_kinds != [None], "--ioengine", "issues requests in its own way"),
+        (experiment.engine_kinds != [None], "--ioengine", "uses no I/O engine of this host"),
         (allocation == Allocation::Truncate, "--allocation truncate", "has no blocks to release"),
         (allocation == Allocation::Reserve, "--allocation fallocate", "has no blocks to reserve"),
         (experiment.soaker, "--soaker", "computes both bounds of its CPU cost without a soaker"),
@@ -152,8 +156,8 @@ fn check_flags(experiment: &Experiment, refuses_flushes: bool) -> Outcome<()> {
         (!experiment.invalidate, "--invalidate=0", "begins each trial with a cold cache"),
         (
             engine != EngineParameters::default(),
-            "the flags under Engine (halfpower run --help)",
-            "issues requests in its own way and flushes at the end",
+            "the flags listed under 'Engine' in halfpower run --help",
+            "uses no I/O engine of this host and flushes only at the end",
         ),
         (
             experiment.page_cache == Some(PageCache::Warm),
@@ -163,16 +167,16 @@ fn check_flags(experiment: &Experiment, refuses_flushes: bool) -> Outcome<()> {
         (
             experiment.host != HostParameters::default(),
             "the flags listed under 'Host' in halfpower run --help",
-            "is not this host",
+            "does not use the settings of this host",
         ),
     ])?;
     refuse(&foreign(experiment))
 }
 
-/// A flag, whether it was given, and why it does not apply to a simulated system.
+/// Whether a flag was given, the name of the flag, and why it does not apply to a simulated system.
 type Refused = (bool, &'static str, &'static str);
 
-/// The flags given by the user that have no meaning for a simulated system.
+/// Lists flags that have no meaning for a simulated system, each with whether the user gave it.
 fn foreign(experiment: &Experiment) -> [Refused; 4] {
     let consents = experiment.consent != Consent::default();
     [
@@ -183,7 +187,7 @@ fn foreign(experiment: &Experiment) -> [Refused; 4] {
     ]
 }
 
-/// Refuses the first of the given flags.
+/// Fails if one of the flags was given. The message contains the first such flag.
 fn refuse(flags: &[Refused]) -> Outcome<()> {
     match flags.iter().find(|(given, ..)| *given) {
         Some((_, flag, why)) => {
@@ -193,25 +197,25 @@ fn refuse(flags: &[Refused]) -> Outcome<()> {
     }
 }
 
-/// Whether a target is a simulated system.
+/// Whether the name of a target specifies a simulated system.
 pub fn is_simulated(target: &Path) -> bool {
     target.to_string_lossy().starts_with(PREFIX)
 }
 
-/// Parses a name such as `sim:nt4-ultrawide,disks=4`, with further changes.
+/// Parses a name such as `sim:nt4-ultrawide,disks=4`, and applies further changes.
 ///
 /// # Errors
 ///
-/// An unknown system or an invalid change.
+/// The system is unknown, or a change is invalid.
 pub fn parse(text: &str, changes: &[String]) -> Outcome<Description> {
     Ok(named(text, changes)?.description)
 }
 
-/// Parses a name; also returns the changes.
+/// Parses a name, and returns the system and the changes.
 ///
 /// # Errors
 ///
-/// See [`parse`].
+/// As for [`parse`].
 fn named(text: &str, further: &[String]) -> Outcome<Named> {
     let mut parts = text.strip_prefix(PREFIX).unwrap_or(text).split(',');
     let mut description = load(parts.next().unwrap_or_default().trim())?;
@@ -228,12 +232,12 @@ fn named(text: &str, further: &[String]) -> Outcome<Named> {
     Ok(Named { description, changes })
 }
 
-/// A system that comes with the program, or one from a system file.
+/// Returns a built-in system, or reads a system from a system file.
 fn load(system: &str) -> Outcome<Description> {
     Ok(Description::read(&file_of(system)?, system)?)
 }
 
-/// The text of a system file.
+/// Returns the text of a system file or of a built-in system.
 ///
 /// # Errors
 /// The file does not exist or cannot be read.
@@ -268,7 +272,7 @@ mod tests {
             ("sim:nt4-ultrawide,disks", "KEY=VALUE"),
             ("sim:nt4-ultrawide,wheels=4", "disks"),
             ("sim:nt4-ultrawide,disks=many", "whole number"),
-            ("sim:./missing.toml", "name a TOML file"),
+            ("sim:./missing.toml", "specify a TOML file"),
         ] {
             let failure = parse(text, &[]).unwrap_err();
             assert_eq!(failure.exit, crate::failure::Exit::Usage, "{text}: {failure}");
@@ -282,7 +286,7 @@ mod tests {
         let path = folder.path().join("mine.toml");
         std::fs::write(&path, "name = 'mine'").unwrap();
         let text = format!("sim:{}", path.display());
-        assert!(parse(&text, &[]).unwrap().system().is_err(), "it lacks everything");
+        assert!(parse(&text, &[]).unwrap().system().is_err(), "the file has only a name");
         assert!(is_simulated(Path::new(&text)) && !is_simulated(&path));
     }
 }

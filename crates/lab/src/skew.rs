@@ -1,5 +1,5 @@
-//! Parsers for skewed loads with fio's syntax: distributions (`zipf:1.2`), request sizes with
-//! shares (`4k/50:64k/50`) and pauses (`100us`).
+//! Parsers for skewed loads in fio's syntax: distributions (`zipf:1.2`), request sizes with shares
+//! (`4k/50:64k/50`) and pauses (`100us`).
 
 use analysis::units;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ const PARETO_H: f64 = 0.2;
 ///
 /// # Errors
 ///
-/// One line with the mistake and a valid form.
+/// The text is invalid. The message is one line with the mistake and a valid form.
 pub fn parse_distribution(text: &str) -> Result<Distribution, String> {
     let (law, rest) = match text.split_once(':') {
         Some((law, rest)) => (law, Some(rest)),
@@ -41,18 +41,18 @@ pub fn parse_distribution(text: &str) -> Result<Distribution, String> {
 fn number(text: Option<&str>, default: f64) -> Result<f64, String> {
     let Some(text) = text else { return Ok(default) };
     let finite = text.parse::<f64>().ok().filter(|number| number.is_finite());
-    finite.ok_or_else(|| format!("'{text}' is not a number; write one such as 1.2"))
+    finite.ok_or_else(|| format!("'{text}' is not a number; use a number such as 1.2"))
 }
 
-/// A share in percent.
+/// Parses a share in percent.
 fn percent(text: &str) -> Result<u8, String> {
     let share = text.parse::<u8>().ok().filter(|percent| *percent <= 100);
-    share.ok_or_else(|| format!("'{text}' is not a share; write whole percents from 0 to 100"))
+    share.ok_or_else(|| format!("'{text}' is not a share; use a whole percentage from 0 to 100"))
 }
 
 fn zone(text: &str) -> Result<Zone, String> {
     let (access, region) = text.split_once('/').ok_or_else(|| {
-        format!("'{text}' is not a zone; write its percents of accesses and of the region: 60/10")
+        format!("'{text}' is not a zone; use ACCESSES/REGION (percent), as in 60/10")
     })?;
     Ok(Zone { access_percent: percent(access)?, region_percent: percent(region)? })
 }
@@ -62,7 +62,7 @@ fn zone(text: &str) -> Result<Zone, String> {
 pub struct Split(pub Vec<SizeShare>);
 
 impl Split {
-    /// The largest size (bytes).
+    /// Returns the largest request size (bytes).
     pub fn largest_bytes(&self) -> u32 {
         self.0.iter().map(|size| size.request_bytes).max().unwrap_or(0)
     }
@@ -71,10 +71,10 @@ impl Split {
 impl FromStr for Split {
     type Err = String;
 
-    /// Parses `4k/50:64k/30:1m/20`. Sizes without a share divide the rest equally.
+    /// Parses `4k/50:64k/30:1m/20`. Sizes without a share divide the remaining percentage equally.
     fn from_str(text: &str) -> Result<Split, String> {
         if text.contains(',') {
-            return Err("reads and writes use the same list here; write 4k/50:64k/50".to_owned());
+            return Err("reads and writes share one list of sizes; use 4k/50:64k/50".to_owned());
         }
         let parts: Vec<&str> = text.split(':').collect();
         if parts.len() > SHARES_MAX {
@@ -84,7 +84,8 @@ impl FromStr for Split {
         for part in parts {
             let (size, share) = part.split_once('/').unwrap_or((part, ""));
             let bytes = u32::try_from(units::parse_size(size)?).ok().filter(|bytes| *bytes > 0);
-            let bytes = bytes.ok_or_else(|| format!("'{size}' is not a request size; use 64k"))?;
+            let bytes = bytes
+                .ok_or_else(|| format!("'{size}' is not a request size; use a size such as 64k"))?;
             let share = (!share.is_empty()).then(|| percent(share)).transpose()?;
             sizes.push((bytes, share));
         }
@@ -92,14 +93,17 @@ impl FromStr for Split {
         let open = sizes.iter().filter(|(_, share)| share.is_none()).count() as u32;
         let left = 100_u32.checked_sub(given).filter(|left| open > 0 || *left == 0);
         let left = left.ok_or_else(|| {
-            format!("the shares of '{text}' add up to {given}%; make it 100%, as in 4k/50:64k/50")
+            format!(
+                "the shares of '{text}' add up to {given}%, not 100%; change the shares, as in \
+                 4k/50:64k/50"
+            )
         })?;
         let mut nth = 0;
         let filled = |(request_bytes, share): (u32, Option<u8>)| {
             let percent = share.unwrap_or_else(|| {
                 nth += 1;
-                // Shares are whole percents, so the first sizes get one percent more where the rest
-                // is not divisible.
+                // Shares are whole percentages. If the remaining percentage cannot be divided
+                // equally, the first sizes get one percent more.
                 (left / open + u32::from(nth <= left % open)) as u8
             });
             SizeShare { request_bytes, percent }
@@ -108,17 +112,17 @@ impl FromStr for Split {
     }
 }
 
-/// Parses the length of a pause (ns). A bare number is refused, because it means microseconds to
-/// fio and seconds in all other flags.
+/// Parses the length of a pause (ns). A number without a unit is refused, because fio reads it as
+/// microseconds and all other flags read it as seconds.
 ///
 /// # Errors
 ///
-/// One line with the mistake and a valid form.
+/// The text is invalid. The message is one line with the mistake and a valid form.
 pub fn parse_pause(text: &str) -> Result<u64, String> {
     match text.parse::<f64>() {
-        Ok(number) if number != 0.0 => Err(format!(
-            "'{text}' has no unit; write {text}us (what fio means by a bare number) or {text}s"
-        )),
+        Ok(number) if number != 0.0 => {
+            Err(format!("'{text}' has no unit; use {text}us (fio reads it so) or {text}s"))
+        }
         _ => units::parse_duration(text),
     }
 }
@@ -149,7 +153,7 @@ mod tests {
         assert!(refused("4k/50,8k/50").contains("reads and writes"));
         assert!(refused("4k/50:8k/49").contains("add up to 99%"));
         assert!(refused("4k/90:8k/20:1m").contains("add up to 110%"));
-        assert!(refused("4k/x:8k").contains("whole percents"));
+        assert!(refused("4k/x:8k").contains("whole percentage"));
         assert!(refused("0/50:8k").contains("is not a request size"));
         assert!(refused("5g/50:8k").contains("is not a request size"));
         assert!(parse_pause("100").unwrap_err().contains("100us"));

@@ -1,9 +1,11 @@
-//! CPU cost of a command: lower and upper bound, computed from readings around one execution.
+//! Computes a lower and an upper bound of the CPU cost of a command, from readings around one
+//! execution.
 //!
 //! The lower bound is the CPU time charged to the command and all processes that it started. The
 //! upper bound is the CPU time that the soaker lost during the command, plus its calibration error,
-//! minus the background. The background is the smaller of the losses before and after the command,
-//! so the bound stays an upper bound. All functions here are pure; `session` takes the readings.
+//! minus the background load. The background load is the smaller of the losses before and after the
+//! command, so that the upper bound is not too small. All functions in this file are pure;
+//! `session` takes the readings.
 
 pub mod session;
 
@@ -22,17 +24,18 @@ use crate::json::{Program, VerdictDocument};
 use crate::machine::Host;
 use crate::point::{State, Verdict};
 
-/// Maximum difference between the background load before and after (CPUs); a larger difference
-/// makes the upper bound suspect. About three times the second-to-second variation of a quiet
-/// machine with two CPUs.
+/// Maximum difference between the background loads before and after the command (CPUs). A larger
+/// difference makes the upper bound suspect. The limit is about three times the variation from
+/// second to second on a quiet machine with two CPUs.
 const DRIFT_MAX_CPUS: f64 = 0.1;
-/// Maximum share of all CPUs used by other programs. A larger share leaves too little idle time for
-/// the soaker.
+/// Maximum background load of other programs, as a share of all CPUs. A larger load leaves too
+/// little idle time for the soaker.
 const BACKGROUND_MAX: f64 = 0.5;
-/// Minimum length of a command (ns): ten times the resolution of readings, two ticks of 10 ms.
+/// Minimum run time of a command (ns). It is ten times the resolution of the readings, which is two
+/// ticks of 10 ms.
 const SHORT_NS: u64 = 200_000_000;
-/// Error of the soaker's calibration: the share of all CPU time by which the upper bound may lie
-/// below the lower bound (docs/methodology.md, known limits).
+/// Maximum amount by which the upper bound may be below the lower bound because of the soaker's
+/// calibration error, as a share of the time of all CPUs (docs/methodology.md, known limits).
 const TOLERANCE: f64 = 0.04;
 
 /// All readings before, during and after one execution.
@@ -40,15 +43,15 @@ const TOLERANCE: f64 = 0.04;
 pub struct Readings {
     /// How the command ended.
     pub status: ExitStatus,
-    /// Time from start to end (ns).
+    /// Run time of the command (ns).
     pub elapsed_ns: u64,
-    /// CPUs that the command may use.
+    /// Numbers of the CPUs that the command may use.
     pub cpus: Vec<usize>,
     /// CPU time charged to the command and to the children it waited for.
     pub process: ProcessTime,
-    /// Child processes that the command did not wait for, as far as known.
+    /// Child processes that the command did not wait for, if known.
     pub left_behind: LeftBehind,
-    /// `/proc/stat` at the start and the end; None if it cannot be read.
+    /// `/proc/stat` at the start and at the end of the command. None if it cannot be read.
     pub machine: Option<(ProcStat, ProcStat)>,
     /// The soaker's readings, or the reason why the soaker did not run.
     pub soaked: Result<Soaked, Declined>,
@@ -57,7 +60,7 @@ pub struct Readings {
 /// CPU time lost by the soaker, in three intervals.
 #[derive(Debug)]
 pub struct Soaked {
-    /// Lost CPU time before the command.
+    /// Lost CPU time in an interval before the command.
     pub before: SoakerReading,
     /// Lost CPU time during the command.
     pub during: SoakerReading,
@@ -70,31 +73,31 @@ pub struct Soaked {
 pub struct SoakDocument {
     /// The program that wrote the document.
     pub halfpower: Program,
-    /// The machine.
+    /// The machine on which the command ran.
     pub host: Host,
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// Exit code of the command; null if a signal ended the command.
+    /// Exit code of the command. Null if a signal ended the command.
     pub exit_code: Option<i32>,
-    /// The signal that ended the command; null if the command exited.
+    /// The signal that ended the command. Null if the command exited.
     pub signal: Option<i32>,
-    /// Time from start to end (ns).
+    /// Run time of the command (ns).
     pub elapsed_ns: u64,
-    /// CPUs that the command may use.
+    /// Number of CPUs that the command may use.
     pub cpus: u32,
-    /// CPU time.
+    /// CPU time of the command and of the machine (ns).
     pub cpu_ns: SoakCpuDocument,
-    /// CPU time as a share of the time of all CPUs.
+    /// CPU time of the command as a share of the time of all CPUs.
     pub utilisation: UtilisationDocument,
-    /// CPUs in use before and after the command; null without a soaker.
+    /// Background load before and after the command. Null without a soaker.
     pub background_cpus: Option<BackgroundDocument>,
-    /// Processes that the command left running.
+    /// Processes that were still running when the command ended.
     pub left_running: Vec<RunningDocument>,
-    /// CPU use of each CPU during the command.
+    /// Use of each CPU during the command.
     pub per_cpu: Vec<PerCpuDocument>,
-    /// Why there is no upper bound; null if there is one.
+    /// Why there is no upper bound. Null if there is one.
     pub declined: Option<DeclinedDocument>,
-    /// Whether to trust the upper bound.
+    /// Whether the upper bound can be trusted.
     pub verdict: VerdictDocument,
 }
 
@@ -105,54 +108,56 @@ pub struct RunningDocument {
     pub pid: i32,
     /// Name of the process.
     pub name: String,
-    /// CPU time charged to the process until the command ended, with a resolution of 10 ms;
-    /// included in the lower bound.
+    /// CPU time charged to the process until the command ended (ns), with a resolution of 10 ms. It
+    /// is included in the lower bound.
     pub cpu_ns: u64,
 }
 
-/// CPU time of a command.
+/// CPU time during a command (ns).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SoakCpuDocument {
-    /// CPU time charged to the command and all processes that it started, until it ended.
+    /// Lower bound: CPU time charged to the command and all processes that it started, until the
+    /// command ended.
     pub lower: u64,
-    /// CPU time lost by the soaker, minus the background load; null without a soaker.
+    /// Upper bound: CPU time lost by the soaker, minus the background load. Null without a soaker.
     pub upper: Option<u64>,
     /// User time, included in `lower`.
     pub user: u64,
     /// System time, included in `lower`.
     pub system: u64,
-    /// Busy time of the whole machine without the soaker.
+    /// Busy time of the whole machine without the soaker. Null if unknown.
     pub machine: Option<u64>,
-    /// CPU time lost by the soaker, including the background.
+    /// CPU time lost by the soaker, including the background load. Null without a soaker.
     pub soaker: Option<u64>,
 }
 
-/// Shares of the time of all CPUs.
+/// CPU time of the command as a share of the time of all CPUs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct UtilisationDocument {
     /// Lower bound of the command's share.
     pub lower: f64,
-    /// Upper bound of the command's share; null without a soaker.
+    /// Upper bound of the command's share. Null without a soaker.
     pub upper: Option<f64>,
 }
 
-/// CPUs in use without the command, measured by the soaker.
+/// Number of CPUs that other programs used, measured by the soaker.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BackgroundDocument {
-    /// CPUs in use before the command.
+    /// Number of CPUs that were in use in an interval before the command.
     pub before: f64,
-    /// CPUs in use in an interval after the command.
+    /// Number of CPUs that were in use in an interval after the command.
     pub after: f64,
 }
 
-/// CPU time of one CPU during the command, including the background.
+/// Use of one CPU during the command, including the background load.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PerCpuDocument {
     /// CPU number.
     pub cpu: usize,
-    /// Share of the time that the soaker lost on this CPU.
+    /// Share of the time that the soaker lost on this CPU. Null without a soaker.
     pub lost_share: Option<f64>,
-    /// Share of the time that the CPU was busy with other work than the soaker, from `/proc/stat`.
+    /// Share of the time in which the CPU was busy with anything other than the soaker, from
+    /// `/proc/stat`. Null if unknown.
     pub busy_share: Option<f64>,
 }
 
@@ -165,38 +170,39 @@ pub struct DeclinedDocument {
     pub remedy: String,
 }
 
-/// Number of CPUs that the soaker lost on average in an interval.
+/// Returns the average number of CPUs that the soaker lost in an interval.
 fn lost_cpus(reading: &SoakerReading) -> f64 {
     reading.lost_ns as f64 / reading.elapsed_ns.max(1) as f64
 }
 
 impl Readings {
-    /// CPU time charged to the command and all processes that it started.
+    /// Returns the CPU time charged to the command and all processes that it started.
     fn charged(&self) -> ProcessTime {
         let (mut all, left) = (self.process, self.left_behind.time());
         all.add(left.user_ns, left.system_ns);
         all
     }
 
-    /// Elapsed time multiplied by the number of CPUs (ns).
+    /// Returns the run time multiplied by the number of CPUs (ns).
     fn whole_ns(&self) -> f64 {
         self.elapsed_ns as f64 * self.cpus.len() as f64
     }
 
-    /// CPU time lost by the soaker minus the background load, without the calibration error (ns).
+    /// Returns the CPU time lost by the soaker minus the background load, without the calibration
+    /// error (ns). None without a soaker.
     fn beyond_background_ns(&self) -> Option<f64> {
         let soaked = self.soaked.as_ref().ok()?;
         let background = lost_cpus(&soaked.before).min(lost_cpus(&soaked.after));
         Some(soaked.during.lost_ns as f64 - background * soaked.during.elapsed_ns as f64)
     }
 
-    /// The upper bound (ns), at least the lower bound.
+    /// Returns the upper bound, which is at least the lower bound (ns). None without a soaker.
     fn upper_ns(&self) -> Option<u64> {
         let upper_ns = self.beyond_background_ns()? + self.soaked.as_ref().ok()?.during.hidden_ns();
         Some((upper_ns.max(0.0) as u64).max(self.charged().total_ns))
     }
 
-    /// The results of each CPU during the command.
+    /// Returns the results of each CPU during the command.
     fn per_cpu(&self) -> Vec<PerCpuDocument> {
         let spinner = |cpu| {
             let soaked = self.soaked.as_ref().ok()?;
@@ -218,7 +224,7 @@ impl Readings {
         self.cpus.iter().map(|&cpu| share(cpu)).collect()
     }
 
-    /// Whether the upper bound can be trusted.
+    /// Judges whether the upper bound can be trusted.
     fn verdict(&self) -> Verdict {
         let mut verdict = Verdict::default();
         if let Some(text) = left_text(&self.left_behind.running) {
@@ -239,8 +245,8 @@ impl Readings {
         }
         if self.elapsed_ns < SHORT_NS {
             doubt(format!(
-                "the command ran for only {}, and readings have a resolution of 20 ms; give it \
-                 more work",
+                "the command ran for only {}, but readings have a resolution of 20 ms; give \
+                 the command more work",
                 units::time(self.elapsed_ns as f64)
             ));
         }
@@ -256,12 +262,12 @@ impl Readings {
             .beyond_background_ns()
             .is_some_and(|ns| ns < lower - TOLERANCE * self.whole_ns())
         {
-            doubt("the soaker lost less CPU time than was charged; measure again".to_owned());
+            doubt("the command used more CPU time than the soaker lost; repeat the run".to_owned());
         }
         verdict
     }
 
-    /// The document of these readings.
+    /// Creates the document of these readings.
     pub fn document(&self, command: Vec<String>, host: Host) -> SoakDocument {
         use std::os::unix::process::ExitStatusExt;
         let (per_cpu, upper_ns, charged) = (self.per_cpu(), self.upper_ns(), self.charged());
@@ -310,7 +316,7 @@ impl From<&Running> for RunningDocument {
     }
 }
 
-/// A sentence about processes left running; None if there are none.
+/// Describes the processes that were left running in a sentence. None if there are none.
 fn left_text(running: &[Running]) -> Option<String> {
     const NAMED: usize = 5;
     let shown = |process: &Running| format!("{} ({})", process.name, process.pid);
@@ -325,13 +331,13 @@ fn left_text(running: &[Running]) -> Option<String> {
     (!running.is_empty()).then(|| {
         format!(
             "the command left {count} running, {}: neither bound contains CPU time used after the \
-             command's end; have the command wait for its processes",
+             end of the command; make the command wait for its processes",
             names.join(", ")
         )
     })
 }
 
-/// The report as text.
+/// Formats the report as text.
 pub fn text(document: &SoakDocument) -> String {
     let time = |ns: u64| units::time(ns as f64);
     let ended = match (document.exit_code, document.signal) {
@@ -412,7 +418,8 @@ mod tests {
     #[test]
     fn the_smaller_background_is_subtracted() {
         let document = document(&readings(50_000_000, 500_000_000, 20_000_000));
-        // Includes 1% of the 500 ms that appeared idle.
+        // The upper bound includes the calibration error: 1% of the 500 ms in which the CPU seemed
+        // idle.
         assert_eq!(document.cpu_ns.upper, Some(485_000_000));
         assert_eq!(document.verdict.state, "valid");
         assert!((document.utilisation.upper.unwrap() - 0.485).abs() < 1e-9);
@@ -456,7 +463,7 @@ mod tests {
         readings.left_behind.ended.add(200_000_000, 0);
         let document_before = document(&readings);
         assert_eq!(document_before.cpu_ns.lower, 500_000_000);
-        assert!(document_before.cpu_ns.upper >= Some(500_000_000), "a bound bounds");
+        assert!(document_before.cpu_ns.upper >= Some(500_000_000), "upper below lower");
         assert_eq!(document_before.verdict.state, "valid");
         let mut time = ProcessTime::default();
         time.add(0, 50_000_000);

@@ -1,8 +1,8 @@
 //! Classifies targets by name, without opening them.
 //!
-//! Every verb takes targets by name: a directory, a file or block device, a simulated system
+//! Every subcommand takes targets by name: a directory, a file or block device, a simulated system
 //! (`sim:SYSTEM,key=value,..`), a reference device in this process (`truth:KEY=VALUE,..`), or a
-//! file or disk of a server (`nbd://HOST/EXPORT`).
+//! file or disk on a server (`nbd://HOST/EXPORT`).
 
 use std::path::{Path, PathBuf};
 
@@ -22,9 +22,9 @@ pub enum TargetSpec {
     Existing(PathBuf),
     /// A simulated system, in virtual time.
     Simulated(PathBuf),
-    /// A reference device: a device in this process with computed delays.
+    /// A device in this process with computed delays.
     Reference(Box<ReferenceDevice>),
-    /// A file, disk or object of a server.
+    /// A file, disk or object on a server.
     Network(Box<Address>),
 }
 
@@ -48,7 +48,7 @@ impl TargetSpec {
         }
     }
 
-    /// Whether the target is a path of this host, whose data could be lost.
+    /// Whether the target is a path of this host, so that data could be lost.
     pub fn is_on_host(&self) -> bool {
         matches!(self, TargetSpec::Directory(_) | TargetSpec::Existing(_))
     }
@@ -63,15 +63,15 @@ pub fn check_on_host(name: &Path) -> Outcome<()> {
         TargetSpec::Directory(_) | TargetSpec::Existing(_) => return Ok(()),
         TargetSpec::Reference(_) => {
             "reference devices work only with run, sweep and mount; mount the device (halfpower \
-             mount truth:... DIR) and name the file DIR/device"
+             mount truth:... DIR) and use the file DIR/device"
         }
         TargetSpec::Simulated(_) => {
-            "simulated systems work only with run, sweep, survey, simulate, whatif and mount; \
-             name a file, device or directory"
+            "simulated systems work only with run, sweep, survey, study, replay, simulate, whatif \
+             and mount; use a file, device or directory"
         }
         TargetSpec::Network(_) => {
             "network targets work only with run, sweep, survey, study and target; mount the share \
-             and name a file on it"
+             and use a file on it"
         }
     };
     Err(Failure::usage(format!("{}: {remedy}", name.display())))
@@ -80,20 +80,20 @@ pub fn check_on_host(name: &Path) -> Outcome<()> {
 /// The targets of a run, all of one kind.
 #[derive(Clone, Debug)]
 pub enum JobTargets {
-    /// No targets, for the I/O engine `null`.
+    /// The I/O engine `null` needs no targets.
     Nothing,
     /// Paths of this host.
     Host(Vec<PathBuf>),
     /// Reference devices in this process.
     Reference(Vec<ReferenceDevice>),
-    /// Files, disks or objects of servers.
+    /// Files, disks or objects on servers.
     Network(Vec<Address>),
     /// One simulated system.
     Simulated(Box<simulated_target::SimulatedTarget>),
 }
 
 impl JobTargets {
-    /// The paths of this host; empty for other targets.
+    /// Returns the paths of this host. Empty for other targets.
     pub fn paths(&self) -> &[PathBuf] {
         match self {
             JobTargets::Host(paths) => paths,
@@ -101,7 +101,7 @@ impl JobTargets {
         }
     }
 
-    /// Number of targets, at least 1.
+    /// Returns the number of targets, which is at least 1.
     pub fn count(&self) -> usize {
         match self {
             JobTargets::Host(paths) => paths.len(),
@@ -111,7 +111,7 @@ impl JobTargets {
         }
     }
 
-    /// The simulated system; None for other targets.
+    /// Returns the simulated system. None for other targets.
     pub fn simulated(&self) -> Option<&simulated_target::SimulatedTarget> {
         match self {
             JobTargets::Simulated(system) => Some(system),
@@ -119,7 +119,7 @@ impl JobTargets {
         }
     }
 
-    /// Whether the run does I/O outside of this process: false for the I/O engine `null` and for
+    /// Whether the run does I/O outside of this process. False for the I/O engine `null` and for
     /// reference devices.
     pub fn does_io(&self) -> bool {
         !matches!(self, JobTargets::Nothing | JobTargets::Reference(_))
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn only_paths_of_this_host_pass_as_paths() {
         assert!(check_on_host(Path::new(".")).is_ok());
-        assert!(check_on_host(Path::new("sim:x")).unwrap_err().message.contains("name a file"));
+        assert!(check_on_host(Path::new("sim:x")).unwrap_err().message.contains("use a file"));
         assert!(check_on_host(Path::new("truth:")).unwrap_err().message.contains("mount"));
         assert!(check_on_host(Path::new("nbd://h/")).unwrap_err().message.contains("mount"));
     }

@@ -1,5 +1,5 @@
-//! Description of a target layer by layer down to the bus, with its content, and whether writing to
-//! it is safe. Nothing is written.
+//! Describes a target: its layers from the file to the bus, its content, and whether writing to the
+//! target is safe. Nothing is written to the target.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -16,20 +16,21 @@ use crate::guard::{self, Consent};
 use crate::json::Program;
 use crate::network_target;
 
-/// Description of a target.
+/// The document of `target --json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TargetDocument {
     halfpower: Program,
-    /// The path as typed.
+    /// Path of the target as typed.
     target: String,
-    /// The target first, then the layers below it, in the direction of the data.
+    /// The target, followed by the layers below it down to the hardware.
     layers: Vec<LayerDocument>,
-    /// Content of a file or device, as far as recognised.
+    /// Description of the content of the file or device. Null for a directory, and without
+    /// permission to read the target.
     content: Option<String>,
-    /// Free bytes of the target's file system.
+    /// Free space of the target's file system (bytes). Null for a device.
     free_bytes: Option<u64>,
     writing: Writing,
-    /// Information that only root can read.
+    /// Information that is missing because only root can read it.
     pub missing: Vec<String>,
     /// The layers as text, one line each.
     #[serde(skip)]
@@ -39,13 +40,13 @@ pub struct TargetDocument {
 /// One layer of the path from the target to the hardware.
 #[derive(Debug, Serialize, JsonSchema)]
 struct LayerDocument {
-    /// file, directory, file system, partition, volume, device, bus or network.
+    /// Kind of the layer: file, directory, file system, partition, volume, device, bus or network.
     kind: &'static str,
     name: String,
-    /// Number of layers above this one that have several branches, such as an array or a btrfs on
-    /// several devices.
+    /// Number of layers above this one that have several branches, such as an array or a btrfs file
+    /// system on several devices.
     depth: usize,
-    /// Properties of the layer; each name ends in a unit.
+    /// Properties of the layer. The name of a quantity ends in its unit.
     facts: BTreeMap<&'static str, FactDocument>,
 }
 
@@ -58,12 +59,13 @@ enum FactDocument {
     Number(f64),
 }
 
-/// Whether writing is safe.
+/// Whether writing to the target is safe.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Writing {
-    /// Whether writing is allowed: "freely", "with" (needs the flag), or "refused".
+    /// Whether writing is allowed: "freely", "with" (only with `flag`), or "refused".
     allowed: &'static str,
-    /// The flag that allows it and gives up the existing data.
+    /// The flag that allows writing, which destroys the existing data. Null if no flag is needed or
+    /// writing is refused.
     flag: Option<String>,
     /// Why writing is allowed or refused.
     why: String,
@@ -93,7 +95,7 @@ impl TargetDocument {
         })
     }
 
-    /// Describes a network target, with what its server says.
+    /// Describes a network target with the information that its server reports.
     fn of_network(name: &Path) -> Outcome<TargetDocument> {
         let address = network_target::parse(name)?;
         let target = network_target::open(&address, false, false, &Consent::default())?;
@@ -128,7 +130,7 @@ impl TargetDocument {
         })
     }
 
-    /// The description as text.
+    /// Formats the description as text.
     pub fn lines(&self) -> Vec<String> {
         let say = |name: &str, text: &str| format!("{name:<12} {text}");
         let mut lines = self.lines.clone();
@@ -145,7 +147,8 @@ impl TargetDocument {
     }
 }
 
-/// Opens a file or device. Without read permission, returns the names of the unknown facts.
+/// Opens a file or device. Without permission to read the target, returns None and the information
+/// that is missing. Directories are not opened.
 fn open(path: &Path) -> Outcome<(Option<HostTarget>, Vec<String>)> {
     if path.is_dir() {
         return Ok((None, Vec::new()));
@@ -153,7 +156,7 @@ fn open(path: &Path) -> Outcome<(Option<HostTarget>, Vec<String>)> {
     match HostTarget::open(path, false, Caching::Buffered) {
         Ok(target) => Ok((Some(target), Vec::new())),
         Err(error) if error.kind() == ErrorKind::NotWritable => {
-            Ok((None, vec!["its content, and which other programs use it".to_owned()]))
+            Ok((None, vec!["the target's content and the programs that use it".to_owned()]))
         }
         Err(error) => Err(error.into()),
     }
@@ -185,7 +188,7 @@ fn writing(path: &Path, opened: Option<&HostTarget>) -> Writing {
     };
     match guard::advice(target, path) {
         (Some(flag), why) => {
-            // The flag is shown instead of the remedy.
+            // The flag is shown separately, so the remedy in the sentence is cut off.
             let why = why.split("; use ").next().unwrap_or_default().to_owned();
             Writing { allowed: "with", flag: Some(flag), why }
         }

@@ -1,5 +1,6 @@
-//! Text for a terminal: its width, wrapped lines, and whether charts are printed. Without a
-//! terminal, text has a fixed width and no charts, so that it can be compared and searched.
+//! Formats text for a terminal: determines the width, wraps lines, and decides whether charts are
+//! printed. Without a terminal, text has a fixed width and no charts, so that it can be compared
+//! and searched.
 
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
@@ -7,27 +8,28 @@ use std::str::FromStr;
 
 use report::Charset;
 
-/// The narrowest width for which text is wrapped (characters).
+/// Minimum width to which text is wrapped (characters).
 const WIDTH_MIN: usize = 40;
-/// The width without a terminal, and the widest: longer lines are hard to read (characters).
+/// Maximum width to which text is wrapped, because longer lines are hard to read. Also the width
+/// without a terminal (characters).
 const WIDTH_MAX: usize = 96;
 
-/// Whether charts are printed, and with which characters.
+/// When charts are printed, and with which characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charts {
-    /// On a terminal, with the characters of its locale.
+    /// Charts are printed on a terminal, with the characters of its locale.
     #[default]
     Auto,
-    /// Always, with Unicode symbols.
+    /// Charts are always printed, with Unicode symbols.
     Unicode,
-    /// Always, in ASCII.
+    /// Charts are always printed, in ASCII.
     Ascii,
-    /// Never.
+    /// Charts are never printed.
     Never,
 }
 
 impl Charts {
-    /// The characters to print charts with; `None` for no charts.
+    /// Returns the characters for charts. `None` if no charts are printed.
     pub fn charset(self) -> Option<Charset> {
         match self {
             Charts::Unicode => Some(Charset::Unicode),
@@ -47,12 +49,12 @@ impl FromStr for Charts {
             "unicode" => Ok(Charts::Unicode),
             "ascii" => Ok(Charts::Ascii),
             "never" => Ok(Charts::Never),
-            _ => Err(format!("'{text}' is unknown; one of auto, unicode, ascii, never")),
+            _ => Err(format!("'{text}' is unknown; use auto, unicode, ascii or never")),
         }
     }
 }
 
-/// Unicode if the locale of the environment names UTF-8.
+/// Returns Unicode if the locale of the environment uses UTF-8, else ASCII.
 pub(crate) fn charset_of_locale() -> Charset {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let set = names.iter().filter_map(std::env::var_os).find(|value| !value.is_empty());
@@ -64,12 +66,12 @@ pub(crate) fn charset_of_locale() -> Charset {
     }
 }
 
-/// A line of a survey or study with escape sequences for colours. The output stream removes them if
-/// colours are off (NO_COLOR) or it is not a terminal.
+/// Adds escape sequences for colours to a line of a survey or study. The output stream removes the
+/// sequences if colours are off (NO_COLOR) or if the stream is not a terminal.
 pub(crate) fn coloured(line: &str) -> String {
     let (bold, dim, end) = ("\x1b[1m", "\x1b[2m", "\x1b[0m");
     let (red, yellow, green) = ("\x1b[31m", "\x1b[33m", "\x1b[32m");
-    let is_heading = ["Findings", "In short"].contains(&line) || line.starts_with("Advice against");
+    let is_heading = ["Findings", "In short"].contains(&line) || line.starts_with("Advice, ");
     if is_heading {
         return format!("{bold}{line}{end}");
     }
@@ -82,7 +84,7 @@ pub(crate) fn coloured(line: &str) -> String {
         return format!("{yellow}{line}{end}");
     }
     if let Some(claim) = line.strip_prefix("  = claim ") {
-        // The claim's own words follow the first colon.
+        // The text of the claim follows the first colon.
         let verdict = claim.split(':').next().unwrap_or_default();
         let colour = if verdict.ends_with("does not hold") { red } else { green };
         return format!("  {colour}={end} claim {claim}");
@@ -93,20 +95,22 @@ pub(crate) fn coloured(line: &str) -> String {
     }
 }
 
-/// The width for text on standard output (characters).
+/// Returns the width for text on standard output (characters).
 pub fn width() -> usize {
     width_of(&std::io::stdout()).unwrap_or(WIDTH_MAX)
 }
 
-/// The width of a terminal, within limits (characters); `None` for a file or pipe.
+/// Returns the width of a terminal, limited to a readable range (characters). `None` for a file or
+/// pipe.
 fn width_of(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     let of_terminal = || terminal_size::terminal_size_of(stream);
     let size = stream.is_terminal().then(of_terminal).flatten();
     size.map(|(width, _)| usize::from(width.0).clamp(WIDTH_MIN, WIDTH_MAX))
 }
 
-/// A message for standard error: wrapped on a terminal, one line in a file, so that it can be found
-/// by grep. Text of several lines is not changed.
+/// Formats a message for standard error. On a terminal, a long line is wrapped. In a file, the
+/// message stays on one line, so that grep finds the whole message. Text of several lines is not
+/// changed.
 pub(crate) fn for_stderr(text: &str) -> String {
     match width_of(&std::io::stderr()) {
         Some(width) if text.chars().count() > width && !text.contains('\n') => {
@@ -116,8 +120,9 @@ pub(crate) fn for_stderr(text: &str) -> String {
     }
 }
 
-/// A line for standard output: on a terminal wrapped to its width, with the further lines indented;
-/// one line in a file or pipe, so that it can be found by grep.
+/// Formats a line for standard output. On a terminal, a long line is wrapped, and all lines but the
+/// first are indented. In a file or pipe, the text stays on one line, so that grep finds the whole
+/// text.
 pub fn for_stdout(text: &str) -> String {
     match width_of(&std::io::stdout()) {
         Some(width) => folded(width, text),
@@ -125,7 +130,7 @@ pub fn for_stdout(text: &str) -> String {
     }
 }
 
-/// A line wrapped to a width, the further lines indented; a line that fits is not changed.
+/// Wraps a line to a width, and indents all lines but the first. A line that fits is not changed.
 fn folded(width: usize, text: &str) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -137,8 +142,8 @@ fn folded(width: usize, text: &str) -> String {
     [&first[..1], &rest].concat().join("\n")
 }
 
-/// Wraps text to the width of standard output, the first line after `prefix`, the others indented
-/// by its width.
+/// Wraps text to the width of standard output. The first line begins with `prefix`, and the other
+/// lines are indented by the width of `prefix`.
 pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
     report::wrapped(width(), prefix, text)
 }

@@ -1,7 +1,7 @@
 //! Reads the small text files that users write: system files and price lists.
 //!
-//! Refuses devices and pipes, because reading them could block or never end. Also refuses very
-//! large files.
+//! Devices and pipes are refused, because reading them could block or never end. Very large files
+//! are refused too.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
@@ -12,17 +12,17 @@ use crate::failure::{Failure, Outcome};
 /// Maximum size of a file (bytes). A larger file is probably not a system file or price list.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The text of a file. In errors, `what` names the kind of file, and `example` the command that
-/// prints an example.
+/// Reads the text of a file. In errors, `what` is the kind of file, and `example` is the command
+/// that prints an example.
 ///
 /// # Errors
-/// Usage: the file is missing, not a regular file, not text, or too large.
+/// A usage error if the file is missing, is not a regular file, is not text, or is too large.
 pub fn read(path: &Path, what: &str, example: &str) -> Outcome<String> {
     let failed = |error: Error| {
         let (cause, path) = (ioengine::error::cause(&error), path.display());
-        Failure::usage(format!("reading the {what} {path}: {cause}; name a TOML file"))
+        Failure::usage(format!("reading the {what} {path}: {cause}; specify a TOML file"))
     };
-    // Checked first, because reading a pipe would block.
+    // The type of the file is checked first, because opening a pipe would block.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err(failed(ErrorKind::InvalidInput.into()));
     }
@@ -31,7 +31,7 @@ pub fn read(path: &Path, what: &str, example: &str) -> Outcome<String> {
     file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > BYTES_MAX {
         return Err(Failure::usage(format!(
-            "{} is too large for a {what}; name a smaller file ({example} prints an example)",
+            "{} is too large for a {what}; use a smaller file ({example} prints an example)",
             path.display()
         )));
     }

@@ -1,5 +1,5 @@
-//! Traces of any known format as trace files: halfpower's own as they are, those of other tools
-//! imported into a temporary file.
+//! Opens traces of any known format. A trace in halfpower's format is used as it is. A trace of
+//! another tool is converted into a temporary file.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,10 +11,10 @@ use trace::import::{self, Format};
 
 use crate::failure::{Failure, Outcome};
 
-/// The first bytes of a Parquet file.
+/// The first bytes of a Parquet file, which is halfpower's format of traces.
 const OWN_FORMAT: &[u8] = b"PAR1";
 
-/// A trace file. If it is temporary, dropping this value removes it.
+/// A trace file. If the file is temporary, dropping this value removes it.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
@@ -22,7 +22,7 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// A trace of any known format. `format` overrides what the file looks like.
+    /// Opens a trace of any known format. Without `format`, the format is detected.
     ///
     /// # Errors
     /// The file cannot be read or is damaged, or its format is unknown.
@@ -32,19 +32,19 @@ impl TraceFile {
         }
         let format = format_of(path, format)?;
         let folder = tempfile::tempdir()
-            .map_err(|error| Failure::failed(format!("making a folder for the trace: {error}")))?;
+            .map_err(|error| Failure::failed(format!("creating a temporary directory: {error}")))?;
         let stored = folder.path().join("trace.parquet");
         import::convert(path, format, &stored).map_err(|error| failed(&error))?;
         Ok(TraceFile { path: stored, _folder: Some(folder) })
     }
 
-    /// The path of the trace file.
+    /// Returns the path of the trace file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Whether a file begins like a trace file.
+/// Whether a file begins with the magic bytes of halfpower's trace format.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -53,21 +53,21 @@ pub fn is_own(path: &Path) -> Outcome<bool> {
     let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
     read.map_err(|error| {
         let cause = ioengine::error::cause(&error);
-        Failure::usage(format!("{}: {cause}; name a trace file", path.display()))
+        Failure::usage(format!("{}: {cause}; specify a trace file", path.display()))
     })?;
     Ok(head == OWN_FORMAT)
 }
 
-/// The format that was given, or else the one that the file looks like.
+/// Returns the format that the user specified, or else detects the format of the file.
 ///
 /// # Errors
-/// The file cannot be read, or has none of the formats.
+/// The file cannot be read, or its format is unknown.
 pub fn format_of(path: &Path, format: Option<Format>) -> Outcome<Format> {
     let found = || import::detect_file(path).map_err(|error| failed(&error));
     format.map_or_else(found, Ok)
 }
 
-/// The failure of a trace that cannot be read or written.
+/// Converts an error of a trace into a failure.
 pub fn failed(error: &TraceError) -> Failure {
     Failure::failed(error.to_string())
 }

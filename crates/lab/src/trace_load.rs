@@ -1,9 +1,9 @@
-//! A trace as a load: reads what a program did, and makes the experiment that issues its requests
-//! again.
+//! Replays a trace: reads what a program did, and creates the experiment that issues the program's
+//! requests again.
 //!
-//! The files of the trace lie one after another in one target. Each thread of the program becomes a
-//! worker, up to a maximum number of workers; on a simulated system one worker issues the requests
-//! of all threads.
+//! In the target, the files of the trace lie one after another. Each thread of the program becomes
+//! a worker, up to a maximum number of workers. On a simulated system, one worker issues the
+//! requests of all threads.
 
 use std::sync::Arc;
 
@@ -24,32 +24,34 @@ use crate::trace_file::{TraceFile, failed};
 
 /// Maximum number of workers.
 const WORKERS_MAX: usize = 16;
-/// Trials of a short trace.
+/// Number of trials of a short trace.
 const TRIALS: u32 = 3;
-/// A trace that lasts longer is replayed once (ns).
+/// Maximum duration of a short trace (ns). A longer trace is replayed once.
 const LONG_NS: u64 = 60_000_000_000;
-/// Maximum number of requests in flight of one worker.
+/// Maximum number of requests that one worker has in flight.
 const DEPTH_MAX: u32 = 1024;
-/// Number of requests in flight of one worker if the trace does not say how many there were.
+/// Number of requests that each thread of the program has in flight if the trace does not contain
+/// this number.
 const DEPTH_OF_UNKNOWN: u32 = 64;
-/// Maximum size of the buffers of all workers together (bytes). If requests are too long for that,
-/// they are issued in pieces.
+/// Maximum size of the buffers of all workers together (bytes). Requests that need larger buffers
+/// are issued in pieces.
 const BUFFERS_MAX_BYTES: u64 = 256 << 20;
-/// Longest piece (bytes).
+/// Maximum size of one piece of a large request (bytes).
 const PIECE_MAX_BYTES: u64 = 16 << 20;
-/// Pieces and regions are multiples of this (bytes), so that direct requests are aligned.
+/// Unit of the sizes of pieces and regions (bytes). Sizes are multiples of this unit, so that
+/// direct requests are aligned.
 const GRANULE_BYTES: u64 = 4096;
 
 /// A trace that was read once, ready to be replayed.
 #[derive(Clone, Debug)]
 pub struct TraceLoad {
-    /// What was found in it.
+    /// Facts that were found when the trace was read.
     pub scan: Arc<Scan>,
     name: String,
     file: Arc<TraceFile>,
     parameters: ReplayParameters,
     is_simulated: bool,
-    /// Whether the target is a path of this host, where the engine can be chosen.
+    /// Whether all targets are paths of this host. Only then can the I/O engine be chosen.
     is_on_host: bool,
     workers: u32,
 }
@@ -58,7 +60,7 @@ impl TraceLoad {
     /// Reads the trace of an experiment.
     ///
     /// # Errors
-    /// It cannot be read, is damaged, or has no request that can be replayed.
+    /// The trace cannot be read, is damaged, or has no request that can be replayed.
     pub fn open(experiment: &Experiment, parameters: &ReplayParameters) -> Outcome<TraceLoad> {
         let name = parameters.trace.display().to_string();
         let file = TraceFile::open(&parameters.trace, parameters.format)?;
@@ -83,14 +85,15 @@ impl TraceLoad {
         })
     }
 
-    /// The same trace with other changes to what the program did.
+    /// Returns the same trace with other changes to the program's requests.
     pub fn with_changes(&self, changes: Changes) -> TraceLoad {
         let mut load = self.clone();
         load.parameters.changes = changes;
         load
     }
 
-    /// The experiment whose axes describe the load of the trace.
+    /// Returns the experiment that replays the trace. Settings that the user did not specify are
+    /// derived from the trace.
     pub fn experiment(&self, given: &Experiment) -> Experiment {
         // Network targets and reference devices are not cached in the page cache of this host.
         let has_cache = self.is_on_host || self.is_simulated;
@@ -123,15 +126,15 @@ impl TraceLoad {
             trials: self.parameters.trials.unwrap_or_else(|| self.trials()),
             page_cache: given.page_cache.or_else(|| self.page_cache(direct)),
             hint: given.hint.or_else(|| self.hint(direct)),
-            // `halfpower replay` asks for 4 KiB pages by default. A simulated system would refuse
-            // them, because it has no memory pages.
+            // By default, `halfpower replay` requests buffers on 4 KiB pages. A simulated system
+            // would refuse this, because it has no memory pages.
             buffer_pages: if self.is_simulated { BufferPages::Huge } else { given.buffer_pages },
             ..given.clone()
         }
     }
 
-    /// Share of reads among reads and writes (percent); a mix stays a mix, however small one part
-    /// is.
+    /// Returns the share of reads among reads and writes (percent). For a mix of reads and writes,
+    /// the share is from 1 to 99.
     pub fn read_percent(&self) -> u8 {
         match self.scan.requests {
             [_, 0, _] => 100,
@@ -140,7 +143,7 @@ impl TraceLoad {
         }
     }
 
-    /// Makes a workload replay the trace.
+    /// Returns the workload with the requests of the trace.
     pub fn apply(&self, workload: Workload) -> Workload {
         let ReplayParameters { changes, pace, folds, .. } = self.parameters;
         let description = ReplayDescription {
@@ -164,26 +167,25 @@ impl TraceLoad {
                 description,
                 span_bytes: self.scan.span_bytes,
                 new_ranges: if folds { Vec::new() } else { self.scan.new_ranges.clone() },
-                // A trace of libaio has the end of a request at the time when the program reaped
-                // its completion.
+                // In a trace of libaio, a request ends when the program has reaped its completion.
                 takes_only_awaited: self.scan.call == Call::LIBAIO && changes.depth.is_none(),
                 source: Some(Arc::new(source)),
             }),
             limit_bytes: None,
             limit_ns: None,
-            // The program's own flushes are replayed.
+            // The flushes of the program are replayed, so no flush is added.
             flush_at_end: false,
             ..workload
         }
     }
 
-    /// Size of a target that holds all files of the trace (bytes).
+    /// Returns the size of a target that can hold all files of the trace (bytes).
     fn needed_bytes(&self) -> u64 {
         let whole = self.scan.span_bytes.checked_next_multiple_of(GRANULE_BYTES);
         whole.unwrap_or(u64::MAX).max(self.piece_bytes().into())
     }
 
-    /// Facts about the replay that a reader should know, a line each.
+    /// Returns facts about the replay that the user should know, one per line.
     pub fn notes(&self) -> Vec<String> {
         let scan = &*self.scan;
         let left: Vec<String> = scan
@@ -199,19 +201,21 @@ impl TraceLoad {
         if scan.direct_bytes > 0 && scan.direct_bytes < total {
             let share = 100.0 * scan.direct_bytes as f64 / total as f64;
             notes.push(format!(
-                "{share:.0}% of the bytes were direct: the whole trace is replayed in one mode"
+                "{share:.0}% of the bytes were transferred with direct I/O, but the whole trace is \
+                 replayed in one mode"
             ));
         }
         if scan.durable_writes > 0 && !self.is_mostly_durable() {
             notes.push(format!(
-                "{} writes were durable by themselves (O_SYNC, O_DSYNC); they are replayed as \
-                 plain writes",
+                "{} writes were synchronous (O_SYNC, O_DSYNC), but are replayed as ordinary \
+                 writes",
                 units::count(scan.durable_writes as f64)
             ));
         }
         if !scan.has_latencies && self.parameters.changes.depth.is_none() {
             notes.push(
-                "the trace does not say when requests ended: no request waits for another".into(),
+                "the trace has no completion times, so replayed requests do not wait for others"
+                    .into(),
             );
         }
         notes
@@ -219,7 +223,7 @@ impl TraceLoad {
 
     fn is_mostly_direct(&self) -> bool {
         let total = u128::from(self.scan.bytes[0]) + u128::from(self.scan.bytes[1]);
-        // Requests of the block layer are below the page cache.
+        // A trace of the block layer contains the requests below the page cache.
         self.scan.level == Level::Block || u128::from(self.scan.direct_bytes) * 2 > total
     }
 
@@ -227,13 +231,13 @@ impl TraceLoad {
         self.scan.durable_writes * 2 > self.scan.requests[1]
     }
 
-    /// Trials if none were asked for: several, unless they would take long.
+    /// Returns the default number of trials: several for a short trace, and one for a long trace.
     fn trials(&self) -> u32 {
         if self.scan.duration_ns <= LONG_NS { TRIALS } else { 1 }
     }
 
-    /// The state of the page cache that the program found; None for direct requests, or if the
-    /// trace does not say.
+    /// Returns whether the page cache was warm or cold for the program. None for direct requests,
+    /// for targets that are not paths of this host, and for a trace without this information.
     fn page_cache(&self, direct: bool) -> Option<PageCache> {
         let [read, device] = self.scan.buffered_read_bytes;
         let is_warm = device < read / 2;
@@ -241,9 +245,10 @@ impl TraceLoad {
         applies.then_some(if is_warm { PageCache::Warm } else { PageCache::Cold })
     }
 
-    /// A hint that turns off the kernel's read-ahead, if the program read several files and most of
-    /// its reads waited for the device instead of being served by read-ahead. All files lie in one
-    /// target, so read-ahead would reach from one file into the next.
+    /// Returns a hint that turns off the kernel's read-ahead, if the program read several files and
+    /// most of its reads waited for the device instead of being served by read-ahead. In the
+    /// target, all files lie one after another, so read-ahead would continue from one file into the
+    /// next.
     fn hint(&self, direct: bool) -> Option<Hint> {
         let [waited, known] = self.scan.waiting_reads;
         let is_unserved = known > 0 && 2 * waited >= known;
@@ -251,7 +256,7 @@ impl TraceLoad {
         (applies && is_unserved).then_some(Hint::Random)
     }
 
-    /// Maximum number of requests in flight of any worker.
+    /// Returns the largest number of requests that any worker has in flight.
     pub fn depth(&self) -> u32 {
         let Changes { depth, .. } = self.parameters.changes;
         let of_lane = |lane: &trace::replay::LaneFacts| match depth {
@@ -267,19 +272,21 @@ impl TraceLoad {
         most.unwrap_or(1).clamp(1, DEPTH_MAX)
     }
 
-    /// Size of a slot (bytes): the longest request, unless all slots would need too much memory.
+    /// Returns the buffer size for one request (bytes): the length of the longest request, unless
+    /// all buffers together would need too much memory.
     pub fn piece_bytes(&self) -> u32 {
         let slots = u64::from(self.depth()) * u64::from(self.workers);
         let affordable = (BUFFERS_MAX_BYTES / slots) / GRANULE_BYTES * GRANULE_BYTES;
         let most = affordable.clamp(GRANULE_BYTES, PIECE_MAX_BYTES);
-        // A request that is widened to whole granules may grow at both ends.
+        // A request that is extended to whole granules may grow at both ends.
         let largest = self.scan.largest_bytes.saturating_add(GRANULE_BYTES - 1);
         let merged = self.parameters.changes.merge_bytes.unwrap_or(0);
         let wanted = largest.max(merged).div_ceil(GRANULE_BYTES).saturating_mul(GRANULE_BYTES);
         wanted.min(most) as u32
     }
 
-    /// The engine that issues requests as the program did; None: the best one of this host.
+    /// Returns the I/O engine that issues requests as the program did. None for the best one of
+    /// this host.
     fn engine_kind(&self, depth: u32, direct: bool) -> Option<EngineKind> {
         let name = self.scan.call.name();
         match (depth, name) {
@@ -330,7 +337,7 @@ impl ReplaySource for TraceSource {
     }
 }
 
-/// Converts a request of a trace for the load generator.
+/// Converts a request of a trace into a request of the load generator.
 fn replayed(request: &trace::replay::ReplayRequest) -> ReplayRequest {
     let operation = match request.action {
         Action::Read => ReplayOperation::Read,
@@ -363,8 +370,8 @@ mod tests {
     use super::*;
     use crate::job::Job;
 
-    /// A job that replays a trace of two threads on a target: buffered reads one at a time, half of
-    /// them from the page cache.
+    /// Returns a job that replays a trace of two threads on a target. The threads make one buffered
+    /// read at a time, and two of three reads are served from the page cache.
     fn job(folder: &Path, target: &str) -> Job {
         let rows = "start_ns,latency_ns,thread,operation,file,offset,bytes,device_bytes\n\
                     0,9,1,read,f,0,4096,0\n2,9,2,read,f,8192,4096,4096\n20,9,1,read,f,0,4096,0\n";

@@ -1,4 +1,4 @@
-//! Running trials: prepares the target, runs the workload with CPU meters, and judges the result.
+//! Runs trials: prepares the target, runs the workload with CPU meters, and judges the result.
 //!
 //! [`Lab`] holds the state shared by all measurements: console, clock, meters and soaker.
 
@@ -39,39 +39,39 @@ use crate::verdict::{self, Circumstances, DriveHealth, Tail, Throttled};
 const BACKGROUND: Duration = Duration::from_millis(300);
 /// Time for which a measured background CPU use stays valid (ns).
 const BACKGROUND_HOLDS_NS: u64 = 2_000_000_000;
-/// Request size for reading a region into the page cache (bytes).
+/// Size of the requests that read a region into the page cache (bytes).
 const WARM_UP_BYTES: u64 = 1 << 20;
 /// Minimum length of a trial that is checked for drift and sample counts (ns).
 const LONG_TRIAL_NS: u64 = 1_000_000_000;
 
-/// State shared by all measurements, with one function that runs a trial.
+/// State that all measurements share, with one function that runs a trial.
 #[derive(Debug)]
 pub struct Lab {
     /// Output to the terminal.
     pub console: Console,
-    /// Set when the user interrupts the program.
+    /// Whether the user has interrupted the program.
     pub interrupt: Interrupt,
     /// Monotonic clock.
     pub clock: Monotonic,
     meter: HostMeter,
-    /// This process as one rank of several; None for a run of one process.
+    /// This process as one of several ranks. None for a run of one process.
     pub ranks: Option<Ranks>,
-    /// Reads the counters of the server around every trial; None without a halfpower peer.
+    /// Reads the server's counters around every trial. None without a halfpower peer.
     pub server: Option<ServerWatch>,
     cpus: u32,
-    /// CPU quota of the control groups of this process; None without a quota.
+    /// CPU quota of the control groups of this process. None without a quota.
     quota: Option<Quota>,
     soaker: RefCell<Option<ReadySoaker>>,
 }
 
-/// Readings before a trial. Their changes show whether memory served direct requests instead of
-/// storage, and what the trial did to the health of the drives.
+/// Readings before a trial. Their changes show whether direct requests were served by memory
+/// instead of storage, and how the trial changed the health of the drives.
 struct Before {
-    /// The devices that hold the images of loop devices, with their counters.
+    /// The devices that store the images of loop devices, with their counters.
     images: Vec<(Device, DeviceCounters)>,
     dirtied_bytes: Option<u64>,
-    /// The health of the NVMe drives below the targets; empty without the permission to
-    /// ask.
+    /// Health of the NVMe drives that store the targets. Empty if there is no permission to read
+    /// the health.
     drives: Vec<(Device, Health)>,
 }
 
@@ -99,7 +99,7 @@ impl Before {
         dirtied_bytes()?.checked_sub(self.dirtied_bytes?)
     }
 
-    /// The health of the drives before the trial and now.
+    /// Returns the health of the drives before the trial and now.
     fn health(&self) -> Vec<DriveHealth> {
         let again = |(disk, before): &(Device, Health)| {
             let after = nvme_drive::health(disk)?.ok()?;
@@ -114,7 +114,7 @@ impl Before {
 struct Quota {
     groups: Groups,
     cpus: f64,
-    /// Throttled time before the program started (ns).
+    /// Time for which the quota throttled threads before the program started (ns).
     waited_before_ns: u64,
 }
 
@@ -135,7 +135,7 @@ impl Quota {
     }
 }
 
-/// I/O limit of the control group for the target's device; None with several targets.
+/// Returns the I/O limit of the control group for the target's device. None for several targets.
 fn io_limit(targets: &[&HostTarget]) -> Option<IoLimit> {
     let [target] = targets else { return None };
     let device = Device::of(target.device_number()?)?;
@@ -144,7 +144,7 @@ fn io_limit(targets: &[&HostTarget]) -> Option<IoLimit> {
     (!limit.is_none()).then_some(limit)
 }
 
-/// The health of the NVMe drives below the targets.
+/// Reads the health of the NVMe drives below the targets.
 fn health_of_drives(targets: &[&HostTarget]) -> Vec<(Device, Health)> {
     let mut disks: Vec<Device> = targets.iter().flat_map(|target| target.disks()).collect();
     disks.sort_by_key(Device::name);
@@ -162,7 +162,7 @@ struct ReadySoaker {
 }
 
 impl ReadySoaker {
-    /// Measures the background again.
+    /// Measures the background CPU use again.
     fn watch_background(&mut self, clock: &Monotonic) -> Result<(), cpucost::Declined> {
         let (sleep, now) = (|duration| clock.sleep(duration), || clock.now_ns());
         let background = self.soaker.background(BACKGROUND, &sleep, &now)?;
@@ -182,7 +182,7 @@ pub enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// The caching mode of all targets.
+    /// Returns the caching mode of all targets.
     pub fn caching(&self) -> Caching {
         match self {
             Place::Host(targets) => targets[0].caching(),
@@ -190,7 +190,7 @@ impl Place<'_> {
         }
     }
 
-    /// Number of targets; each target gets the whole workload.
+    /// Returns the number of targets. Each target gets the whole workload.
     pub fn count(&self) -> usize {
         match self {
             Place::Host(targets) => targets.len(),
@@ -198,7 +198,7 @@ impl Place<'_> {
         }
     }
 
-    /// Layout of the stripe; None if the targets are not striped.
+    /// Returns the layout of the stripe. None if the targets are not striped.
     fn layout(&self) -> Option<Layout> {
         match self {
             Place::Host(targets) => targets[0].layout(),
@@ -233,15 +233,15 @@ pub struct Setting<'a> {
     pub blocks: Blocks,
     /// Access pattern announced to the kernel (fadvise).
     pub hint: Option<Hint>,
-    /// Accept reads of holes and unwritten blocks.
+    /// Whether reads of holes and unwritten blocks are accepted.
     pub allow_holes: bool,
-    /// Run a soaker during the trial.
+    /// Whether a soaker runs during the trial.
     pub soaked: bool,
-    /// Holes and unwritten blocks of the regions; None if unknown.
+    /// Holes and unwritten blocks of the regions. None if unknown.
     pub coverage: Option<Coverage>,
     /// The highest percentile that is reported.
     pub tail: Tail,
-    /// The ranks that measure together; None for one process.
+    /// The ranks that measure together. None for one process.
     pub ranks: Option<RankGroup>,
 }
 
@@ -256,7 +256,7 @@ fn release_new_ranges(target: &HostTarget, workload: &Workload) -> Outcome<()> {
     Ok(())
 }
 
-/// The sum of the scrub results of two targets.
+/// Adds up the scrub results of two targets.
 fn sum_of(one: Scrub, two: Scrub) -> Scrub {
     let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
     Scrub {
@@ -267,12 +267,12 @@ fn sum_of(one: Scrub, two: Scrub) -> Scrub {
 }
 
 impl<'a> Setting<'a> {
-    /// A measurement of one target without preparation.
+    /// Creates a setting for one target, without preparation.
     pub fn new(target: &'a HostTarget, workload: Workload) -> Setting<'a> {
         Setting::at(Place::Host(vec![target]), workload)
     }
 
-    /// A measurement of `place` without preparation.
+    /// Creates a setting for targets of this host or a simulated system, without preparation.
     pub fn at(place: Place<'a>, workload: Workload) -> Setting<'a> {
         Setting {
             place,
@@ -289,7 +289,7 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// The key of the point.
+    /// Returns the key of the point.
     pub fn key(&self) -> PointKey {
         let key = PointKey::of(&self.workload);
         PointKey {
@@ -309,8 +309,8 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// Runs one trial in a new simulated system, seeded by the workload. It records no real time, so
-/// two trials with the same seed are identical.
+/// Runs one trial in a new simulated system, seeded by the workload. The trial records no real
+/// time, so two trials with the same seed are identical.
 ///
 /// # Errors
 /// The workload does not fit the system, or the simulation violates one of its physical limits.
@@ -358,12 +358,12 @@ impl CpuMeter for SoakedMeter<'_> {
 }
 
 impl Lab {
-    /// A new `Lab` on this host.
+    /// Creates a `Lab` on this host.
     pub fn new(console: Console, interrupt: Interrupt) -> Lab {
         Lab::of_rank(console, interrupt, None)
     }
 
-    /// A new `Lab` on this host, which measures together with other ranks.
+    /// Creates a `Lab` on this host that measures together with other ranks.
     pub fn of_rank(console: Console, interrupt: Interrupt, ranks: Option<Ranks>) -> Lab {
         let (clock, meter) = (Monotonic::new(), HostMeter::new());
         let cpus = cpucost::affinity::allowed_cpus().len() as u32;
@@ -371,21 +371,21 @@ impl Lab {
         Lab { console, interrupt, clock, meter, ranks, server: None, cpus, quota, soaker }
     }
 
-    /// Throttling by a CPU quota since the program started; None without a quota.
+    /// Returns how long a CPU quota has throttled this program. None without a quota.
     pub fn throttled(&self) -> Option<Throttled> {
         self.quota.as_ref().map(|quota| quota.since(quota.waited_before_ns))
     }
 
-    /// Counters that this host does not provide, each with its remedy.
+    /// Returns the counters that this host does not provide, each with its remedy.
     pub fn missing(&self) -> Vec<String> {
         self.meter.missing()
     }
 
-    /// Starts and calibrates a soaker and measures the background load on the first call. Takes
+    /// On the first call, starts and calibrates a soaker and measures the background load. Takes
     /// about a second.
     ///
     /// # Errors
-    /// The reason why no soaker can run, with the remedy.
+    /// No soaker can run. The message contains the reason and the remedy.
     pub fn prepare_soaker(&self) -> Result<(), String> {
         if self.soaker.borrow().is_some() {
             return Ok(());
@@ -423,7 +423,7 @@ impl Lab {
     /// Runs one trial of this rank alone, such as the writing of its test file.
     ///
     /// # Errors
-    /// As [`Lab::trial`].
+    /// As for [`Lab::trial`].
     pub fn trial_alone(
         &self,
         setting: &Setting<'_>,
@@ -502,21 +502,21 @@ impl Lab {
         Ok(trial)
     }
 
-    /// The counters of the server and of this process before a trial. A soaked trial has none: on a
-    /// server that is this machine, the soaker keeps all CPUs busy.
+    /// Reads the counters of the server and of this process before a trial. None for a soaked
+    /// trial: if this machine is the server, the soaker keeps all of its CPUs busy.
     fn server_before(&self, setting: &Setting<'_>) -> Option<(Counters, CpuSample)> {
         let watch = self.server.as_ref().filter(|_| !setting.soaked)?;
         Some((watch.counters()?, self.meter.sample(self.clock.now_ns())))
     }
 
-    /// What the server and this process used since the readings before the trial.
+    /// Returns the resources that the server and this process used since the given readings.
     fn server_since(&self, (before, own): &(Counters, CpuSample)) -> Option<ServerUsage> {
         let client = self.meter.sample(self.clock.now_ns()).since(own);
         let after = self.server.as_ref()?.counters()?;
         Some(ServerUsage { client_ns: client.process_ns, ..after.since(before) })
     }
 
-    /// Runs the workload, with a soaker if the setting asks for one; all ranks start together.
+    /// Runs the workload, with a soaker if the setting requests one. All ranks start together.
     fn run(
         &self,
         targets: &[&HostTarget],
@@ -552,7 +552,7 @@ impl Lab {
         }
     }
 
-    /// Brings the targets into the state in which a trial begins; returns the result of the scrub.
+    /// Brings the targets into the state that a trial needs. Returns the result of the scrub.
     fn prepare(&self, targets: &[&HostTarget], setting: &Setting<'_>) -> Outcome<Option<Scrub>> {
         let mut scrubbed: Option<Scrub> = None;
         for target in targets {
@@ -592,7 +592,7 @@ impl Lab {
             return Ok(());
         }
         target.truncate(0)?;
-        // Forgets the blocks written by earlier trials.
+        // The truncation has removed the blocks that earlier trials wrote.
         setting.workload.written.iter().for_each(|written| written.clear());
         let Workload { region_offset, region_bytes, request_bytes, .. } = setting.workload;
         match setting.blocks {
@@ -652,8 +652,8 @@ impl Lab {
             return Ok((sample, Ok(None)));
         };
         if self.clock.now_ns() > ready.background_at_ns + BACKGROUND_HOLDS_NS {
-            // If this fails, the last value stays in use; the next reading of the soaker reports
-            // the reason.
+            // After a failure, the last value stays in use, and the next reading of the soaker
+            // reports the reason.
             let _ = ready.watch_background(&self.clock);
         }
         let ReadySoaker { soaker, background_share, .. } = ready;
@@ -664,7 +664,7 @@ impl Lab {
         };
         let sample = workload::run(targets, planned, self.clock, &meter, control);
         let reading = meter.reading.into_inner();
-        // Stops the spinning that the last reading began.
+        // The last reading of the meter began another interval, which ends here.
         let _ = meter.soaker.into_inner().end(self.clock.now_ns());
         let lost = match reading {
             Some(SoakerReading { suspect: Some(doubt), .. }) => Err(doubt),
@@ -678,10 +678,10 @@ impl Lab {
         Ok((sample?, lost))
     }
 
-    /// What is known about a trial before it runs.
+    /// Returns the conditions of a trial that do not depend on its course.
     fn circumstances(&self, setting: &Setting<'_>, scrubbed: bool) -> Circumstances {
         let targets = setting.place.count() as u64;
-        // Each rank has its own region, except that the regions of strided ranks interlock.
+        // Each rank has its own region, except that the regions of strided ranks interleave.
         let apart = setting.ranks.filter(|ranks| ranks.files != RankFiles::Strided);
         let ranks = u64::from(apart.map_or(1, |ranks| ranks.count));
         Circumstances {

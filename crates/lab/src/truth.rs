@@ -1,4 +1,4 @@
-//! Parsers for reference devices and faults, such as `fixed=500us,rate=500m` and
+//! Parsers for reference devices, such as `fixed=500us,rate=500m`, and for injected faults, such as
 //! `eio@100,short:512@7x3`.
 
 use analysis::units;
@@ -8,27 +8,28 @@ use ioengine::truth::{
     BufferTruth, CacheTruth, CreditTruth, GranuleTruth, PrefetchTruth, StripeTruth, Truth, Zone,
 };
 
-/// The keys of `--truth` and `truth:`, for help and errors.
+/// The keys of `--truth` and `truth:`, for help texts and errors.
 pub const TRUTH_WORDS: &str = "fixed=TIME, rate=RATE, parallel=N, cache=SIZE, prefetch=SIZE, \
                                hit=TIME, buffer=SIZE, drain=RATE, credit=SIZE, sustained=RATE, \
                                span=SIZE, zones=RATE@PERCENT/.., granule=SIZE, rmw=TIME, \
                                straddle=TIME, members=N, chunk=SIZE, link=RATE, cpu=TIME";
-/// Maximum number of servers of all devices of a stripe together.
+/// Maximum number of requests that a stripe serves in parallel, summed over its devices.
 const SERVERS_MAX: u64 = 65536;
 /// Maximum number of devices of a stripe.
 const MEMBERS_MAX: u32 = 64;
-/// Minimum chunk size (bytes): a sector.
+/// Minimum size of a chunk (bytes): a sector.
 const CHUNK_MIN_BYTES: u64 = 512;
-/// The syntax of `--inject`, for help and errors.
+/// The syntax of `--inject`, for help texts and errors.
 pub const FAULT_WORDS: &str = "KIND[:ARGUMENT]@N[xCOUNT], where KIND is eio, enospc, eagain, \
                                eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, \
-                               lose, misdirect:SIZE or tear, N counts requests from 0, and \
-                               the prefix read- or write- counts only that kind";
+                               lose, misdirect:SIZE or tear, N is the number of the request, \
+                               counted from 0, and the prefix read- or write- counts only reads \
+                               or writes";
 
-/// Values of the keys as typed, before their combination is checked.
+/// The values of the keys, before their combination is checked.
 #[derive(Default)]
 struct Typed {
-    /// Keys that are parsed independently of each other.
+    /// Values of the keys that do not depend on other keys.
     truth: Truth,
     cache: Option<u64>,
     prefetch: Option<u64>,
@@ -50,7 +51,7 @@ struct Typed {
 /// Parses a reference device.
 ///
 /// # Errors
-/// One line with the fault and the valid form.
+/// The text is invalid. The message is one line with the mistake and a valid form.
 pub fn parse_truth(text: &str) -> Result<Truth, String> {
     let mut typed = Typed::default();
     for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -60,7 +61,8 @@ pub fn parse_truth(text: &str) -> Result<Truth, String> {
     typed.together()
 }
 
-/// The end of the last zone, which is the smallest and the default size of the device (bytes).
+/// Returns the size that the zones span (bytes), summed over the members of a stripe. It is the
+/// minimum and default size of the device. None without zones.
 pub fn span_bytes(truth: &Truth) -> Option<u64> {
     let members = u64::from(truth.stripe.map_or(1, |stripe| stripe.members));
     truth.zones.last().map(|zone| zone.end_bytes.saturating_mul(members))
@@ -94,7 +96,7 @@ impl Typed {
         Ok(())
     }
 
-    /// The device, after checking the combination of keys.
+    /// Checks the combination of keys, and returns the device.
     fn together(self) -> Result<Truth, String> {
         let hit_ns = self.hit_ns;
         let cache = self.cache.map(|bytes| CacheTruth { bytes, hit_ns });
@@ -105,7 +107,7 @@ impl Typed {
             .map(|(bytes, sustained_bytes_per_s)| CreditTruth { bytes, sustained_bytes_per_s });
         let zones = match pair(("span", self.span), ("zones", self.zones))? {
             Some(_) if self.truth.bytes_per_s.is_some() => {
-                return Err("`zones` already gives the rates; drop `rate`".to_owned());
+                return Err("`zones` already contains the rates; drop `rate`".to_owned());
             }
             Some((span, shares)) => laid_out(span, &shares)?,
             None => Vec::new(),
@@ -124,13 +126,13 @@ impl Typed {
                 straddle_ns: self.straddle_ns.unwrap_or(0),
             }),
             (None, false) => None,
-            _ => return Err("give `granule` with `rmw` or `straddle`".to_owned()),
+            _ => return Err("specify `granule` together with `rmw` or `straddle`".to_owned()),
         };
         Ok(Truth { cache, prefetch, buffer, credit, zones, stripe, granule, ..self.truth })
     }
 }
 
-/// Checks two keys that are only valid together.
+/// Checks that two keys are either both given or both missing.
 fn pair<A, B>(one: (&str, Option<A>), other: (&str, Option<B>)) -> Result<Option<(A, B)>, String> {
     match (one.1, other.1) {
         (Some(a), Some(b)) => Ok(Some((a, b))),
@@ -150,7 +152,7 @@ fn at_least(key: &str, value: &str, least: u64) -> Result<u64, String> {
     if bytes >= least { Ok(bytes) } else { Err(small()) }
 }
 
-/// Parses `RATE@PERCENT/RATE@PERCENT/..`. A rate may contain a slash too.
+/// Parses zones in the form `RATE@PERCENT/RATE@PERCENT/..`. A rate may contain a slash too.
 fn zones(text: &str) -> Result<Vec<(f64, f64)>, String> {
     let wrong = || {
         format!(
@@ -174,7 +176,8 @@ fn zones(text: &str) -> Result<Vec<(f64, f64)>, String> {
     }
 }
 
-/// Zones in a span of `span` bytes. `shares` gives the rate and the end of each zone (percent).
+/// Computes the zones in a span of `span` bytes. `shares` contains the rate and the end of each
+/// zone (percent of the span).
 fn laid_out(span: u64, shares: &[(f64, f64)]) -> Result<Vec<Zone>, String> {
     let zone = |(bytes_per_s, end): &(f64, f64)| Zone {
         end_bytes: (span as f64 * end / 100.0).round() as u64,
@@ -184,20 +187,20 @@ fn laid_out(span: u64, shares: &[(f64, f64)]) -> Result<Vec<Zone>, String> {
     if zones.is_sorted_by(|zone, next| zone.end_bytes < next.end_bytes) {
         Ok(zones)
     } else {
-        Err(format!("a span of {span} bytes is too small for its zones"))
+        Err(format!("a span of {span} bytes is too small for its zones; use a larger `span`"))
     }
 }
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate = units::parse_rate(text)?;
-    if rate >= 1.0 { Ok(rate) } else { Err(format!("'{text}' is less than a byte per second")) }
+    if rate >= 1.0 { Ok(rate) } else { Err(format!("'{text}' is less than one byte per second")) }
 }
 
 fn unknown(part: &str) -> String {
     format!("unknown property '{part}'; use {TRUTH_WORDS}")
 }
 
-/// The device in the syntax of `--truth`.
+/// Describes a device in words.
 pub fn describe(truth: &Truth) -> String {
     let time = |ns: u64| units::time(ns as f64).replace(' ', "");
     let mut parts = vec![format!("fixed {}", time(truth.fixed_ns))];
@@ -212,7 +215,7 @@ pub fn describe(truth: &Truth) -> String {
     parts.extend(truth.granule.map(|g| format!("granule {}", units::size(g.bytes))));
     parts.extend(truth.credit.map(|c| format!("credit {}", units::size(c.bytes))));
     parts.extend(truth.stripe.map(|stripe| {
-        format!("{} of them in chunks of {}", stripe.members, units::size(stripe.chunk_bytes))
+        format!("{} devices in chunks of {}", stripe.members, units::size(stripe.chunk_bytes))
     }));
     parts.extend(truth.link_bytes_per_s.map(|rate| format!("link {}", units::rate(rate))));
     if truth.cpu_ns > 0 {
@@ -221,7 +224,7 @@ pub fn describe(truth: &Truth) -> String {
     parts.join(", ")
 }
 
-/// The rates of the first and the last zone.
+/// Describes the number of zones, and the rates of the first and the last zone.
 fn zones_of(truth: &Truth) -> Option<String> {
     let (first, last) = (truth.zones.first()?, truth.zones.last()?);
     let [outer, inner] = [first, last].map(|zone| units::rate(zone.bytes_per_s));
@@ -231,7 +234,7 @@ fn zones_of(truth: &Truth) -> Option<String> {
 /// Parses a fault plan.
 ///
 /// # Errors
-/// One line with the fault and the valid form.
+/// The text is invalid. The message is one line with the mistake and a valid form.
 pub fn parse_faults(text: &str) -> Result<FaultPlan, String> {
     let rules = text.split(',').filter(|part| !part.is_empty()).map(parse_rule);
     Ok(FaultPlan { rules: rules.collect::<Result<_, _>>()? })

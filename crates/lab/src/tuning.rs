@@ -1,10 +1,10 @@
-//! `halfpower tune`: finds the cheapest request size and depth that read or write a storage
-//! sequentially at nearly its best rate.
+//! Implements `halfpower tune`. For sequential reads and writes of a target, it finds the request
+//! size and queue depth that reach nearly the best rate with the least CPU time.
 //!
 //! `choice` plans the measurements and selects the setting, `probe` measures one setting, and
-//! `keep` stores the result in the file that `seqio` reads. This module prepares the target and
-//! measures in rounds until the time is over. `session` does all of this from options to exit code,
-//! and `document` is its JSON.
+//! `keep` stores the result in the file that `seqio` reads. This module prepares the target, and
+//! measures in rounds until the time limit. `session` runs the whole subcommand, and `document`
+//! is its JSON.
 
 pub mod choice;
 pub mod keep;
@@ -32,17 +32,18 @@ use crate::memory_limit;
 use crate::scratch::{self, SIZE_MIN_BYTES, Scratch};
 use crate::trials::Lab;
 
-/// Time for measuring reads, and the same time for writes (ns): together under 5 s.
+/// Time for measuring reads, and also for measuring writes (ns). Both together take less than 5 s.
 pub const EACH_NS: u64 = 2_200_000_000;
 /// Default size of the test file (bytes).
 const TEST_FILE_BYTES: u64 = 512 << 20;
 /// Maximum time for writing a test file of default size (ns).
 const LAYOUT_NS: u64 = 1_500_000_000;
-/// Maximum number of bytes that probes write, as a multiple of the region.
+/// Maximum number of bytes that probes write, as a multiple of the size of the region.
 const TIMES_WRITTEN_MAX: u64 = 16;
-/// Maximum size of the region written in an existing file or device (bytes).
+/// Maximum size of the region that is overwritten in an existing file or device (bytes).
 const WRITTEN_OVER_MAX: u64 = 512 << 20;
-/// Maximum share of holes and unwritten blocks in a file, which are read without the device.
+/// Maximum share of holes and unwritten blocks in a file. Reads of these blocks do not reach the
+/// device.
 const HOLES_MAX: f64 = 0.01;
 
 /// The request to tune a target.
@@ -50,26 +51,26 @@ const HOLES_MAX: f64 = 0.01;
 pub struct Wish<'a> {
     /// A directory, or an existing file or device.
     pub target: &'a Path,
-    /// Size of the test file (bytes); None: the default size.
+    /// Size of the test file (bytes). None for the default size.
     pub size: Option<u64>,
-    /// The user's permissions to write.
+    /// The data that the user allows the program to overwrite.
     pub consent: Consent,
     /// Seed of every random choice.
     pub seed: u64,
 }
 
-/// A target that was examined before anything is written.
+/// A target that has been examined. Nothing has been written to it yet.
 #[derive(Debug)]
 pub struct Prospect {
-    /// The file system and the device below it.
+    /// The file system of the target and the device below it.
     pub storage: Arc<Storage>,
     /// Size of the test file or of the existing target (bytes).
     pub bytes: u64,
-    /// The existing file or device; None for a directory.
+    /// The existing file or device. None for a directory.
     existing: Option<HostTarget>,
-    /// Size of the region that may be written (bytes); 0: read only.
+    /// Size of the region that may be written (bytes). 0 if the target is only read.
     pub writable_bytes: u64,
-    /// Why nothing is written; None if writes are measured.
+    /// Why nothing is written. None if writes are measured.
     pub not_written: Option<String>,
     permit: Option<Permit>,
 }
@@ -92,7 +93,7 @@ impl Prospect {
                 TEST_FILE_BYTES.min(tenth >> 20 << 20).max(SIZE_MIN_BYTES)
             }
         };
-        check_size("a test file", bytes, "give --size 64m or more")?;
+        check_size("a test file", bytes, "use --size 64m or more")?;
         scratch::check_room(wish.target, bytes)?;
         Ok(Prospect {
             storage,
@@ -108,7 +109,8 @@ impl Prospect {
         let path = wish.target;
         if wish.size.is_some() {
             return Err(Failure::usage(
-                "--size is the size of a test file and needs a directory as the target",
+                "--size sets the size of a test file, which needs a directory as the target; drop \
+                 --size, or specify a directory",
             ));
         }
         let (target, permit, not_written) = open(path, &wish.consent)?;
@@ -123,7 +125,7 @@ impl Prospect {
         check_size(
             &shown,
             bytes,
-            "name a larger file, or a directory in which a test file can be created",
+            "use a larger file, or a directory in which a test file can be created",
         )?;
         check_stored(&target, &shown, bytes)?;
         let writable_bytes = if not_written.is_some() { 0 } else { bytes.min(WRITTEN_OVER_MAX) };
@@ -136,19 +138,19 @@ impl Prospect {
         self.existing.is_none()
     }
 
-    /// Description of the data on the device that will be destroyed.
+    /// Describes the data on the device that will be destroyed. None if no data will be destroyed.
     pub fn destroys(&self) -> Option<&str> {
         self.permit.as_ref()?.destroys.as_deref()
     }
 
-    /// Maximum number of bytes that probes write.
+    /// Returns the maximum number of bytes that probes write.
     pub fn write_most(&self) -> u64 {
         self.writable_bytes * TIMES_WRITTEN_MAX
     }
 }
 
-/// Opens an existing file or device, for writing if that is allowed. Otherwise returns the reason
-/// for not writing.
+/// Opens an existing file or device, for writing if the user allows it. Otherwise returns the
+/// reason for not writing.
 fn open(path: &Path, consent: &Consent) -> Outcome<(HostTarget, Option<Permit>, Option<String>)> {
     let readable = HostTarget::open(path, false, Caching::Buffered)?;
     let asked = !consent.overwrite.is_empty() || !consent.destroy_data_on.is_empty();
@@ -171,7 +173,7 @@ fn storage_of(file: &std::io::Result<File>, path: &Path) -> Outcome<Arc<Storage>
         .map_err(ioengine::error::cause)
         .and_then(|file| Storage::of(file).map_err(|error| ioengine::error::cause(&error)));
     let storage = storage.map_err(|cause| {
-        Failure::failed(format!("examining {}: {cause}; name another target", path.display()))
+        Failure::failed(format!("examining {}: {cause}; use another target", path.display()))
     })?;
     match storage.kind {
         Kind::Memory => Err(nothing(path, "the target is in memory")),
@@ -182,13 +184,13 @@ fn storage_of(file: &std::io::Result<File>, path: &Path) -> Outcome<Arc<Storage>
 fn nothing(path: &Path, why: &str) -> Failure {
     let path = path.display();
     Failure::usage(format!(
-        "nothing to tune: {path}: {why}, so seqio needs no tuning for it; name a directory, file \
-         or device of a disk"
+        "nothing to tune: {path}: {why}, so seqio needs no tuning for it; use a directory, file \
+         or device on a disk"
     ))
 }
 
 fn no_direct(path: &Path, storage: &Storage) -> Failure {
-    nothing(path, &format!("{} offers no direct I/O there", storage.file_system))
+    nothing(path, &format!("{} does not support direct I/O there", storage.file_system))
 }
 
 fn check_size(what: &str, bytes: u64, remedy: &str) -> Outcome<()> {
@@ -202,15 +204,16 @@ fn check_size(what: &str, bytes: u64, remedy: &str) -> Outcome<()> {
     )))
 }
 
-/// Refuses a file with too many holes, which are read without the device.
+/// Refuses a file with too many holes and unwritten blocks, because reads of these do not reach the
+/// device.
 fn check_stored(target: &HostTarget, shown: &str, bytes: u64) -> Outcome<()> {
     let missing = target.coverage(0, bytes).map_or(0, |c| c.hole_bytes + c.unwritten_bytes);
     if missing as f64 <= bytes as f64 * HOLES_MAX {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "{shown} has {} of holes or blocks that were never written, which are read without the \
-         device; name a file without holes, or a directory",
+        "{shown} has {} of holes or unwritten blocks, and reads of these do not reach the device; \
+         use a file without holes, or a directory",
         units::size(missing)
     )))
 }
@@ -221,9 +224,10 @@ pub struct Place {
     file: File,
     bytes: u64,
     prospect: Prospect,
-    /// Bytes written to create the test file.
+    /// Number of bytes written to create the test file.
     pub laid_out_bytes: u64,
-    /// The test file, if one was made. It is dropped last and then removed.
+    /// The test file. None for an existing target. Dropping this field, which is the last one,
+    /// removes the file.
     _scratch: Option<Scratch>,
 }
 
@@ -231,7 +235,7 @@ impl Place {
     /// Opens the target, or creates and writes the test file.
     ///
     /// # Errors
-    /// No direct I/O, not enough space, or an error of the system.
+    /// The target offers no direct I/O, there is not enough space, or a request fails.
     pub fn ready(wish: &Wish, prospect: Prospect, lab: &Lab) -> Outcome<Place> {
         let clone = |target: &HostTarget| {
             let file = target.file().map(File::try_clone);
@@ -252,7 +256,7 @@ impl Place {
         Ok(Place { file, bytes, prospect, laid_out_bytes: bytes, _scratch: Some(scratch) })
     }
 
-    /// Size of the region for reads or for writes (bytes).
+    /// Returns the size of the region for reads or for writes (bytes).
     fn region_bytes(&self, op: Op) -> u64 {
         match op {
             Op::Read => self.bytes,
@@ -261,23 +265,23 @@ impl Place {
     }
 }
 
-/// The result for reads or for writes.
+/// The result of tuning reads or writes.
 #[derive(Debug)]
 pub struct Tuning {
-    /// The selected setting and the fastest one.
+    /// The selected setting and the fastest setting.
     pub choice: Choice,
     /// All settings, in the order of the grid.
     pub table: Vec<Measured>,
-    /// Bytes written by probes.
+    /// Number of bytes that probes wrote.
     pub written_bytes: u64,
 }
 
-/// Measures in rounds until the time is over. Each round measures its settings in random order, so
-/// that a short slow period of the storage does not affect the same setting each time.
+/// Measures in rounds until the time is over. Each round measures its settings in a random order,
+/// so that short slow periods of the target do not always affect the same setting.
 ///
 /// # Errors
 ///
-/// A read or write error, an interrupt by the user, or a storage that is too slow for any setting.
+/// A request fails, the user interrupts the program, or the target is too slow for every setting.
 pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
     let region_bytes = place.region_bytes(op);
     let memory_most = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.of_series());
@@ -285,7 +289,7 @@ pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
     if grid.is_empty() {
         let what = memory_limit::narrowest().map_or("", |limit| limit.what);
         return Err(Failure::failed(format!(
-            "{} of memory are too little for the buffers of tune; raise {what}",
+            "{} of memory is too little for the buffers of halfpower tune; raise {what}",
             units::size(memory_most)
         )));
     }
@@ -296,7 +300,8 @@ pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
     let end_ns = clock.now_ns() + EACH_NS;
     let mut table: Vec<Measured> = Vec::new();
     'rounds: while clock.now_ns() < end_ns {
-        // New settings are explored only in the first half, so that they get enough samples.
+        // New settings are explored only in the first half of the time, so that each of them can be
+        // measured several times.
         let explores = clock.now_ns() < end_ns - EACH_NS / 2;
         let mut round = choice::round(&grid, &table, explores);
         shuffle(&mut round, &mut random);
@@ -319,7 +324,8 @@ pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
                 note(&mut table, setting, sample);
             }
         }
-        // No probe ran: the write limit is reached, or the storage is too slow for all settings.
+        // If no probe ran in this round, the write limit is reached, or the target is too slow for
+        // all settings.
         if table.iter().map(|measured| measured.rates.len()).sum::<usize>() == before {
             break;
         }
@@ -345,14 +351,14 @@ fn note(table: &mut Vec<Measured>, setting: Setting, sample: probe::Sample) {
     table[at].costs.push(sample.cpu_ns_per_byte);
 }
 
-/// Shuffles uniformly (Fisher and Yates).
+/// Shuffles settings uniformly (Fisher-Yates).
 fn shuffle(settings: &mut [Setting], random: &mut Stream) {
     for last in (1..settings.len()).rev() {
         settings.swap(last, random.below(last as u64 + 1) as usize);
     }
 }
 
-/// The verb of the progress line.
+/// Returns the beginning of the progress line.
 fn doing(op: Op) -> &'static str {
     match op {
         Op::Read => "reading at",
@@ -360,7 +366,7 @@ fn doing(op: Op) -> &'static str {
     }
 }
 
-/// A setting as request size and depth: `1 MiB x 4`.
+/// Formats a setting as request size and queue depth, such as `1 MiB x 4`.
 pub fn shown(setting: Setting) -> String {
     format!("{} x {}", units::size(setting.request_bytes.into()), setting.depth)
 }

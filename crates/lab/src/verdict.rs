@@ -1,7 +1,7 @@
 //! Checks whether a trial measured what was intended.
 //!
-//! Invalid: the wrong thing was measured. Suspect: noise, drift or too few samples. Every reason
-//! contains the numbers needed to check it.
+//! A trial is invalid if the wrong thing was measured. It is suspect in case of noise, drift or too
+//! few samples. Every reason contains the numbers that are needed to check it.
 
 mod health;
 
@@ -28,45 +28,45 @@ use series::{check_series, check_stall};
 /// The conditions under which a trial ran.
 #[derive(Clone, Debug, Default)]
 pub struct Circumstances {
-    /// Holes and unwritten blocks of the target; None if unknown.
+    /// Holes and unwritten blocks of the target. None if unknown.
     pub coverage: Option<Coverage>,
     /// Size of the target (bytes).
     pub target_bytes: u64,
-    /// The maximum size of the page cache (bytes); None if unknown.
+    /// Maximum size of the page cache (bytes). None if unknown.
     pub page_cache_bytes: Option<u64>,
-    /// Counters of the devices that hold the images of loop devices below the target; None without
+    /// Counters of the devices that store the images of loop devices below the target. None without
     /// loop devices.
     pub beneath_images: Option<DeviceCounters>,
-    /// Page cache that any program dirtied during the trial (bytes).
+    /// Amount of page cache that any program made dirty during the trial (bytes). None if unknown.
     pub dirtied_bytes: Option<u64>,
-    /// A loop device below the target that caches its image, so that no counter shows the I/O that
-    /// reaches storage.
+    /// Name of a loop device below the target that caches its image, if no counter shows the I/O
+    /// that reaches storage. None without such a device.
     pub unseen_image: Option<String>,
-    /// Whether the target lies in memory.
+    /// Whether the target is in memory, such as on tmpfs.
     pub in_memory: bool,
     /// Whether the user intends to read holes (`--allow-holes`).
     pub allow_holes: bool,
     /// Whether reads must come from the device: the page cache was scrubbed or is bypassed.
     pub cold: bool,
-    /// A block device with counters lies below the target.
+    /// Whether a block device with counters lies below the target.
     pub counted: bool,
-    /// CPUs that the process may use.
+    /// Number of CPUs that the process may use.
     pub cpus: u32,
-    /// How long a CPU quota throttled the trial; None without a quota.
+    /// How long a CPU quota throttled the trial. None without a quota.
     pub throttled: Option<Throttled>,
-    /// I/O limit of the control group for the device; None with several devices.
+    /// I/O limit of the control group for the device. None for several devices.
     pub io_limit: Option<IoLimit>,
     /// The health of the NVMe drives below the targets.
     pub drives: Vec<DriveHealth>,
-    /// Whether the rate became steady; None without `--steady-state`.
+    /// Whether the rate became steady. None without `--steady-state`.
     pub became_steady: Option<bool>,
     /// Differences between the clocks during the trial.
     pub clocks: Disagreement,
     /// The highest percentile that is reported.
     pub tail: Tail,
-    /// The trial was interrupted.
+    /// Whether the trial was interrupted.
     pub interrupted: bool,
-    /// The trial is long enough to judge drift and sample counts.
+    /// Whether the trial is long enough to judge drift and sample counts.
     pub long_trial: bool,
 }
 
@@ -80,8 +80,8 @@ pub struct Throttled {
 }
 
 impl Throttled {
-    /// The share of `elapsed_ns` for which threads were throttled; None if it is too small to
-    /// matter.
+    /// Returns the share of `elapsed_ns` for which threads were throttled. None if it is too small
+    /// to matter.
     pub fn felt_share(&self, elapsed_ns: u64) -> Option<f64> {
         let share = (self.waited_ns as f64 / elapsed_ns.max(1) as f64).min(1.0);
         (share > THROTTLED_SHARE_MAX).then_some(share)
@@ -93,21 +93,22 @@ impl Throttled {
 pub struct Tail {
     /// The percentile, such as 99.9.
     pub percentile: f64,
-    /// Trials whose latencies are merged.
+    /// Number of trials whose latencies are merged.
     pub trials: u32,
-    /// The user requested this percentile, so short trials are checked too.
+    /// Whether the user requested this percentile. If so, short trials are checked too.
     pub asked: bool,
 }
 
 impl Default for Tail {
-    /// The 99th percentile of one trial, which every result line shows.
+    /// Returns the 99th percentile of one trial, which every result line shows.
     fn default() -> Self {
         Tail { percentile: 99.0, trials: 1, asked: false }
     }
 }
 
 impl Tail {
-    /// Minimum requests per trial, such that all trials have ten requests beyond the percentile.
+    /// Returns the minimum number of requests per trial, so that all trials together have ten
+    /// requests beyond the percentile.
     fn requests_min(&self) -> u64 {
         let all = BEYOND_MIN * 100.0 / (100.0 - self.percentile);
         (all / f64::from(self.trials.max(1)) - 1e-6).ceil() as u64
@@ -118,29 +119,29 @@ impl Tail {
 const DEVICE_SHARE_MIN: f64 = 0.9;
 /// Maximum share of the bytes read that may remain in the page cache after a scrub.
 const RESIDENT_SHARE_MAX: f64 = 0.01;
-/// Bytes read, as a multiple of the region, above which blocks were read more than once.
+/// Ratio of bytes read to region size above which blocks were read repeatedly.
 const REVISITED_MIN: f64 = 1.1;
 /// Minimum share of the requested rate that an open loop must deliver.
 const RATE_SHARE_MIN: f64 = 0.95;
-/// Share of its CPUs' time above which the load generator may be the limit.
+/// CPU use above which the load generator may limit the rate, as a share of the time of its CPUs.
 const GENERATOR_SHARE_MAX: f64 = 0.9;
 /// Minimum length of a trial whose queue depth is checked (ns).
 const DEPTH_TRIAL_NS: u64 = 50_000_000;
 /// Minimum number of requests beyond a percentile.
 const BEYOND_MIN: f64 = 10.0;
-/// Maximum difference between the measuring clock and the system's, as a share of the time.
+/// Maximum difference between the measuring clock and the system clock, as a share of the trial.
 const APART_SHARE_MAX: f64 = 1e-3;
-/// Differences up to this are always accepted, because reading several clocks takes time (ns).
+/// Clock difference that is always accepted, because reading several clocks takes time (ns).
 const APART_MIN_NS: u64 = 100_000;
-/// Minimum suspension of the machine that makes a trial suspect (ns); shorter ones are clock
-/// inaccuracy.
+/// Minimum suspension of the machine that makes a trial suspect (ns). Shorter ones come from
+/// inaccurate clocks.
 const ASLEEP_MIN_NS: i64 = 1_000_000;
-/// A step of the wall clock of this size or more means that the clock was set (ns); smaller steps
-/// are slewing.
+/// Minimum deviation of the wall clock that shows that the clock was set (ns). A smaller deviation
+/// comes from slewing.
 const WALL_MIN_NS: u64 = 1_000_000_000;
 /// Maximum extra I/O of the device, as a share of the requested bytes.
 const EXTRA_SHARE_MAX: f64 = 0.1;
-/// Extra I/O up to this is always accepted, for file system metadata (bytes).
+/// Extra I/O that is always accepted, for file system metadata (bytes).
 const EXTRA_MIN_BYTES: u64 = 1 << 20;
 /// Maximum read-ahead of the kernel per thread of buffered sequential reads (bytes).
 const READ_AHEAD_BYTES: u64 = 16 << 20;
@@ -148,16 +149,16 @@ const READ_AHEAD_BYTES: u64 = 16 << 20;
 const OTHERS_SHARE_MAX: f64 = 0.2;
 /// Maximum steal time, as a share of all CPUs.
 const STOLEN_SHARE_MAX: f64 = 0.02;
-/// A trial that moves fewer bytes is not checked for being served from memory.
+/// Minimum number of bytes of a trial that is checked for being served from memory.
 const MEMORY_MIN_BYTES: u64 = 4 << 20;
-/// A trial counts as served from memory if storage moved less than this share of its bytes, or if
-/// the page cache moved more.
+/// A trial counts as served from memory if storage transferred less than this share of its bytes,
+/// or if more than this share went through the page cache.
 const MEMORY_SHARE_MAX: f64 = 0.5;
 /// Maximum time that a CPU quota may throttle threads, as a share of the trial.
 const THROTTLED_SHARE_MAX: f64 = 0.02;
-/// Minimum length of a trial with enough ticks of CPU accounting (ns).
+/// Minimum length of a trial in which CPU accounting has enough ticks (ns).
 const LOAD_TRIAL_NS: u64 = 200_000_000;
-/// A rate above this share of the control group's I/O limit is set by that limit.
+/// Share of the control group's I/O limit above which the limit determines the rate.
 const IO_LIMIT_SHARE: f64 = 0.9;
 /// Maximum share of a trial that threads may spend waiting for a CPU.
 const RUN_DELAY_SHARE_MAX: f64 = 0.2;
@@ -165,9 +166,9 @@ const RUN_DELAY_SHARE_MAX: f64 = 0.2;
 const REQUESTS_MIN: f64 = 3.0;
 /// Maximum share of requests that may complete inside the submit call.
 const AT_ONCE_SHARE_MAX: f64 = 0.5;
-/// Maximum share of requests that a server may answer by asking to try again later.
+/// Maximum share of requests that a server may answer with a request to try again later.
 const BUSY_SHARE_MAX: f64 = 1e-3;
-/// Requests up to this size need few memory segments even on small pages (bytes).
+/// Maximum size of requests that need few memory segments even on small pages (bytes).
 const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Runs all checks on one trial.
@@ -206,7 +207,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         }
         return verdict;
     }
-    // A reference device only adds delays: it has no blocks and no caches, and busy-waits.
+    // A reference device in this process has no stored blocks and no page cache, and it busy-waits.
     let real = !key.is_issued_by(EngineKind::Delay);
     if real {
         check_holes(key, around, &mut verdict);
@@ -241,7 +242,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
 }
 
 /// Checks whether the machine was suspended, the wall clock was set, or the measuring clock
-/// disagrees with the system's.
+/// disagrees with the system clock.
 fn check_clocks(around: &Circumstances, verdict: &mut Verdict) {
     let Disagreement { elapsed_ns, ours_ns, asleep_ns, wall_ns } = around.clocks;
     let allowed_ns = (elapsed_ns as f64 * APART_SHARE_MAX) as u64;
@@ -275,7 +276,7 @@ fn check_holes(key: &PointKey, around: &Circumstances, verdict: &mut Verdict) {
         let share = 100.0 * empty as f64 / around.target_bytes.max(1) as f64;
         let text = format!(
             "{share:.1}% of the target are holes or unwritten blocks ({}), which are read without \
-             touching the medium; write it first, or use --allow-holes",
+             reaching the device; write the target first, or use --allow-holes",
             units::size(empty)
         );
         verdict.flag(State::Invalid, Check::Holes, text);
@@ -297,7 +298,7 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
             ),
         );
     }
-    // Skewed buffered reads hit the page cache by design.
+    // Skewed buffered reads hit the page cache by design, so they are not checked.
     let cold = around.cold && (key.is_direct() || !key.reads_again());
     let Some(device) = trial.device.filter(|_| around.counted && cold) else { return };
     let seen = device.read_sectors * 512;
@@ -315,8 +316,8 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
     }
 }
 
-/// How to make buffered reads reach the device. Empty for direct reads: a cache below the page
-/// cache served them, and no remedy always applies.
+/// Returns the remedy for buffered reads that did not reach the device. Empty for direct reads,
+/// because no remedy works for every cache below the page cache.
 fn device_remedy(key: &PointKey, read_bytes: u64, around: &Circumstances) -> String {
     let region = around.target_bytes;
     if key.is_direct() {
@@ -333,9 +334,9 @@ fn device_remedy(key: &PointKey, read_bytes: u64, around: &Circumstances) -> Str
     }
 }
 
-/// Whether buffered reads wrapped around their region, so that later reads came from the page
-/// cache. Not checked with device counters, which show cache hits directly, or if the page cache
-/// cannot hold the region.
+/// Checks whether buffered reads wrapped around their region, so that later reads came from the
+/// page cache. Returns the result. It is false if the device has counters, which show cache hits
+/// directly, and if the page cache cannot hold the region.
 fn check_revisits(
     key: &PointKey,
     trial: &Trial,
@@ -379,7 +380,8 @@ fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verd
     let asked = reads + writes;
     if read + written > EXTRA_MIN_BYTES.max((asked as f64 * EXTRA_SHARE_MAX) as u64) {
         let text = format!(
-            "other programs used the device: {} read and {} written, beside the {} of this trial",
+            "other programs used the device: {} read and {} written, in addition to the {} of this \
+             trial",
             units::size(read),
             units::size(written),
             units::size(asked)
@@ -388,14 +390,14 @@ fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verd
     }
 }
 
-/// Checks whether the server asked the client to wait. The requests were then made again after
+/// Checks whether the server asked the client to wait. The requests were then sent again after
 /// pauses, and their latencies include the pauses.
 fn check_busy(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let retries = trial.live.as_ref().map_or(0, |live| live.retries);
     let allowed = trial.requests() as f64 * BUSY_SHARE_MAX;
     if key.is_issued_by(EngineKind::Network) && retries as f64 > allowed {
         let text = format!(
-            "the server was too busy and asked to wait {retries} times: the requests were made \
+            "the server was too busy and asked to wait {retries} times: the requests were sent \
              again after pauses; use a smaller --iodepth or --numjobs, or raise the server's limit"
         );
         verdict.flag(State::Suspect, Check::ServerBusy, text);
@@ -420,8 +422,8 @@ fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// Checks for how long runnable threads waited because another program used their CPU. Not checked
-/// if there are more threads than CPUs, because they then wait for each other.
+/// Checks how long runnable threads waited because another program used their CPU. Not checked if
+/// there are more threads than CPUs, because the threads then wait for each other.
 fn check_run_delay(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let pool = if key.is_issued_by(EngineKind::Threads) { key.depth() } else { 1 };
     let threads = key.threads().saturating_mul(pool).max(1);
@@ -440,7 +442,7 @@ fn check_run_delay(key: &PointKey, trial: &Trial, around: &Circumstances, verdic
     }
 }
 
-/// A rate at the control group's I/O limit measures that limit, not the device.
+/// Checks whether the I/O limit of the control group determined the rate.
 fn check_io_limit(trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(limit) = &around.io_limit else { return };
     let seconds = trial.elapsed_ns as f64 / 1e9;
@@ -466,7 +468,7 @@ fn check_io_limit(trial: &Trial, around: &Circumstances, verdict: &mut Verdict) 
     }
 }
 
-/// With a CPU quota of the control group, the rate may measure the quota.
+/// Checks whether the CPU quota of the control group limited the rate.
 fn check_throttling(trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(throttled) = around.throttled else { return };
     if let Some(share) = throttled.felt_share(trial.elapsed_ns) {
@@ -480,7 +482,7 @@ fn check_throttling(trial: &Trial, around: &Circumstances, verdict: &mut Verdict
     }
 }
 
-/// A percentile is meaningful only with enough requests beyond it.
+/// Checks that enough requests are slower than the percentile to make the percentile meaningful.
 fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
     let (requests, least) = (trial.requests(), tail.requests_min());
     if requests < least {
@@ -492,17 +494,17 @@ fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
     }
 }
 
-/// Requests that complete inside the submit call are never in flight together. Little's law does
-/// not show it, because a whole batch shares its timestamps.
+/// Checks for requests that completed inside the submit call and so were never in flight together.
+/// Little's law does not show this, because the requests of a batch have the same timestamps.
 fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(live) = trial.live.as_ref().filter(|_| !key.is_replay()) else { return };
     let share = live.at_once as f64 / trial.requests().max(1) as f64;
-    // A server's replies arrive together, although its requests were outstanding together.
+    // The replies of a server can arrive in one batch, so network targets are not checked.
     let closed = key.requests_per_s().is_none() && !key.is_issued_by(EngineKind::Network);
     if closed && key.depth() > 1 && share > AT_ONCE_SHARE_MAX && !around.allow_holes {
         let text = format!(
             "{:.0}% of the requests completed inside the submit call: the depth of {} was not \
-             reached, and latencies are per batch",
+             reached, and each latency is that of a batch",
             share * 100.0,
             key.depth()
         );
@@ -510,7 +512,8 @@ fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict:
     }
 }
 
-/// Little's law: rate times mean latency is the mean number of requests in flight.
+/// Checks the queue depth with Little's law: the mean number of requests in flight is the rate
+/// times the mean latency.
 fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some((outstanding, mean)) = key.outstanding().zip(trial.latency().mean()) else { return };
     // No requests are in flight during a flush.
@@ -538,7 +541,7 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
 fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some(asked) = key.requests_per_s() else { return };
     let due = asked * trial.elapsed_ns as f64 / 1e9;
-    // Poisson arrivals: allow three standard deviations of their number.
+    // The number of Poisson arrivals may deviate by three standard deviations.
     let is_poisson = matches!(key.workload.arrival, Arrival::Poisson { .. });
     let chance = if is_poisson { 3.0 * due.sqrt() } else { 0.0 };
     if due >= 20.0 && (trial.requests() as f64) < due * RATE_SHARE_MIN - chance {
@@ -551,7 +554,7 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
         verdict.flag(State::Suspect, Check::RateMissed, text);
     } else if due < REQUESTS_MIN {
         let text = format!(
-            "at {} requests/s only {due:.2} requests are due in a trial; give a longer --runtime",
+            "at {} requests/s, only {due:.2} requests are due in a trial; use a longer --runtime",
             units::count(asked)
         );
         verdict.flag(State::Suspect, Check::RateMissed, text);
@@ -567,8 +570,8 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
 }
 
 /// Checks for direct requests that memory served instead of storage: on tmpfs, on a file system
-/// that falls back to the page cache (btrfs for checksummed data), or on a loop device with a
-/// cached image.
+/// that falls back to the page cache (btrfs for checksummed data), or on a loop device whose image
+/// is cached.
 fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     if around.in_memory {
         verdict.flag(
@@ -588,7 +591,7 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
             let (moved, asked) = (units::size(moved), units::size(read + written));
             let text = format!(
                 "the image of the loop device is in the page cache of its host: the device below \
-                 it moved {moved} of {asked}; attach the image with losetup --direct-io=on"
+                 it moved only {moved} of {asked}; attach the image with losetup --direct-io=on"
             );
             verdict.flag(State::Suspect, Check::InMemory, text);
             return;
@@ -602,7 +605,7 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         verdict.flag(State::Suspect, Check::InMemory, text);
         return;
     }
-    // Network targets are never in this host's page cache, but a server on this host may use it.
+    // A network target is not in this host's page cache, but a server on this host may use it.
     let is_here = !key.is_issued_by(EngineKind::Network);
     let dirtied = around.dirtied_bytes.filter(|_| is_here).unwrap_or(0);
     if written > MEMORY_MIN_BYTES && dirtied as f64 > written as f64 * MEMORY_SHARE_MAX {
@@ -616,8 +619,8 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
     }
 }
 
-/// Large requests on 4 KiB pages can exceed the device's segment limit. Reports huge pages that
-/// were requested but unavailable.
+/// Checks whether huge pages were requested but unavailable. On 4 KiB pages, large requests can
+/// exceed the device's segment limit.
 fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some(live) = &trial.live else { return };
     let (got, wanted) = (live.setup.huge_bytes, live.setup.buffer_bytes);
@@ -644,7 +647,7 @@ fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdic
     if share > GENERATOR_SHARE_MAX && key.is_direct() && !around.allow_holes {
         let text = format!(
             "the threads used {:.0}% of their CPUs: the CPU may be the limit, not the device; try \
-             more --numjobs or a larger --bs",
+             a larger --numjobs or --bs",
             share * 100.0
         );
         verdict.flag(State::Suspect, Check::CpuBound, text);
@@ -668,7 +671,7 @@ mod tests {
         judged_as(|_| {}, change)
     }
 
-    /// Like `judged`, with a modified workload.
+    /// Judges a trial like `judged`, with a modified workload.
     fn judged_as(
         rename: impl FnOnce(&mut PointKey),
         change: impl FnOnce(&mut Trial, &mut Circumstances),
@@ -687,7 +690,7 @@ mod tests {
 
     #[test]
     fn time_in_flushes_is_time_without_requests() {
-        // A thousand reads of 1 ms, four at a time, take 250 ms of 1 s; the rest is flushes.
+        // A thousand reads of 1 ms, four at a time, take 250 ms. The rest of the second is flushes.
         let with = |flushes_ns: u64| {
             judged_as(
                 |key| key.workload.depth = 4,
@@ -808,7 +811,8 @@ mod tests {
         assert_eq!(again.state, State::Invalid, "{again:?}");
         assert!(again.reasons.concat().contains("come from the page cache"), "{again:?}");
         assert!(!again.reasons.concat().contains("ramp-time"), "{again:?}");
-        // A region read once, one too large for the page cache, and a device with counters.
+        // None of these is reported: a region that is read once, a region that is too large for the
+        // page cache, and a device with counters.
         for (region, counted) in [(8 << 20, false), (1 << 31, false), (1 << 20, true)] {
             let reasons = read(region, counted).reasons.concat();
             assert!(!reasons.contains("come from the page cache"), "{region} {reasons}");
@@ -890,7 +894,7 @@ mod tests {
         assert_eq!(judged(|trial, _| trial.scrub = Some(scrub)).state, State::Invalid);
     }
 
-    /// The verdict on a trial whose 100 ms intervals each moved `bytes(i)`.
+    /// Judges a trial whose interval `i` of 100 ms moved `bytes(i)` bytes.
     fn with_series(bytes: impl Fn(u64) -> u64) -> Verdict {
         judged(|trial, _| {
             let point = |i| SeriesPoint {
@@ -926,7 +930,7 @@ mod tests {
 
     #[test]
     fn intervals_without_a_completion_count_as_a_rate_of_zero() {
-        // A burst that the first interval holds, then a request in every fourth interval.
+        // The first interval has a burst. After it, every fourth interval has a request.
         let burst =
             with_series(|i| if i == 0 { 4_000_000 } else { 12_000 * u64::from(i % 4 == 0) });
         is_suspect(&burst, "fell from 40 MB/s to ");
@@ -938,7 +942,7 @@ mod tests {
         let sparse = with_series(|i| if i % 4 == 0 { 12_000 } else { 0 });
         assert_eq!(sparse, Verdict::default());
         let fills = with_series(|i| if i == 0 { 6000 } else { 5000 });
-        assert_eq!(fills, Verdict::default(), "2% of the bytes");
+        assert_eq!(fills, Verdict::default(), "a burst of 2% is accepted");
     }
 
     #[test]
@@ -988,7 +992,7 @@ mod tests {
         assert_eq!(with(108, 1, direct, random).state, State::Valid);
         is_suspect(
             &with(130, 0, direct, random),
-            "30 MiB read and 0 B written, beside the 100 MiB",
+            "30 MiB read and 0 B written, in addition to the 100 MiB",
         );
         is_suspect(&with(100, 12, direct, sequential), "12 MiB written");
         assert_eq!(with(120, 0, buffered, sequential).state, State::Valid, "read ahead");
@@ -1010,7 +1014,7 @@ mod tests {
         is_suspect(&load(700, 0, false), "other programs used 35% of the machine's CPUs");
         is_suspect(&load(0, 70, false), "took 3.5% of the CPU time");
         assert_eq!(load(300, 30, false).state, State::Valid);
-        assert_eq!(load(900, 0, true).state, State::Valid, "the soaker is ours");
+        assert_eq!(load(900, 0, true).state, State::Valid, "not another program");
     }
 
     #[test]
@@ -1099,7 +1103,7 @@ mod tests {
         };
         assert_eq!(reasons(&point), 1);
         point.key.workload.arrival = Arrival::Constant { requests_per_s: 50_000.0 };
-        assert_eq!(reasons(&point), 2, "it also fell behind");
+        assert_eq!(reasons(&point), 2, "the rate was missed too");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! A workload as it is printed and stored: in JSON documents and in the database.
+//! The description of a workload in JSON documents and in the database.
 //!
-//! The program itself uses [`PointKey`]. The names here are defined in docs/vocabulary.md and never
-//! change. Fields that an older version did not store have defaults.
+//! The program itself uses [`PointKey`]. The names of the fields are defined in docs/vocabulary.md
+//! and never change. Fields that an older version did not store have defaults.
 
 use ioengine::engine::{EngineOption, EngineOptions};
 use ioengine::target::Hint;
@@ -22,32 +22,32 @@ use crate::point_key::{PointKey, Preparation, SIMULATED};
 use crate::rank_trial::RankGroup;
 use crate::skew;
 
-/// A workload, as printed and stored.
+/// A workload, as it is printed in JSON documents and stored in the database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadDocument {
-    /// Pattern and direction, with fio's names.
+    /// The access pattern and direction, as a value of fio's `rw` option.
     pub rw: String,
-    /// Order in which offsets are visited.
+    /// The order in which offsets are visited: sequential, random or strided.
     pub pattern: String,
-    /// Size of each request.
+    /// The size of each request (bytes). If the sizes differ, this is the largest size.
     pub request_bytes: u64,
-    /// Requests outstanding in each thread.
+    /// The number of requests that each thread keeps outstanding.
     pub depth: u32,
-    /// Number of threads.
+    /// The number of threads over all targets and ranks.
     pub threads: u32,
-    /// I/O engine.
+    /// The name of the I/O engine.
     pub ioengine: String,
-    /// Caching mode.
+    /// The name of the caching mode.
     pub caching: String,
-    /// Size of the region.
+    /// The size of the region of each target that is accessed (bytes).
     pub size_bytes: u64,
-    /// Share of reads.
+    /// The share of reads among the requests (percent).
     pub read_percent: u32,
-    /// Rate of an open loop; null for a closed loop.
+    /// The rate of an open loop (requests/s). Null for a closed loop.
     pub rate_requests_per_s: Option<f64>,
-    /// Seed of every random choice.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// All other settings.
+    /// All other settings of the workload.
     pub settings: WorkloadSettings,
 }
 
@@ -55,67 +55,68 @@ pub struct WorkloadDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WorkloadSettings {
-    /// Start of the region.
+    /// The offset at which the region starts in each target (bytes).
     pub offset_bytes: u64,
-    /// Number of targets that are measured together.
+    /// The number of targets that are measured at the same time.
     pub targets: u32,
-    /// Chunk size if the targets are striped into one.
+    /// The chunk size of the stripe over the targets (bytes). Null if the targets are not striped.
     pub chunk_bytes: Option<u64>,
-    /// own, shared or interlocked.
+    /// How threads share a region: own, shared or interlocked.
     pub placement: String,
-    /// Data that is written: random, zero or verified.
+    /// The kind of data that is written: random, zero or verified.
     pub content: String,
-    /// Pages behind the buffers: huge or 4k.
+    /// The size of the memory pages of the I/O buffers: huge or 4k.
     pub buffer_pages: String,
-    /// Bytes after which a trial ends.
+    /// The number of bytes after which a trial ends. Null if the bytes are not limited.
     pub limit_bytes: Option<u64>,
-    /// Time after which a trial ends.
+    /// The time after which a trial ends (ns). Null if the time is not limited.
     pub limit_ns: Option<u64>,
-    /// Warm-up before the measured phase.
+    /// The length of the warm-up before the measured phase (ns).
     pub warm_up_ns: u64,
-    /// Whether writes are flushed at the end, within the measured time.
+    /// Whether writes are flushed at the end of a trial. The flush is part of the measured time.
     pub flush_at_end: bool,
-    /// CPUs that threads are pinned to.
+    /// The numbers of the CPUs that threads are pinned to. Empty if threads are not pinned.
     pub cpus: Vec<usize>,
-    /// linear or poisson; null for a closed loop.
+    /// The arrival process of an open loop: linear or poisson. Null for a closed loop.
     pub rate_process: Option<String>,
-    /// Pause after completions.
+    /// The length of each pause between requests (ns). Null if there are no pauses.
     pub thinktime_ns: Option<u64>,
-    /// Number of requests between pauses.
+    /// The number of requests between two pauses. Null if there are no pauses.
     pub thinktime_blocks: Option<u32>,
-    /// Distribution of random requests over blocks; null if even.
+    /// The distribution of random requests over the blocks. Null if it is uniform.
     pub random_distribution: Option<String>,
-    /// Request sizes with their shares; null for a single size.
+    /// The request sizes with their shares. Null if all requests have the same size.
     pub request_sizes: Option<Vec<SizeShareDocument>>,
     /// Whether each request was logged.
     pub logs_requests: bool,
-    /// Distance between the starts of strided requests.
+    /// The distance between the starts of strided requests (bytes). Null for other patterns.
     pub stride_bytes: Option<u64>,
     /// Whether the targets were evicted from the page cache before each trial.
     pub scrubbed: bool,
     /// Whether the regions were read into the page cache before each trial.
     pub warmed: bool,
-    /// Access pattern announced to the kernel (fadvise).
+    /// The access pattern that was announced to the kernel with posix_fadvise. Null without a hint.
     pub hint: Option<String>,
-    /// Whether writes may grow the file.
+    /// Whether writes may extend the file.
     pub grows_file: bool,
-    /// Options of the I/O engine.
+    /// The names of the I/O engine's options that were enabled.
     pub options: Vec<String>,
-    /// Writes of a thread between two calls of fsync.
+    /// The number of a thread's writes between two calls of fsync. Null if fsync is not called.
     pub fsync: Option<u32>,
-    /// Writes of a thread between two calls of fdatasync.
+    /// The number of a thread's writes between two calls of fdatasync. Null if fdatasync is not
+    /// called.
     pub fdatasync: Option<u32>,
-    /// State of the file's blocks when a trial began.
+    /// The state of the file's blocks at the start of a trial.
     pub blocks: Blocks,
     /// Whether the warm-up lasted until the rate was steady.
     pub waits_for_steady_state: bool,
-    /// The trace that was replayed in place of a pattern; absent without one.
+    /// The trace that was replayed instead of a pattern. Absent if no trace was replayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayDocument>,
     /// Whether kernel tracing was active.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub traced: bool,
-    /// The ranks that measured together; absent for one process.
+    /// The ranks that measured together. Absent if a single process measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<RankGroup>,
 }
@@ -129,31 +130,33 @@ impl Default for WorkloadSettings {
 /// A request size with its share of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SizeShareDocument {
-    /// Request size.
+    /// The request size (bytes).
     pub request_bytes: u32,
-    /// Share of the requests.
+    /// The share of the requests that have this size (percent).
     pub percent: u8,
 }
 
 /// A trace that was replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayDocument {
-    /// Name of the trace.
+    /// The name of the trace.
     pub trace: String,
-    /// Identifies its requests: equal for equal traces (16 hexadecimal digits).
+    /// The fingerprint of the requests (16 hexadecimal digits). Equal traces have equal
+    /// fingerprints.
     pub fingerprint: String,
-    /// Number of requests, flushes included.
+    /// The number of requests, including flushes.
     pub requests: u64,
-    /// Bytes that they read and write.
+    /// The number of bytes that the requests read and write.
     pub bytes: u64,
-    /// How long the program took.
+    /// The time that the recorded program took (ns).
     pub recorded_ns: u64,
-    /// Factor by which the program's time between requests was shortened; null: no time between
-    /// requests.
+    /// The factor by which the program's pauses between requests were shortened. Null if requests
+    /// were issued without pauses.
     pub speed: Option<f64>,
-    /// Changes to what the program did, in words; empty if there are none.
+    /// The differences between the replay and the recorded program, in words. Empty if there are
+    /// none.
     pub changes: String,
-    /// Whether requests beyond the end of the region were moved into it.
+    /// Whether requests beyond the end of the region were moved into the region.
     pub folded: bool,
 }
 
@@ -177,13 +180,14 @@ impl From<&Replay> for ReplayDocument {
 }
 
 impl ReplayDocument {
-    /// The replay without its requests, so it cannot be measured again.
+    /// Returns the replay without its requests, because the document does not contain them. A
+    /// replay without requests cannot be measured.
     fn replay(&self) -> Result<Replay, String> {
         let fingerprint = u64::from_str_radix(&self.fingerprint, 16);
         Ok(Replay {
             description: ReplayDescription {
                 trace: self.trace.clone(),
-                fingerprint: fingerprint.map_err(|_| "fingerprint of the trace".to_owned())?,
+                fingerprint: fingerprint.map_err(|_| "invalid trace fingerprint".to_owned())?,
                 requests: self.requests,
                 bytes: self.bytes,
                 recorded_ns: self.recorded_ns,
@@ -285,7 +289,7 @@ impl From<&PointKey> for WorkloadDocument {
 }
 
 impl WorkloadDocument {
-    /// The database row of a point.
+    /// Returns the database row of a point with this workload.
     pub fn row(self, ordinal: u32) -> PointRow {
         PointRow {
             ordinal,
@@ -311,7 +315,8 @@ impl WorkloadDocument {
 
     /// Reads the database row of a point.
     ///
-    /// # Errors The JSON text of the row is not a valid workload.
+    /// # Errors
+    /// The JSON text of the row is not a valid workload.
     pub fn of_row(row: PointRow) -> Result<WorkloadDocument, String> {
         let settings = serde_json::from_str(&row.workload_json);
         Ok(WorkloadDocument {
@@ -326,14 +331,14 @@ impl WorkloadDocument {
             read_percent: row.read_percent,
             rate_requests_per_s: row.rate_requests_per_s,
             seed: row.seed.0,
-            settings: settings.map_err(|error| format!("workload: {error}"))?,
+            settings: settings.map_err(|error| format!("invalid workload: {error}"))?,
         })
     }
 
-    /// The key of this workload.
+    /// Returns the key of this workload.
     ///
     /// # Errors
-    /// An unknown name, or a number that is not valid in a workload.
+    /// A name is unknown, or a number is not valid in a workload.
     pub fn key(&self) -> Result<PointKey, String> {
         let settings = &self.settings;
         let is_simulated = self.ioengine == SIMULATED;
@@ -352,7 +357,7 @@ impl WorkloadDocument {
                 Some(text) => skew::parse_distribution(text)?,
                 None => Distribution::Even,
             },
-            read_percent: percent.ok_or_else(|| format!("{}% reads", self.read_percent))?,
+            read_percent: percent.ok_or_else(|| format!("{}% reads > 100%", self.read_percent))?,
             request_bytes: narrow("request size", self.request_bytes)?,
             request_sizes: settings.sizes(),
             depth: self.depth,
@@ -453,7 +458,7 @@ impl WorkloadSettings {
         let mut options = EngineOptions::default();
         for name in &self.options {
             let option = EngineOption::ALL.into_iter().find(|option| option.name() == name);
-            match option.ok_or_else(|| format!("unknown option '{name}'"))? {
+            match option.ok_or_else(|| format!("unknown engine option '{name}'"))? {
                 EngineOption::SqPoll => options.sq_poll = true,
                 EngineOption::IoPoll => options.io_poll = true,
                 EngineOption::Uncached => options.uncached = true,
@@ -473,7 +478,7 @@ mod tests {
     use super::*;
     use crate::rank_trial::RankFiles;
 
-    /// A key with every field away from its default.
+    /// Returns a key in which no field has its default value.
     fn unusual() -> PointKey {
         let workload = Workload {
             engine_kind: EngineKind::Libaio,

@@ -1,4 +1,5 @@
-//! The memory of one thread: a mapping with pages of a chosen size, first touched by that thread.
+//! The memory of one thread: an anonymous mapping with pages of a chosen size. The thread that uses
+//! the mapping is also the first to touch the pages.
 
 use std::fs;
 use std::io;
@@ -7,38 +8,37 @@ use std::ptr;
 use crate::kernel::{Kernel, LINE_BYTES};
 use crate::loops::{Arrays, WORD};
 
-/// The memory pages that back the arrays.
+/// The kind of memory pages that back the arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// Huge pages where the kernel provides them.
     Huge,
     /// Ordinary 4 KiB pages only.
     Small,
-    /// The system's default.
+    /// The page size that the system uses by default.
     System,
 }
 
-/// Arrays start at a multiple of this plus an offset (bytes).
+/// The size of an ordinary page (bytes). Arrays start at a multiple of this size plus an offset.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Size of a huge page (bytes).
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Maximum number of arrays of a kernel.
+/// The maximum number of arrays that a kernel uses.
 const ARRAYS: usize = 3;
 
-/// The memory of a thread, for working sets up to a maximum size.
+/// The memory of a thread, large enough for working sets up to a maximum size.
 pub(crate) struct Arena {
     mapping: *mut u8,
     mapped_bytes: usize,
-    /// First byte; aligned to a huge page.
+    /// The first usable byte, which is aligned to a huge page.
     base: *mut u8,
-    /// Usable bytes, starting at `base`.
+    /// The number of usable bytes that start at `base`.
     bytes: usize,
 }
 
 impl Arena {
     /// Maps and touches memory for working sets of up to `set_bytes`.
     pub fn new(set_bytes: usize, pages: Pages) -> io::Result<Arena> {
-        // Each array may start on a new page, plus an offset.
+        // Each array is rounded up to whole pages and may be shifted by less than a page.
         let bytes = set_bytes.checked_add(2 * ARRAYS * PAGE_BYTES);
         let mapped_bytes = bytes.and_then(|bytes| bytes.checked_add(2 * HUGE_PAGE_BYTES));
         let (Some(bytes), Some(mapped_bytes)) = (bytes, mapped_bytes) else {
@@ -46,7 +46,7 @@ impl Arena {
         };
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        // SAFETY: this creates a new anonymous mapping at an address that the kernel chooses.
         let mapping =
             unsafe { libc::mmap(ptr::null_mut(), mapped_bytes, protection, flags, -1, 0) };
         if mapping == libc::MAP_FAILED {
@@ -58,7 +58,7 @@ impl Arena {
             Pages::System => None,
         };
         if let Some(advice) = advice {
-            // SAFETY: advice on our own mapping; refusal is harmless.
+            // SAFETY: the mapping belongs to this function, and failed advice has no effect.
             unsafe { libc::madvise(mapping, mapped_bytes, advice) };
         }
         let mapping: *mut u8 = mapping.cast();
@@ -68,20 +68,21 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Fills the arena with doubles that never become denormal, which would slow down arithmetic.
+    /// Fills the arena with doubles that never become denormal. Denormal values would slow down
+    /// arithmetic.
     fn touch(&self) {
         for at in (0..self.bytes).step_by(8) {
-            // SAFETY: inside the mapping, which is two huge pages longer than `bytes`.
+            // SAFETY: the address is in the mapping, which is two huge pages longer than `bytes`.
             unsafe { self.base.add(at).cast::<u64>().write(WORD) };
         }
     }
 
-    /// The arrays of a kernel for a working set: consecutive, each `offset_bytes` past the start of
-    /// a page. Arrays of non-temporal kernels need line alignment, so they start at the cache line
-    /// at or before that offset.
+    /// Returns the arrays of a kernel for a working set. The arrays are consecutive, and each
+    /// starts `offset_bytes` after the start of a page. Non-temporal stores need line alignment, so
+    /// arrays of non-temporal kernels start at the last line boundary at or before that offset.
     ///
     /// # Panics
-    /// If the set is larger than the arena, or the offset is a page or more.
+    /// The working set is larger than the arena, or the offset is a page or more.
     pub fn arrays(&self, kernel: Kernel, set_bytes: usize, offset_bytes: usize) -> Arrays {
         let bytes = kernel.array_bytes(set_bytes);
         let stride = bytes.next_multiple_of(PAGE_BYTES);
@@ -89,13 +90,14 @@ impl Arena {
         let stride = if offset_bytes > 0 { stride + PAGE_BYTES } else { stride };
         let start = |index: usize| index * stride + offset_bytes - odd;
         let end = start(kernel.arrays() - 1) + bytes;
-        assert!(offset_bytes < PAGE_BYTES && end <= self.bytes, "the set does not fit its arena");
-        // Arrays that the kernel does not use may lie outside; they are never accessed.
+        assert!(offset_bytes < PAGE_BYTES && end <= self.bytes, "the set does not fit the arena");
+        // Arrays that the kernel does not use may lie outside the arena. They are never accessed.
         let at = |index: usize| self.base.wrapping_add(start(index));
         Arrays { a: at(0), b: at(1), c: at(2), bytes }
     }
 
-    /// Bytes of the arena on huge pages, from /proc/self/smaps; None if that cannot be read.
+    /// Reads from /proc/self/smaps how many bytes of the arena are on huge pages. None if the file
+    /// cannot be read.
     pub fn huge_bytes(&self) -> Option<u64> {
         let maps = fs::read_to_string("/proc/self/smaps").ok()?;
         let (from, to) = (self.mapping as u64, self.mapping as u64 + self.mapped_bytes as u64);
@@ -105,12 +107,12 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the mapping is our own, unmapped once, and no array outlives the arena's thread.
+        // SAFETY: the arena owns the mapping, and no array outlives the arena's thread.
         unsafe { libc::munmap(self.mapping.cast(), self.mapped_bytes) };
     }
 }
 
-/// Sum of `AnonHugePages` over the mappings that overlap an address range.
+/// Returns the sum of `AnonHugePages` over the mappings that overlap an address range (bytes).
 fn huge_bytes_between(smaps: &str, from: u64, to: u64) -> u64 {
     let mut inside = false;
     let mut bytes = 0;

@@ -1,5 +1,5 @@
-//! The data caches of a CPU as the kernel reports them. On a virtual machine they may differ from
-//! the real ones.
+//! The data caches of a CPU as the kernel reports them. In a virtual machine, the reported caches
+//! may differ from the caches of the real CPU.
 
 use std::fs;
 use std::path::Path;
@@ -7,15 +7,16 @@ use std::path::Path;
 /// A data or unified cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// Level of the cache; 1 is nearest to the CPU.
+    /// The level of the cache. Level 1 is nearest to the CPU.
     pub level: u32,
-    /// Size of the cache (bytes).
+    /// The size of the cache (bytes).
     pub bytes: u64,
-    /// Number of CPUs that share the cache.
+    /// The number of CPUs that share the cache.
     pub shared_by: u32,
 }
 
-/// The data and unified caches of a CPU, nearest first; empty if the kernel reports none.
+/// Returns the data and unified caches of a CPU, the nearest cache first. The list is empty if the
+/// kernel reports none.
 pub fn of_cpu(cpu: usize) -> Vec<Cache> {
     read(Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}/cache")))
 }
@@ -41,7 +42,7 @@ fn cache(folder: &Path) -> Option<Cache> {
     })
 }
 
-/// Parses a size in the kernel's format: `48K`, `2M`, `512`.
+/// Parses a size in the kernel's format, such as `48K`, `2M` or `512`.
 fn size(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, factor) = match text.strip_suffix('K') {
@@ -51,7 +52,7 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| *bytes > 0)
 }
 
-/// The number of CPUs in a list such as `0-3,8`; 1 if it cannot be parsed.
+/// Returns the number of CPUs in a list such as `0-3,8`. Returns 1 if the list cannot be parsed.
 fn count(list: &str) -> u32 {
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,20 +1,21 @@
-//! An unnamed file in memory: the temporary file of the papers.
+//! An unnamed file in memory. It takes the role of the temporary file in the papers' memory test.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
 
-/// An empty file on the kernel's internal tmpfs; it is deleted when closed. memfd_create(2).
+/// Creates an empty file on the kernel's internal tmpfs with memfd_create(2). The file is deleted
+/// when it is closed.
 ///
 /// # Errors
-/// If the kernel refuses (too many open files, a sandbox).
+/// The kernel refuses, for example because too many files are open or because of a sandbox.
 pub fn in_memory() -> io::Result<File> {
     // SAFETY: the name is a string that ends with a zero byte.
     let fd = unsafe { libc::memfd_create(c"halfpower".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that nobody else owns.
+    // SAFETY: the descriptor is new, so nobody else owns it.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 

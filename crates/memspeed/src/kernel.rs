@@ -1,29 +1,30 @@
-//! The kernels: how they access their arrays, and how many bytes each counts as moved.
+//! The kernels, which are the memory operations that are measured. This module defines how many
+//! arrays each kernel uses, and how many bytes count as moved.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Size of a cache line (bytes). It is 64 bytes on every x86-64 and nearly every other CPU. Where
-/// lines are longer, a touch moves more than is counted.
+/// The size of a cache line (bytes). It is 64 bytes on all x86-64 CPUs and on nearly all others. On
+/// CPUs with longer lines, a touch moves more bytes than are counted.
 pub const LINE_BYTES: usize = 64;
-/// Array sizes are multiples of this (eight of the widest vectors), so that no loop has a remainder
-/// (bytes).
+/// The granularity of array sizes (bytes). It is the size of eight of the widest vectors, so that
+/// no loop has a remainder.
 pub(crate) const GRANULE_BYTES: usize = 8 * LINE_BYTES;
-/// Minimum working set (bytes); three granules fit into it.
+/// The minimum working set (bytes). It has room for three arrays of at least one granule.
 pub const SET_BYTES_MIN: usize = 4096;
 
-/// An operation on memory.
+/// A memory operation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// Sums an array with vector loads.
     Load,
     /// Fills an array with vector stores.
     Store,
-    /// The C library's `memset`.
+    /// Fills an array with the C library's `memset`.
     Memset,
-    /// The C library's `memcpy` from one array to another.
+    /// Copies one array to another with the C library's `memcpy`.
     Copy,
-    /// `a[i] = b[i] + s * c[i]` over doubles, as in STREAM.
+    /// Computes `a[i] = b[i] + s * c[i]` over doubles, as in STREAM.
     Triad,
     /// Reads one word of each cache line.
     TouchRead,
@@ -49,7 +50,7 @@ impl Kernel {
         Kernel::Triad,
     ];
 
-    /// Name of the kernel on the command line.
+    /// Returns the name of the kernel on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Kernel::Load => "load",
@@ -64,7 +65,7 @@ impl Kernel {
         }
     }
 
-    /// Number of arrays, which share the working set equally.
+    /// Returns the number of arrays. All arrays have the same share of the working set.
     pub fn arrays(self) -> usize {
         match self {
             Kernel::Triad => 3,
@@ -73,25 +74,25 @@ impl Kernel {
         }
     }
 
-    /// Whether the kernel uses non-temporal stores.
+    /// Checks whether the kernel uses non-temporal stores.
     pub fn is_non_temporal(self) -> bool {
         matches!(self, Kernel::NtStore | Kernel::NtCopy)
     }
 
-    /// Bytes of each array in a working set.
+    /// Returns the size of each array for a working set (bytes).
     pub fn array_bytes(self, set_bytes: usize) -> usize {
         set_bytes / self.arrays() / GRANULE_BYTES * GRANULE_BYTES
     }
 
-    /// Bytes that one pass over a working set counts in the convention "once" (see the crate's
-    /// documentation).
+    /// Returns how many bytes one pass over a working set moves in the convention "once" (see the
+    /// crate's documentation).
     pub fn once_bytes(self, set_bytes: usize) -> u64 {
         let arrays = if self == Kernel::Triad { 3 } else { 1 };
         (arrays * self.array_bytes(set_bytes)) as u64
     }
 
-    /// Bytes that one pass over a working set counts in the convention "traffic": all bytes read
-    /// and written.
+    /// Returns how many bytes one pass over a working set moves in the convention "traffic": all
+    /// bytes that are read or written.
     pub fn traffic_bytes(self, set_bytes: usize) -> u64 {
         (self.arrays() * self.array_bytes(set_bytes)) as u64
     }
@@ -109,7 +110,7 @@ impl FromStr for Kernel {
     fn from_str(text: &str) -> Result<Kernel, String> {
         Kernel::ALL.into_iter().find(|kernel| kernel.name() == text).ok_or_else(|| {
             let names = Kernel::ALL.map(Kernel::name).join(", ");
-            format!("unknown kernel '{text}'; use {names}")
+            format!("unknown kernel '{text}'; one of {names}")
         })
     }
 }

@@ -1,19 +1,21 @@
-//! Rates of memory and caches: the `memspeed` program of the two papers, on today's machines.
+//! Measures the throughput of memory and caches, as the `memspeed` program of the two papers did.
 //!
-//! A [`Kernel`] walks over a working set (all its arrays together) repeatedly. [`measure`] runs it
-//! on one or more threads together, each with its own arrays, and times it. Rates are given in two
-//! conventions, which are never mixed:
+//! A [`Kernel`] passes repeatedly over a working set, which is the total of its arrays. [`measure`]
+//! runs a kernel on one or more threads at the same time, each with its own arrays, and measures
+//! the time. Rates are given in two conventions, which are never mixed:
 //!
-//! - **once**: as rates of the kernel are usually quoted. A load counts the bytes read, a store the
-//!   bytes written, a copy its bytes once (like `memcpy` and `mbw`), the triad 24 bytes per element
-//!   (like STREAM), and a touch the whole cache line of [`LINE_BYTES`] that it moves.
-//! - **traffic**: what the program's instructions read and write, which for a copy is twice its
-//!   bytes. Lines that a store fetches before changing them (write-allocate) are not counted in
-//!   either convention.
+//! - **once**: the usual convention for the kernel. A load counts the bytes read, a store counts
+//!   the bytes written, a copy counts its bytes once (like `memcpy` and `mbw`), the triad counts 24
+//!   bytes per element (like STREAM), and a touch counts the whole cache line of [`LINE_BYTES`].
+//! - **traffic**: all bytes that the program's instructions read and write. For a copy, this is
+//!   twice the number of bytes copied.
 //!
-//! No clock is read here: callers pass a clock, and may pin threads. All `unsafe` code is in
-//! `arena`, `loops`, `x86` and `file`. Linux only; vector loops on x86-64 (AVX2 or AVX-512,
-//! depending on the CPU), portable loops elsewhere.
+//! Neither convention counts the lines that a store fetches before it changes them
+//! (write-allocate).
+//!
+//! This crate reads no clock. Callers pass a clock, and may pin threads. All `unsafe` code is in
+//! `arena`, `loops`, `vector`, `x86`, `threads` and `file`. The crate runs on Linux only. Vector
+//! loops exist for x86-64 (AVX2 or AVX-512, depending on the CPU). Other CPUs use portable loops.
 
 pub mod kernel;
 

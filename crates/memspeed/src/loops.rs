@@ -1,9 +1,10 @@
-//! The loops of the kernels, and the instruction sets they use.
+//! The loops of the kernels, and the instruction sets that the loops use.
 //!
 //! Each kernel has one generic loop, which is compiled for each instruction set. The instruction
-//! set is selected once per batch of passes. An iteration moves eight vectors. `black_box` hides
-//! the arrays from the compiler after each pass, so that it neither drops nor merges passes. It
-//! also hides the stored words, so that no loop is replaced by a library call.
+//! set is selected once per batch of passes. Each loop iteration processes eight vectors.
+//! `black_box` hides the arrays from the compiler in each pass, so that the compiler neither drops
+//! nor merges passes. `black_box` also hides the stored words, so that no loop is replaced by a
+//! library call.
 
 use std::hint::black_box;
 
@@ -12,11 +13,11 @@ use crate::vector::Vector;
 #[cfg(target_arch = "x86_64")]
 use crate::x86::{Avx2, Avx512};
 
-/// The stored word: 1.0 as a double, neither zero, denormal nor large.
+/// The word that is stored: 1.0 as a double, which is neither zero, denormal nor large.
 pub(crate) const WORD: u64 = 0x3ff0_0000_0000_0000;
-/// The factor of the triad.
+/// The factor `s` of the triad.
 const FACTOR: f64 = 3.0;
-/// Vectors per loop iteration.
+/// The number of vectors that a loop iteration processes.
 const UNROLL: usize = 8;
 
 /// The instruction set of the loops.
@@ -31,12 +32,12 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The widest instruction set that this CPU supports.
+    /// Returns the widest instruction set that this CPU supports.
     pub fn detect() -> Isa {
         Isa::available().pop().unwrap_or(Isa::Portable)
     }
 
-    /// All instruction sets that this CPU supports, the widest last.
+    /// Returns all instruction sets that this CPU supports, the widest last.
     pub fn available() -> Vec<Isa> {
         #[allow(unused_mut)] // Nothing is added on architectures without vector loops.
         let mut isas = vec![Isa::Portable];
@@ -52,7 +53,7 @@ impl Isa {
         isas
     }
 
-    /// Name of the instruction set.
+    /// Returns the name of the instruction set.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
@@ -61,31 +62,34 @@ impl Isa {
         }
     }
 
-    /// Whether a kernel is available: non-temporal stores need vectors.
+    /// Checks whether a kernel is available with this instruction set. Non-temporal stores need
+    /// vector instructions.
     pub fn has(self, kernel: Kernel) -> bool {
         self != Isa::Portable || !kernel.is_non_temporal()
     }
 }
 
-/// The arrays of a kernel: as many as it uses, each `bytes` long.
+/// The arrays of a kernel, each `bytes` long. A kernel with fewer than three arrays ignores the
+/// other pointers.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrays {
-    /// The array that is written, or the only array.
+    /// The array that the kernel writes, or its only array.
     pub a: *mut u8,
-    /// The array that is read.
+    /// The array that a copy or triad reads.
     pub b: *const u8,
-    /// The second array that is read.
+    /// The second array that a triad reads.
     pub c: *const u8,
-    /// Length of each array.
+    /// The length of each array (bytes).
     pub bytes: usize,
 }
 
-/// Runs `count` passes of a kernel. Returns the sum of the words that it read, if it reads.
+/// Runs `count` passes of a kernel. Returns the sum of the words that a load or a touch-read has
+/// read, and 0 for all other kernels.
 ///
 /// # Safety
-/// The arrays that the kernel uses must be valid memory of this thread for `bytes`, which must be a
-/// multiple of `GRANULE_BYTES`, and disjoint. Arrays written by a non-temporal kernel must be
-/// line-aligned. `isa` must be one of [`Isa::available`].
+/// The arrays that the kernel uses must be disjoint, and each must be valid memory of this thread
+/// for `bytes`. `bytes` must be a multiple of `GRANULE_BYTES`. Arrays that a non-temporal kernel
+/// writes must be aligned to cache lines. `isa` must be one of [`Isa::available`].
 pub(crate) unsafe fn passes(kernel: Kernel, isa: Isa, arrays: Arrays, count: u64) -> u64 {
     // SAFETY: the caller's promises are passed on; each function runs on a CPU that has its
     // instructions.
@@ -107,14 +111,14 @@ pub(crate) unsafe fn passes(kernel: Kernel, isa: Isa, arrays: Arrays, count: u64
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2(kernel: Kernel, arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: the caller's promises; AVX2 is enabled here.
+    // SAFETY: the caller keeps the promises of `passes`, and AVX2 is enabled here.
     unsafe { vectors::<Avx2>(kernel, arrays, count) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512(kernel: Kernel, arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: the caller's promises; AVX-512 is enabled here.
+    // SAFETY: the caller keeps the promises of `passes`, and AVX-512 is enabled here.
     unsafe { vectors::<Avx512>(kernel, arrays, count) }
 }
 
@@ -169,8 +173,8 @@ unsafe fn store<V: Vector>(arrays: Arrays, count: u64) -> u64 {
 
 #[inline(always)]
 unsafe fn nt_store<V: Vector>(arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: as in `store`; the array starts at a line, so every address is a multiple of a
-    // vector.
+    // SAFETY: as in `store`. The array starts at a cache line, so every address is a multiple of
+    // the vector size.
     unsafe {
         let value = V::splat(black_box(WORD));
         for _ in 0..count {
@@ -248,14 +252,14 @@ unsafe fn memset(arrays: Arrays, count: u64) -> u64 {
     0
 }
 
-/// Volatile reads of one word per cache line, so that the compiler cannot combine them.
+/// Reads one word per cache line. The reads are volatile, so that the compiler cannot combine them.
 unsafe fn touch_read(arrays: Arrays, count: u64) -> u64 {
     let mut sums = [0_u64; UNROLL];
     for _ in 0..count {
         let a: *const u8 = black_box(arrays.a);
         for at in (0..arrays.bytes).step_by(UNROLL * LINE_BYTES) {
             for (k, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: inside the array; its start is a multiple of a word.
+                // SAFETY: the address is inside the array and is a multiple of the word size.
                 let word = unsafe { a.add(at + k * LINE_BYTES).cast::<u64>().read_volatile() };
                 *sum = sum.wrapping_add(word);
             }
@@ -264,14 +268,15 @@ unsafe fn touch_read(arrays: Arrays, count: u64) -> u64 {
     sums.into_iter().fold(0, u64::wrapping_add)
 }
 
-/// Volatile writes of one word per cache line.
+/// Writes one word per cache line. The writes are volatile, so that the compiler cannot combine
+/// them.
 unsafe fn touch_write(arrays: Arrays, count: u64) -> u64 {
     let word = black_box(WORD);
     for _ in 0..count {
         let a = black_box(arrays.a);
         for at in (0..arrays.bytes).step_by(UNROLL * LINE_BYTES) {
             for k in 0..UNROLL {
-                // SAFETY: inside the array; its start is a multiple of a word.
+                // SAFETY: the address is inside the array and is a multiple of the word size.
                 unsafe { a.add(at + k * LINE_BYTES).cast::<u64>().write_volatile(word) };
             }
         }
@@ -284,8 +289,9 @@ mod tests {
     use super::*;
     use crate::kernel::GRANULE_BYTES;
 
-    /// Three arrays of small integers as doubles (whose products and sums are exact, fused or not),
-    /// with a guard line before and after each that must not change.
+    /// Three arrays of doubles with a guard line before and after each array. The guard lines must
+    /// not change. The doubles are small integers, so that sums and products are exact, whether or
+    /// not the instructions are fused.
     struct Guarded {
         words: Vec<u64>,
         start: usize,

@@ -1,10 +1,10 @@
-//! Runs kernels on several threads, each with its own arena, from a common start.
+//! Runs kernels on several threads that start at the same time. Each thread has its own arena.
 //!
-//! All cases are measured in turn, and this round is repeated, so that a disturbance of the machine
+//! A round measures each case once. The rounds are repeated, so that a disturbance of the machine
 //! affects all cases alike. The first round determines how many passes of a case make a sample. In
-//! later rounds, an untimed pass first fills the caches again. It is omitted if a sample is a
-//! single pass, because the set is then far larger than the caches. A sample lasts from the first
-//! thread's start to the last thread's end.
+//! later rounds, an untimed pass before each sample fills the caches again. This pass is omitted if
+//! a sample is a single pass, because the working set is then far larger than the caches. A sample
+//! lasts from the first thread's start to the last thread's end.
 
 use std::hint::black_box;
 use std::io;
@@ -15,70 +15,71 @@ use crate::arena::{Arena, PAGE_BYTES, Pages};
 use crate::kernel::{Kernel, SET_BYTES_MIN};
 use crate::loops::{Arrays, Isa, passes};
 
-/// Delay of the common start after the last thread has arrived (ns): the time a sleeping thread
-/// needs to wake up.
+/// The time between the arrival of the last thread at the barrier and the common start (ns). A
+/// sleeping thread needs this time to wake up.
 const START_AFTER_NS: u64 = 60_000;
-/// Maximum factor by which the number of passes grows from one calibration step to the next.
+/// The maximum factor by which the number of passes grows from one calibration step to the next.
 const GROWTH_MAX: u64 = 64;
 
-/// A kernel over a working set.
+/// A kernel and the size of its working set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// The kernel.
+    /// The kernel that runs.
     pub kernel: Kernel,
-    /// Total size of all arrays of a thread (bytes); at least [`SET_BYTES_MIN`].
+    /// The total size of all arrays of a thread (bytes). It is at least [`SET_BYTES_MIN`].
     pub set_bytes: usize,
 }
 
-/// What to measure.
+/// The cases to measure, and how to measure them.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// The cases, in the order of measurement.
+    /// The cases, in the order in which they are measured.
     pub cases: &'a [Case],
-    /// Number of threads that run the same case at the same time, each on its own set.
+    /// The number of threads that run the same case at the same time, each on its own working set.
     pub threads: usize,
-    /// The instruction set.
+    /// The instruction set of the loops.
     pub isa: Isa,
-    /// The memory pages.
+    /// The kind of memory pages that back the arrays.
     pub pages: Pages,
-    /// Offset of arrays from the start of a page (bytes): a multiple of 8, less than a page.
+    /// The offset of each array from the start of a page (bytes). It is a multiple of 8 and less
+    /// than a page.
     pub offset_bytes: usize,
-    /// Number of samples of each case.
+    /// The number of samples of each case.
     pub repeats: usize,
-    /// Minimum length of a sample (ns). A sample has at least one pass.
+    /// The intended minimum length of a sample (ns). A sample has at least one pass.
     pub sample_ns: u64,
 }
 
-/// Functions provided by the caller.
+/// The functions that the caller provides.
 pub struct World<'a> {
-    /// Reads the clock (ns); called on any thread.
+    /// Reads the clock (ns). Any thread may call this function.
     pub now_ns: &'a (dyn Fn() -> u64 + Sync),
-    /// Called by each thread with its number before it touches its memory; may pin the thread.
+    /// Pins a thread, or does nothing. Each thread passes its number to this function before the
+    /// thread touches its memory.
     pub pin: &'a (dyn Fn(usize) + Sync),
-    /// Whether to stop before the next sample.
+    /// Returns true if the measurement must stop before the next sample.
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// The result of a case.
+/// The measurements of one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// The case.
+    /// The case that was measured.
     pub case: Case,
-    /// Number of threads.
+    /// The number of threads that ran the case.
     pub threads: usize,
-    /// Rate of each sample over all threads in the convention "once" (bytes per second).
+    /// The rate of each sample over all threads, in the convention "once" (bytes/s).
     pub once_bytes_per_s: Vec<f64>,
-    /// Factor that converts a rate to the convention "traffic".
+    /// The factor that converts a rate from the convention "once" to the convention "traffic".
     pub traffic_per_once: f64,
-    /// Fraction of the first thread's memory that is on huge pages, if known.
+    /// The share of the first thread's memory that is on huge pages. None if the share is unknown.
     pub huge_share: Option<f64>,
 }
 
-/// Measures all cases; if stopped early, returns the samples so far.
+/// Measures all cases. If the measurement is stopped early, returns the samples that were taken.
 ///
 /// # Errors
-/// If the plan has no case, no thread, a set that is too small or an invalid offset
-/// (`InvalidInput`), or memory cannot be allocated.
+/// The plan is invalid (`InvalidInput`), a thread cannot be started, or memory cannot be allocated.
 pub fn measure(plan: &Plan, world: &World) -> io::Result<Vec<Reading>> {
     check(plan)?;
     let shared = Shared::new(plan, world);
@@ -90,8 +91,8 @@ pub fn measure(plan: &Plan, world: &World) -> io::Result<Vec<Reading>> {
             })
             .collect();
         let failed = handles.into_iter().find_map(Result::err);
-        // The threads wait until this value is set. If a thread could not be started, the others
-        // must not go on to the barrier, where they would wait for it.
+        // The threads wait until this value is set. If a thread could not be started, the other
+        // threads must not continue to the barrier, because they would wait there forever.
         let _ = shared.all_started.set(failed.is_none());
         failed.into_iter().for_each(|error| shared.give_up(error));
     });
@@ -101,15 +102,15 @@ pub fn measure(plan: &Plan, world: &World) -> io::Result<Vec<Reading>> {
 fn check(plan: &Plan) -> io::Result<()> {
     let small = plan.cases.iter().any(|case| case.set_bytes < SET_BYTES_MIN);
     let wrong = if plan.cases.is_empty() || plan.threads == 0 {
-        "nothing to measure: name at least one kernel, size and thread"
+        "nothing to measure; specify at least one kernel, size and thread"
     } else if small {
         "a working set must have at least 4096 bytes"
     } else if !plan.offset_bytes.is_multiple_of(8) || plan.offset_bytes >= PAGE_BYTES {
-        "an offset must be a multiple of 8 bytes and below 4096"
+        "the offset must be a multiple of 8 bytes and less than 4096"
     } else if !Isa::available().contains(&plan.isa) {
         "this CPU does not support the instruction set"
     } else if plan.cases.iter().any(|case| !plan.isa.has(case.kernel)) {
-        "this CPU has no non-temporal vector stores; leave out nt-store, nt-copy"
+        "this instruction set has no non-temporal stores; leave out nt-store and nt-copy"
     } else {
         return Ok(());
     };
@@ -120,23 +121,23 @@ fn check(plan: &Plan) -> io::Result<()> {
 struct Shared<'a> {
     plan: &'a Plan<'a>,
     world: &'a World<'a>,
-    /// Whether all threads could be started; they wait until this is known.
+    /// Whether all threads could be started. The threads wait until this value is set.
     all_started: OnceLock<bool>,
     barrier: Barrier,
     failed: AtomicBool,
     error: Mutex<Option<io::Error>>,
-    /// Set by the first thread for all threads: the start of the sample, the number of passes of
-    /// each case, and whether to end.
+    /// The start of the sample (ns). The first thread sets this field and the next two fields for
+    /// all threads: the number of passes of each case, and whether the measurement has ended.
     start_ns: AtomicU64,
     passes: Vec<AtomicU64>,
     finished: AtomicBool,
-    /// Share of the arena on huge pages, measured by the first thread.
+    /// The share of the first thread's arena that is on huge pages. None if the share is unknown.
     huge_share: Mutex<Option<f64>>,
-    /// Start and end of each sample of each case, for each thread.
+    /// The start and end of each sample of each case, over all threads.
     spans: Vec<Vec<Span>>,
 }
 
-/// The first start and the last end of a sample (ns).
+/// The first thread's start and the last thread's end in a sample (ns).
 struct Span {
     start_ns: AtomicU64,
     end_ns: AtomicU64,
@@ -166,7 +167,7 @@ impl<'a> Shared<'a> {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// The main function of a thread.
+    /// Runs a thread from its start to its last sample.
     fn run_thread(&self, number: usize) {
         if !self.all_started.wait() {
             return;
@@ -198,7 +199,6 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Takes one sample of one case.
     fn take_sample(&self, arena: &Arena, index: usize, repeat: usize, is_first: bool) {
         let case = self.plan.cases[index];
         let arrays = arena.arrays(case.kernel, case.set_bytes, self.plan.offset_bytes);
@@ -233,7 +233,7 @@ impl<'a> Shared<'a> {
         span.end_ns.fetch_max(end_ns, Ordering::Relaxed);
     }
 
-    /// Determines how many passes make a sample.
+    /// Determines how many passes a sample needs.
     fn calibrate(&self, case: Case, arrays: Arrays) -> u64 {
         let mut count = 1;
         self.run(case, arrays, 1);
@@ -242,7 +242,7 @@ impl<'a> Shared<'a> {
             self.run(case, arrays, count);
             let took_ns = (self.world.now_ns)().saturating_sub(start_ns).max(1);
             let wanted = (count as f64 * self.plan.sample_ns as f64 / took_ns as f64).ceil() as u64;
-            // If the passes took a quarter of a sample, the number can be extrapolated from them.
+            // Passes that took at least a quarter of a sample are long enough to extrapolate from.
             if took_ns.saturating_mul(4) >= self.plan.sample_ns {
                 return wanted.max(1);
             }
@@ -287,7 +287,8 @@ impl<'a> Shared<'a> {
 mod tests {
     use super::*;
 
-    /// A test clock: every reading, on any thread, is one microsecond later than the previous one.
+    /// Returns a test clock. Each reading on any thread is one microsecond later than the previous
+    /// reading.
     fn ticking() -> impl Fn() -> u64 + Sync {
         let ticks = AtomicU64::new(0);
         move || ticks.fetch_add(1, Ordering::Relaxed) * 1000
@@ -331,7 +332,8 @@ mod tests {
         for reading in readings {
             let once = reading.case.kernel.once_bytes(1 << 16) as f64;
             assert_eq!((reading.once_bytes_per_s.len(), reading.threads), (2, 3));
-            // Three starts and three ends are six clock readings, so at least five steps.
+            // The three starts and three ends are six clock readings, so a sample lasts at least
+            // five clock steps.
             let most = 3.0 * once * 1e6 / 5.0;
             assert!(reading.once_bytes_per_s.iter().all(|rate| *rate <= most), "{reading:?}");
         }

@@ -1,32 +1,33 @@
 //! The vector operations that the loops need, and a portable implementation.
 
-/// A register of 64-bit words.
+/// A vector register that holds 64-bit words.
 ///
 /// # Safety
 /// Methods may only be called on a CPU that has the instructions of the implementation. Pointers
-/// must be valid for `BYTES` bytes; pointers of `stream` must be aligned to `BYTES`.
+/// must be valid for `BYTES` bytes. The pointer passed to `stream` must be aligned to `BYTES`.
 pub(crate) unsafe trait Vector: Copy {
-    /// Width of the vector (bytes).
+    /// The width of the vector (bytes).
     const BYTES: usize;
-    /// Sets every word to `word`.
+    /// Returns a vector in which every word is `word`.
     unsafe fn splat(word: u64) -> Self;
-    /// Loads from any address.
+    /// Loads a vector from an address of any alignment.
     unsafe fn load(from: *const u8) -> Self;
-    /// Stores to any address.
+    /// Stores the vector to an address of any alignment.
     unsafe fn store(self, to: *mut u8);
-    /// Stores to any address that is a multiple of `BYTES`, past the caches (non-temporal).
+    /// Stores the vector with a non-temporal store, which bypasses the caches. The address must be
+    /// a multiple of `BYTES`.
     unsafe fn stream(self, to: *mut u8);
-    /// Adds word by word, with wrap-around.
+    /// Adds two vectors word by word, with wrap-around.
     unsafe fn add(self, other: Self) -> Self;
-    /// `self + s * c`, with words as doubles.
+    /// Returns `self + s * c`, with all words as doubles.
     unsafe fn triad(self, s: Self, c: Self) -> Self;
     /// Orders non-temporal stores before all later stores.
     unsafe fn fence();
-    /// The sum of the vector's words.
+    /// Returns the sum of the vector's words, with wrap-around.
     unsafe fn sum(self) -> u64;
 }
 
-// SAFETY: plain Rust; it runs everywhere.
+// SAFETY: this is plain Rust, which runs on every CPU.
 unsafe impl Vector for u64 {
     const BYTES: usize = 8;
 
@@ -37,13 +38,13 @@ unsafe impl Vector for u64 {
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> u64 {
-        // SAFETY: the caller's pointer is good for 8 bytes.
+        // SAFETY: the caller's pointer is valid for 8 bytes.
         unsafe { from.cast::<u64>().read_unaligned() }
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's pointer is good for 8 bytes.
+        // SAFETY: the caller's pointer is valid for 8 bytes.
         unsafe { to.cast::<u64>().write_unaligned(self) };
     }
 

@@ -1,6 +1,6 @@
 //! AVX2 and AVX-512 vectors.
 //!
-//! Methods are inlined into functions that enable the instructions (`loops`), so that no calls
+//! The methods are inlined into functions of `loops` that enable the instructions, so that no calls
 //! remain.
 #![cfg(target_arch = "x86_64")]
 
@@ -8,11 +8,11 @@ use std::arch::x86_64::*;
 
 use crate::vector::Vector;
 
-/// A vector of 32 bytes.
+/// An AVX2 vector (32 bytes).
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(__m256i);
 
-/// A vector of 64 bytes.
+/// An AVX-512 vector (64 bytes).
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(__m512i);
 
@@ -28,19 +28,19 @@ unsafe impl Vector for Avx2 {
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Avx2 {
-        // SAFETY: the caller's pointer is good for 32 bytes.
+        // SAFETY: the caller's pointer is valid for 32 bytes.
         Avx2(unsafe { _mm256_loadu_si256(from.cast()) })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's pointer is good for 32 bytes.
+        // SAFETY: the caller's pointer is valid for 32 bytes.
         unsafe { _mm256_storeu_si256(to.cast(), self.0) };
     }
 
     #[inline(always)]
     unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller's pointer is good for 32 bytes and a multiple of 32.
+        // SAFETY: the caller's pointer is valid for 32 bytes and a multiple of 32.
         unsafe { _mm256_stream_si256(to.cast(), self.0) };
     }
 
@@ -86,19 +86,19 @@ unsafe impl Vector for Avx512 {
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Avx512 {
-        // SAFETY: the caller's pointer is good for 64 bytes.
+        // SAFETY: the caller's pointer is valid for 64 bytes.
         Avx512(unsafe { _mm512_loadu_si512(from.cast()) })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's pointer is good for 64 bytes.
+        // SAFETY: the caller's pointer is valid for 64 bytes.
         unsafe { _mm512_storeu_si512(to.cast(), self.0) };
     }
 
     #[inline(always)]
     unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller's pointer is good for 64 bytes and a multiple of 64.
+        // SAFETY: the caller's pointer is valid for 64 bytes and a multiple of 64.
         unsafe { _mm512_stream_si512(to.cast(), self.0) };
     }
 

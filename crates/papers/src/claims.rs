@@ -1,9 +1,9 @@
-//! The claims of the papers: every number in their text with its unit, tolerance and source, and
-//! the function that judges a value against it.
+//! The claims of the two papers, and a function that judges whether a value meets a claim. A claim
+//! is a number in the text of a paper, with its unit and source.
 //!
 //! The claims are in `data/claims.csv`. A claim is judged by one of two standards. On the paper's
-//! own machine the value must match the published value ([`Standard::Reproduction`]). On another
-//! machine the question is whether the effect still exists ([`Standard::Effect`]).
+//! own machine, the value must match the published value ([`Standard::Reproduction`]). On another
+//! machine, the question is whether the effect still exists ([`Standard::Effect`]).
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,9 +11,9 @@ use simulator::Description;
 
 use crate::data_file::{self, Row};
 
-/// Every number in the text of both papers.
+/// The claims of both papers, as a CSV file.
 const CLAIMS: &str = include_str!("../data/claims.csv");
-/// Relative tolerance of a value on the paper's own machine.
+/// The relative tolerance for a value on the paper's own machine.
 pub const TOLERANCE: f64 = 0.10;
 
 /// One of the two papers.
@@ -26,16 +26,18 @@ pub enum Paper {
 }
 
 impl Paper {
-    /// Both papers, the older paper first.
+    /// Both papers. The older paper is first.
     pub const ALL: [Paper; 2] = [Paper::Riedel97, Paper::Chung2000];
 
-    /// The paper of a claim: names of the first paper begin with R, of the second with C.
+    /// Returns the paper of a claim. The names of claims begin with R in the first paper and with C
+    /// in the second.
     pub fn of_claim(id: &str) -> Paper {
         if id.starts_with('R') { Paper::Riedel97 } else { Paper::Chung2000 }
     }
 
-    /// Whether a built-in system describes a machine of this paper. The second paper repeated
-    /// measurements of the first on the E-5000, so that machine belongs to both.
+    /// Checks whether a built-in system describes a machine of this paper. The second paper
+    /// repeated measurements of the first paper on the E-5000, so that machine belongs to both
+    /// papers.
     pub fn describes(self, system: &str) -> bool {
         let own = match self {
             Paper::Riedel97 => "nt4-",
@@ -45,7 +47,7 @@ impl Paper {
         is_own && Description::names().any(|name| name == system)
     }
 
-    /// The name of the paper on the command line and in the data.
+    /// Returns the name of the paper on the command line and in the data.
     pub fn name(self) -> &'static str {
         match self {
             Paper::Riedel97 => "riedel97",
@@ -53,7 +55,7 @@ impl Paper {
         }
     }
 
-    /// Authors, title and year.
+    /// Returns the authors, the title and the year of the paper.
     pub fn title(self) -> &'static str {
         match self {
             Paper::Riedel97 => {
@@ -70,20 +72,21 @@ impl Paper {
 /// How the simulator uses a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// The claim is an input and is not scored: a system file cites it, or it describes the set-up.
+    /// The claim is an input of the simulator and is not scored. Either a system file cites the
+    /// claim, or the claim describes the set-up.
     Input,
     /// The simulator computes the claim.
     Check,
     /// A simulation could compute the claim, but no system file describes the measured machine.
     NotSimulated,
-    /// The claim contradicts an input: another number of the same paper.
+    /// The claim contradicts another number of the same paper, which is an input.
     Contradicted,
     /// A simulation of storage cannot compute the claim.
     Out,
 }
 
 impl Role {
-    /// The role with this name in the data; `None` for an unknown name.
+    /// Returns the role that has this name in the data. None if the name is unknown.
     fn named(name: &str) -> Option<Role> {
         match name {
             "input" => Some(Role::Input),
@@ -96,32 +99,33 @@ impl Role {
     }
 }
 
-/// What kind of effect a claim states, for [`Standard::Effect`].
+/// The kind of effect that a claim states, for [`Standard::Effect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Something is faster, larger or costs more, as a factor ("times") or in percent more.
+    /// Something is faster, larger or more expensive, by a factor ("times") or by a percentage.
     Gain,
-    /// Something is lost, or a share is reached, in percent.
+    /// A loss, or a share that is reached (percent).
     Share,
-    /// A request size, depth or number of disks at which something happens.
+    /// A request size, a depth or a number of disks at which something happens.
     Place,
-    /// A rate, time or cost of the paper's machine, which does not apply to another machine.
+    /// A rate, a time or a cost of the paper's machine. It does not apply to another machine.
     Absolute,
 }
 
 /// The standard by which a value is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standard {
-    /// The paper's own machine: within 10% of the published number or range. One-sided words ("more
-    /// than", "at most") are honoured; "up to" names the largest value seen. Sizes, depths and
-    /// numbers of disks come from grids, so they must be equal; after "above" they may be one grid
-    /// step larger.
+    /// For the paper's own machine. The value must be within 10% of the published number or range.
+    /// If the paper states only one limit ("more than", "at most"), only that limit counts. The
+    /// words "up to" refer to the largest value that the paper measured. Sizes, depths and numbers
+    /// of disks come from grids, so they must be equal to the published number. After the word
+    /// "above", they may be one grid step larger.
     Reproduction,
-    /// Another machine: does the effect exist? A gain holds if it is at least the square root of
-    /// the published factor (half of it on a logarithmic scale), a loss or a share if it is at
-    /// least half of the published value, and an upper limit if it is not exceeded. Sizes, depths
-    /// and numbers of disks are judged as on the paper's machine. An absolute number cannot be
-    /// judged.
+    /// For another machine. The question is whether the effect exists there. A gain must be at
+    /// least the square root of the published factor, which is half of the factor on a logarithmic
+    /// scale. A loss or a share must be at least half of the published value. An upper limit must
+    /// not be exceeded. Sizes, depths and numbers of disks are judged as on the paper's machine. An
+    /// absolute number cannot be judged.
     Effect,
 }
 
@@ -138,7 +142,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict as words.
+    /// Returns the verdict in words.
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Holds => "holds here",
@@ -151,51 +155,52 @@ impl Verdict {
 /// A number in the text of a paper.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Name of the claim: R or C and a number.
+    /// The name of the claim: the letter R or C, followed by a number.
     pub id: String,
-    /// The section, or the figure with the caption.
+    /// The section, or the figure whose caption contains the number.
     pub section: String,
     /// The statement of the paper.
     pub text: String,
-    /// How the quantity is measured if the statement does not say so, and the reason for this
-    /// choice.
+    /// How the quantity is measured, and the reason for this choice. Empty if the statement itself
+    /// says how.
     pub quantity: String,
     /// The number or word as published.
     pub value: String,
-    /// Lower end of the published range.
+    /// The lower end of the published range.
     pub low: f64,
-    /// Upper end of the published range.
+    /// The upper end of the published range.
     pub high: f64,
-    /// Unit of the value.
+    /// The unit of the value.
     pub unit: String,
-    /// Words before the number, such as "about" or "at most".
+    /// The words before the number, such as "about" or "at most". Empty if there are none.
     pub qualifier: String,
-    /// Kind of the claim: measured, derived, rule and so on.
+    /// The kind of the claim, such as measured, derived or rule.
     pub kind: String,
     /// The kind of effect that the claim states.
     pub effect: Effect,
     /// How the simulator uses the claim.
     pub role: Role,
-    /// Why the claim is not scored, what it restates, or why the simulator misses it.
+    /// Why the claim is not scored, which other claim it restates, or why the simulator does not
+    /// meet it.
     pub why: String,
-    /// Name of the claim's group; empty if it has none. Claims that contradict each other form a
-    /// group, which counts as one claim.
+    /// The name of the claim's group. Empty if the claim is in no group. Claims that contradict
+    /// each other form a group, which counts as one claim.
     pub group: String,
 }
 
-/// All claims of a paper, in order.
+/// Returns all claims of a paper, in the order of the file.
 pub fn of(paper: Paper) -> Vec<Claim> {
     let all = data_file::rows(CLAIMS).into_iter();
     all.filter(|row| row.text("paper") == paper.name()).map(|row| claim(&row)).collect()
 }
 
-/// The claim with this name, such as R080.
+/// Returns the claim with this name, such as R080. None if there is no such claim.
 pub fn named(id: &str) -> Option<Claim> {
     data_file::rows(CLAIMS).iter().find(|row| row.text("id") == id).map(claim)
 }
 
 fn claim(row: &Row) -> Claim {
-    // One claim is about N disks; it is checked with three.
+    // One claim has the value "N+1", where N is the number of disks. It is checked with N = 3.
     let low = match row.text("value") {
         "N+1" => 4.0,
         value => value.parse().unwrap_or(f64::NAN),
@@ -224,7 +229,7 @@ fn claim(row: &Row) -> Claim {
     }
 }
 
-/// Judges a value, in the unit of the claim, by a standard.
+/// Judges whether a value meets a claim by this standard. The value must have the claim's unit.
 pub fn judge(claim: &Claim, value: f64, standard: Standard) -> Verdict {
     let holds = match (standard, claim.effect) {
         (Standard::Reproduction, _) | (Standard::Effect, Effect::Place) => claim.meets(value),
@@ -237,7 +242,7 @@ pub fn judge(claim: &Claim, value: f64, standard: Standard) -> Verdict {
 }
 
 impl Claim {
-    /// The published value or range, unit and qualifier.
+    /// Returns the published value or range with its unit and qualifier.
     pub fn published(&self) -> String {
         let range = if self.high > self.low { format!(" to {}", self.high) } else { String::new() };
         let value = format!("{}{range} {}", self.value, self.unit);
@@ -247,18 +252,20 @@ impl Claim {
         }
     }
 
-    /// Whether the claim was measured or derived from measurements, unlike rules and definitions.
+    /// Checks whether the claim was measured or derived from measurements. Rules and definitions
+    /// are neither.
     pub fn is_measured(&self) -> bool {
         ["measured", "derived"].contains(&self.kind.as_str())
     }
 
-    /// Distance of a value from the published range, as a share of its nearer end; 0 inside.
+    /// Returns the distance of a value from the published range, as a share of the nearer end of
+    /// the range. The distance is 0 inside the range.
     pub fn distance(&self, value: f64) -> f64 {
         let nearest = value.clamp(self.low, self.high);
         (value - nearest).abs() / nearest.abs()
     }
 
-    /// The factor that a gain stands for, whether given as a factor or in percent.
+    /// Returns a gain as a factor. A gain in percent is converted.
     fn times(&self, value: f64) -> f64 {
         if self.unit == "percent" { 1.0 + value / 100.0 } else { value }
     }
@@ -271,7 +278,7 @@ impl Claim {
         self.says(&["less", "at most", "below", "within", "as much as"])
     }
 
-    /// Whether a value satisfies the claim on the paper's own machine.
+    /// Checks whether a value meets the claim on the paper's own machine.
     fn meets(&self, value: f64) -> bool {
         let (low, high) = (self.low * (1.0 - TOLERANCE), self.high * (1.0 + TOLERANCE));
         let on_a_grid = ["KB", "requests", "disks", "drives"].contains(&self.unit.as_str());
@@ -339,8 +346,8 @@ mod tests {
 
     #[test]
     fn on_another_machine_the_effect_must_exist() {
-        // The papers say: ten times (R065), a gain of 30% (C133), a loss of 50% (C073), at most 20%
-        // (R153).
+        // The published values are ten times (R065), a gain of 30% (C133), a loss of 50% (C073),
+        // and at most 20% (R153).
         for (id, value, holds) in [
             ("R065", 3.2, true),
             ("R065", 3.1, false),
@@ -357,7 +364,7 @@ mod tests {
             assert_eq!(verdict == Verdict::Holds, holds, "{id} {value}");
         }
         let rate = judge(&named("R048").unwrap(), 8.5, Standard::Effect);
-        assert_eq!(rate, Verdict::CannotBeTried, "8.5 MB/s says nothing about another machine");
+        assert_eq!(rate, Verdict::CannotBeTried, "8.5 MB/s does not apply to another machine");
     }
 
     #[test]

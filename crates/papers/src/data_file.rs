@@ -1,31 +1,32 @@
-//! A file of published data: comma-separated lines, the first with the names of the columns.
+//! Parses files of published data. The files are in CSV format, and their first line has the names
+//! of the columns.
 //!
 //! The files are compiled into the program, so a row borrows the names of its columns.
 
 use std::collections::BTreeMap;
 
-/// A row of a file, by column name.
+/// A row of a file: the text of each cell, by column name.
 #[derive(Clone, Debug)]
 pub struct Row(BTreeMap<&'static str, String>);
 
 impl Row {
-    /// The text in a column; empty if the column is missing.
+    /// Returns the text in a column. The text is empty if the file has no such column.
     pub fn text(&self, column: &str) -> &str {
         self.0.get(column).map_or("", String::as_str)
     }
 
-    /// Whether the file has this column and the row's cell is empty.
+    /// Checks whether the file has this column and the row's cell in it is empty.
     pub fn is_empty(&self, column: &str) -> bool {
         self.0.get(column).is_some_and(String::is_empty)
     }
 
-    /// The number in a column.
+    /// Returns the number in a column. None if the cell contains no number.
     pub fn number(&self, column: &str) -> Option<f64> {
         self.text(column).parse().ok()
     }
 }
 
-/// All rows of a file.
+/// Parses all rows of a file.
 pub fn rows(file: &'static str) -> Vec<Row> {
     let mut lines = file.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -33,13 +34,13 @@ pub fn rows(file: &'static str) -> Vec<Row> {
     lines.filter(|line| !line.is_empty()).map(row).collect()
 }
 
-/// All cells of a file, with the names of its columns first.
+/// Parses all cells of a file. The first row has the names of the columns.
 pub fn cells_of(file: &'static str) -> Vec<Vec<String>> {
     file.lines().filter(|line| !line.is_empty()).map(cells).collect()
 }
 
-/// The cells of a CSV line. Commas between quotes belong to the cell; two quotes between quotes are
-/// one quote.
+/// Parses the cells of a CSV line. Between quotes, a comma belongs to the cell, and two quotes mean
+/// one quote character.
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut quoted) = (vec![String::new()], false);
     let mut characters = line.chars().peekable();

@@ -1,10 +1,11 @@
-//! The two papers that halfpower builds on: their published data, and their tools.
+//! The published data and the tools of the two papers that halfpower builds on.
 //!
-//! Riedel, van Ingen and Gray, "A Performance Study of Sequential I/O on Windows NT 4.0" (1997);
-//! Chung, Gray, Worthington and Horst, "Windows 2000 Disk IO Performance" (2000). [`claims`] has
-//! every number in their text and judges values against these numbers. [`reproduce`] repeats their
-//! figures and claims in the simulator and scores the result. [`classic`] implements the flags and
-//! formats of their tools. The published data is in the folder `data`.
+//! The first paper is Riedel, van Ingen and Gray, "A Performance Study of Sequential I/O on Windows
+//! NT 4.0" (1997). The second paper is Chung, Gray, Worthington and Horst, "Windows 2000 Disk IO
+//! Performance" (2000). [`claims`] has every number in the text of the papers and judges whether a
+//! value meets such a number. [`reproduce`] repeats the figures and claims of the papers in the
+//! simulator and scores the results. [`classic`] implements the flags and formats of the papers'
+//! tools. The published data is in the directory `data` of this crate.
 
 mod data_file;
 pub mod claims;

@@ -1,9 +1,10 @@
-//! Reproduction of the papers in the simulator: their figures, tables and claims beside the
-//! published numbers.
+//! Reproduces the papers in the simulator: their figures, tables and claims, with the published
+//! numbers for comparison.
 //!
-//! Each figure is a table of points ([`figure`]), each claim a function of points ([`claim`]). The
-//! [`probe::Lab`] simulates every point once, on all cores. Nothing is fitted here: a point is a
-//! built-in system with the set-up that the paper states.
+//! Each figure is a table of points ([`figure`]). Each claim is a function that computes a value
+//! from points ([`claim`]). The [`probe::Lab`] simulates every point once, on all cores. No
+//! parameter is fitted during a reproduction. A point is a built-in system with the set-up that the
+//! paper states.
 
 pub mod published;
 pub mod probe;
@@ -29,13 +30,13 @@ use published::Paper;
 /// A figure of a paper with its simulated charts.
 #[derive(Clone, Debug)]
 pub struct FigureResult {
-    /// Definition of the figure.
+    /// The definition of the figure.
     pub figure: Figure,
-    /// Simulated charts of the figure.
+    /// The simulated charts of the figure.
     pub charts: Vec<ChartResult>,
-    /// Score of all published points.
+    /// The score of the simulated values at all published points. None if no points were published.
     pub score: Option<Score>,
-    /// Score of the naive bound for the same values.
+    /// The score of the naive bound at the same points. None if no point has such a bound.
     pub naive: Option<Score>,
 }
 
@@ -44,13 +45,13 @@ pub struct FigureResult {
 pub struct Reproduction {
     /// The paper that was reproduced.
     pub paper: Paper,
-    /// Simulated figures and tables of the paper.
+    /// The simulated figures and tables of the paper.
     pub figures: Vec<FigureResult>,
-    /// Results for the claims in the text; `None` if only figures were requested.
+    /// The results for the claims in the text. None if only figures were requested.
     pub claims: Option<Claims>,
 }
 
-/// The figures and tables of a paper.
+/// Returns the figures and tables of a paper.
 pub fn figures(paper: Paper) -> Vec<Figure> {
     match paper {
         Paper::Riedel97 => riedel97::figures(),
@@ -62,7 +63,7 @@ pub fn figures(paper: Paper) -> Vec<Figure> {
     }
 }
 
-/// Simulates figures of a paper, and its claims on request.
+/// Simulates figures of a paper. If `with_claims` is set, also checks the claims of the paper.
 pub fn reproduce(paper: Paper, figures: Vec<Figure>, with_claims: bool) -> Reproduction {
     let lab = Lab::default();
     let probes: Vec<probe::Probe> = figures.iter().flat_map(Figure::probes).collect();
@@ -77,18 +78,19 @@ pub fn reproduce(paper: Paper, figures: Vec<Figure>, with_claims: bool) -> Repro
     Reproduction { paper, figures: measured, claims }
 }
 
-/// The rates, times and costs in the text of a paper.
+/// Returns the rates, times and costs in the text of a paper.
 pub fn stated(paper: Paper) -> Vec<claim::Stated> {
     claim::stated(&figure::published_lab(&figures(paper)), paper, checks(paper))
 }
 
-/// The value that the simulator gives for a claim, in the claim's unit, measured as the paper
-/// measured it. `None` if no check computes it. It depends on the built-in systems only.
+/// Simulates the value of a claim, measured as in the paper. The value has the unit of the claim
+/// and depends only on the built-in systems. None if no check computes the claim.
 pub fn value_of(id: &str) -> Option<claim::Answer> {
     check(id).map(|check| check(&Lab::default()))
 }
 
-/// The built-in systems on which a claim is measured; empty if no check computes it.
+/// Returns the built-in systems on which a claim is simulated. The list is empty if no check
+/// computes the claim.
 pub fn systems_of(id: &str) -> Vec<&'static str> {
     check(id).map_or_else(Vec::new, probe::systems_of)
 }
@@ -115,8 +117,8 @@ fn measure(lab: &Lab, figure: Figure, known: &[figure::Explanation]) -> FigureRe
     FigureResult { figure, charts, score, naive }
 }
 
-/// The error score of a figure, from all published values of its charts; with `naive`, the score of
-/// the naive bound.
+/// Returns the score of a figure over all published values of its charts. With `naive`, returns the
+/// score of the naive bound instead.
 fn together(charts: &[ChartResult], naive: bool) -> Option<Score> {
     Score::of(&charts.iter().flat_map(|chart| chart.errors(naive)).collect::<Vec<_>>())
 }
@@ -170,8 +172,8 @@ mod tests {
         let random = reproduce(Paper::Chung2000, random, false);
         let reads = &random.figures[0].charts[0].points[0];
         let rate = |at: usize| reads[at].as_ref().and_then(|point| point.simulated).unwrap();
-        assert!(rate(5) > 1.2 * rate(0), "32 deep requests are sorted: {} {}", rate(5), rate(0));
-        assert!(random.figures[0].score.is_none(), "nothing of it is published");
+        assert!(rate(5) > 1.2 * rate(0), "no gain at depth 32: {} and {}", rate(5), rate(0));
+        assert!(random.figures[0].score.is_none(), "this figure has no published values");
     }
 
     #[test]
@@ -180,7 +182,8 @@ mod tests {
         all.retain(|figure| ["2", "5"].contains(&&*figure.key));
         let paper = reproduce(Paper::Riedel97, all, false);
         let points = paper.figures.iter().map(|one| one.score.as_ref().unwrap().points);
-        // Figure 2: three series of throughput and of CPU time; Figure 5: six and five.
+        // Each series has eight points. Figure 2 has three series of throughput and three of CPU
+        // time. Figure 5 has six series of throughput and five of CPU time.
         assert_eq!(points.collect::<Vec<_>>(), [48, 88]);
     }
 
@@ -188,7 +191,8 @@ mod tests {
     fn a_claim_that_the_papers_own_figure_contradicts_is_listed_and_not_counted() {
         let paper = reproduce(Paper::Riedel97, Vec::new(), true);
         let claims = paper.claims.unwrap();
-        // Figure 4: 2.1% at 64 KB, and less than 5% at 32 KB already. The caption says 64 KB.
+        // Figure 4 shows a load of 2.1% at 64 KB, and already less than 5% at 32 KB. The caption
+        // states 64 KB.
         let load = claims.contradicted.iter().find(|one| one.scored.claim.id == "R074").unwrap();
         assert_eq!(load.own, 32.0);
         assert!(claims.scored.iter().all(|one| one.claim.id != "R074"));

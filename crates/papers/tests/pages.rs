@@ -1,14 +1,14 @@
 //! Checks that README.md and docs/predict.md show the scores of the current simulator.
 //!
-//! `cargo xtask papers` writes them there.
+//! `cargo xtask papers` writes the scores to these pages.
 
 use papers::reproduce::score_table::{both_papers, long, short};
 
 fn section(page: &str) -> String {
     let path = format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{page}: {error}"));
-    let (_, rest) = text.split_once("<!-- papers -->").expect("the page has a place for the table");
-    let (table, _) = rest.split_once("<!-- end of papers -->").expect("the table ends");
+    let (_, rest) = text.split_once("<!-- papers -->").expect("the page has a start marker");
+    let (table, _) = rest.split_once("<!-- end of papers -->").expect("the page has an end marker");
     table.trim().to_owned()
 }
 
@@ -23,9 +23,10 @@ fn the_scores_in_the_pages_are_current() {
 #[test]
 fn the_papers_are_met_as_far_as_is_promised() {
     let papers = both_papers();
-    // Contradicting claims count once, and no claim passes by the number of another one.
+    // The limits are the minimum shares of measured claims that must pass (percent), for the first
+    // and the second paper. A group of contradicting claims counts once.
     for (paper, least) in papers.iter().zip([85.0, 87.0]) {
-        let claims = paper.claims.as_ref().expect("claims were asked for");
+        let claims = paper.claims.as_ref().expect("claims were requested");
         let measured = claims.measured();
         assert!(measured.percent() >= least, "{}: {measured:?}", paper.paper.name());
         for scored in &claims.scored {

@@ -1,10 +1,12 @@
-//! Calibrates a rotating disk from its own requests. Each parameter is measured with requests that
-//! isolate it, as in DIXtrac (Schindler and Ganger 1999, "Automated Disk Drive Characterization").
+//! Calibrates the model of a rotating disk. Each parameter is measured with requests whose times
+//! depend mainly on this parameter, as in DIXtrac (Schindler and Ganger 1999, "Automated Disk Drive
+//! Characterization").
 //!
-//! `probe` issues single requests and times them. `layout` finds revolution, zones, skews and
-//! surfaces from the angles at which reads complete. `seek` finds the seek curve, and `buffer` the
-//! overheads, read-ahead, segments and write cache. At the end, `predict` measures and simulates
-//! other loads, which give the score and the trust in the system.
+//! `probe` issues single requests and measures their times. `layout` finds revolution, zones, skews
+//! and surfaces from the angles at which reads complete. `seek` finds the seek curve. `buffer`
+//! finds the overheads, read-ahead, segments and write cache. At the end, `predict` measures and
+//! simulates other loads. Their errors are the score of the model and show how far it can be
+//! trusted.
 
 pub mod probe;
 mod layout;
@@ -33,25 +35,27 @@ use self::seek::{Arm, Curve, Cylinders};
 
 /// The system file of a disk before calibration.
 const BASE: &str = include_str!("disk/disk.toml");
-/// Requests in flight when the order in which the disk serves its queue is determined.
+/// The queue depth of the trial that determines in which order the disk serves its queue.
 const QUEUE_DEPTH: u32 = 32;
-/// Length of a trial for the order of the queue (ns).
+/// The length of the trial that determines in which order the disk serves its queue (ns).
 const QUEUE_NS: u64 = 8_000_000_000;
-/// Orders whose rates differ by less than this share cannot be distinguished.
+/// The minimum difference between the errors of two queue orders (a share of the rate). Orders with
+/// a smaller difference cannot be distinguished.
 const ORDERS_DIFFER: f64 = 0.03;
-/// Number of writes of three quarters of a track that show at which sector a write begins.
+/// The number of writes that test at which sector a write begins. A write is 3/4 of a track long.
 const TRACK_WRITES: usize = 24;
-/// Size of a write that is long enough to show the rate of the bus (bytes).
+/// The size of a write that is long enough to show the rate of the bus (bytes).
 const LONG_WRITE_BYTES: u32 = 64 << 10;
-/// The size of the write cache is corrected by at most this factor, in this many steps.
+/// The maximum factor by which `refine_write_buffer` corrects the size of the write cache, and the
+/// number of steps.
 const REFINED_WITHIN: f64 = 1.5;
 const REFINEMENTS: usize = 9;
-/// Number of writes far apart that show whether the arm moves.
+/// The number of writes to distant positions that show whether the arm moves.
 const FAR_WRITES: u64 = 24;
-/// Seed of the random choices.
+/// The seed of all random choices.
 const SEED: u64 = 42;
 
-/// Writes values into a system file and records them with their intervals.
+/// The system file under construction, and the values that were determined so far.
 struct Values<'a> {
     base: Description,
     source: &'a str,
@@ -60,8 +64,8 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// Writes a value into the system file and records it with its interval, both in the file's
-    /// unit.
+    /// Writes a value to the system file and records the value with its interval. Both have the
+    /// unit of the file.
     fn put(&mut self, key: &str, found: Interval) -> Outcome<()> {
         let unit = self.base.value_of(key).map(|(_, unit)| unit).unwrap_or_default();
         // Noise may make a small value negative.
@@ -70,14 +74,14 @@ impl Values<'_> {
         let unidentified = !high.is_finite() || (low > 0.0 && high / low > UNIDENTIFIED);
         let flag = if unidentified { ", unidentified" } else { "" };
         let bounds = format!("{} to {}", significant(low), significant(high));
-        let source = format!("{}: 95% {bounds}{flag}", self.source);
+        let source = format!("{}: 95% interval {bounds}{flag}", self.source);
         self.base.put(key, value, &source)?;
         let key = key.to_owned();
         self.parameters.push(ParameterDocument { key, value, low, high, unit, unidentified });
         Ok(())
     }
 
-    /// Records a value that is shown to the user but is not in the system file.
+    /// Records a value that is shown to the user but is not part of the system file.
     fn show(&mut self, key: String, found: Interval, unit: &str) {
         let Interval { value, low, high } = found;
         let (unit, unidentified) = (unit.to_owned(), false);
@@ -89,13 +93,13 @@ impl Values<'_> {
     }
 }
 
-/// A constant divided by an interval of positive values.
+/// Divides a constant by an interval of positive values.
 fn over(constant: f64, found: Interval) -> Interval {
     let Interval { value, low, high } = found;
     Interval { value: constant / value, low: constant / high, high: constant / low.max(1e-12) }
 }
 
-/// The difference of two intervals; at least zero.
+/// Returns the difference of two intervals. Negative values become 0.
 fn less(one: Interval, other: Interval) -> Interval {
     let floor = |x: f64| x.max(0.0);
     Interval {
@@ -105,8 +109,8 @@ fn less(one: Interval, other: Interval) -> Interval {
     }
 }
 
-/// Fits a rotating disk. `source` is recorded as the origin of the values, and `tell` is called
-/// with the name of each step.
+/// Calibrates the model of a rotating disk. `source` is recorded as the source of the values.
+/// `tell` is called with the name of each step.
 ///
 /// # Errors
 /// The device does not behave as a rotating disk, or a request failed.
@@ -150,7 +154,7 @@ pub fn calibrate(
         put_writes(&mut values, probe, &cylinders, &layout, &still)?;
     } else {
         values.not_determined(
-            "everything about writes (drive.write_settle, drive.firmware_write, write_cache, \
+            "all parameters of writes (drive.write_settle, drive.firmware_write, write_cache, \
              drive.write_buffer, drive.write_entries): no permission to overwrite the data",
         );
     }
@@ -159,9 +163,9 @@ pub fn calibrate(
     Ok(calibrated(values, &predicted, &layout, &curve, still_ns))
 }
 
-/// Refuses a disk that writes data far apart without moving its arm, because it keeps writes in a
-/// media cache first. The pauses before the writes are spread over a revolution, so that at least
-/// one write hardly waits for the platter.
+/// Refuses a disk that writes to distant positions without moving its arm. Such a disk writes the
+/// data to a media cache first. The pauses before the writes differ by parts of a revolution, so
+/// that at least one write hardly waits for the platter.
 fn refuse_media_cache(
     probe: &mut dyn Probe,
     curve: &Curve,
@@ -175,7 +179,7 @@ fn refuse_media_cache(
         probe.rest((revolution_ns * (1.0 + number as f64 / FAR_WRITES as f64)) as u64)?;
         let at = if number.is_multiple_of(2) { number * unit } else { last - number * unit };
         let ns = probe.request(Kind::WriteThrough, at, READ_BYTES)?.ns();
-        // The first write may have to move the arm to the cache.
+        // The first write is ignored, because it may have to move the arm to the media cache.
         least_ns = if number == 0 { least_ns } else { least_ns.min(ns) };
     }
     let seek_ns = curve.seeks.last().map_or(0.0, |seek| curve.ns(seek.distance));
@@ -184,14 +188,14 @@ fn refuse_media_cache(
     }
     let [least, seek] = [least_ns, seek_ns].map(|ns| significant(ns / 1e6));
     Err(Failure::failed(format!(
-        "this disk writes its first and its last data {least} ms apart, although a seek takes \
-         {seek} ms: it keeps writes in a media cache (a shingled disk, SMR) or in flash, or does \
-         not write through; its writes cannot be calibrated. Without permission to write, reads \
-         can"
+        "writes that alternate between the start and the end of this disk take only {least} ms, \
+         although a seek takes {seek} ms. The disk stores writes in a media cache (shingled disk, \
+         SMR) or in flash, or ignores write-through. Its writes cannot be calibrated; calibrate \
+         only the reads, without --overwrite and --destroy-data-on"
     )))
 }
 
-/// The model of the disk of a system.
+/// Returns the disk model of a system.
 fn disk_of(system: &System) -> Outcome<simulator::system::DiskModel> {
     match &system.drive {
         DriveModel::Disk(disk) => Ok(disk.as_ref().clone()),
@@ -205,7 +209,7 @@ fn put_layout(values: &mut Values<'_>, layout: &Layout, bytes: u64) -> Outcome<(
     values.put("drive.heads", Interval::exact(heads.unwrap_or(1) as f64))?;
     if heads.is_none() {
         values.not_determined(
-            "drive.heads: track and cylinder skew are equal, so seek distances are in tracks",
+            "drive.heads: track skew and cylinder skew are equal, so seek distances are in tracks",
         );
     }
     values.put("drive.track_skew", layout.skews.track)?;
@@ -237,7 +241,7 @@ fn put_reads(
         values.put("drive.firmware_read", Interval::exact(0.0))?;
         values.put("drive.firmware_miss", times(less(still_ns, media_ns), 1e-3))?;
         values.not_determined(
-            "bus.read, drive.segments, drive.prefetch, drive.retained: no read came from a buffer",
+            "bus.read, drive.segments, drive.prefetch, drive.retained: no read was a buffer hit",
         );
         return Ok(());
     };
@@ -253,7 +257,7 @@ fn put_reads(
     values.put("drive.firmware_again", times(reads.again_ns, 1e-3))?;
     values.put("bus.read", over(1e3, reads.line.slope))?;
     let rate = 1e3 / reads.line.slope.value;
-    values.base.put("bus.write", rate, "taken as that of reads")?;
+    values.base.put("bus.write", rate, "set to the rate of reads")?;
     values.put("drive.segments", reads.segments)?;
     values.put("drive.prefetch", times(reads.prefetch, 1.0 / 1024.0))?;
     values.put("drive.retained", times(reads.retained, 1.0 / 1024.0))
@@ -266,22 +270,22 @@ fn put_curve(values: &mut Values<'_>, curve: &Curve) -> Outcome<()> {
     values.put("drive.seek.knee", knee)?;
     if knee.low < knee.value * 0.95 || knee.high > knee.value * 1.05 {
         values.not_determined(
-            "drive.seek.knee: both parts of the seek curve are nearly equal over its interval",
+            "drive.seek.knee: both parts of the seek curve are nearly equal near the knee",
         );
     }
     values.put("drive.seek.far_fixed", times(curve.far.intercept, 1e-6))?;
     values.put("drive.seek.far_each", times(curve.far.slope, 1e-6))
 }
 
-/// Times of requests without a seek.
+/// The times of requests without a seek.
 struct Still {
-    /// Minimum time of a read from the media (ns).
+    /// The minimum time of a read from the media (ns).
     read_ns: Interval,
-    /// Time of a read from the buffer (ns).
+    /// The time of a read from the buffer (ns).
     hit_ns: f64,
-    /// Time of a read from the buffer without its transfer over the bus (ns).
+    /// The time of a read from the buffer without the transfer over the bus (ns).
     overhead_ns: f64,
-    /// Time in which the data of a read pass under the head (ns).
+    /// The time in which the data of a read pass under the head (ns).
     media_ns: f64,
 }
 
@@ -305,7 +309,7 @@ fn put_writes(
         if begins_anywhere {
             // If the head is already over the data of a write, the write takes a full revolution
             // and does not complete at a fixed angle. The lower bound can then be too low by the
-            // time of the data.
+            // time in which the data pass under the head.
             let media_ns = still.media_ns / f64::from(READ_BYTES) * f64::from(length);
             found.value = found.high.min(found.low + media_ns);
         }
@@ -325,15 +329,15 @@ fn put_writes(
         values.put("bus.write", over(1e3, bus_ns_per_byte))?;
     }
     let bus_ns = times(bus_ns_per_byte, f64::from(READ_BYTES));
-    // The additional time of a write before its data reach the media: settling and firmware.
+    // A write needs this additional time before its data reach the media (settling, firmware).
     let more_ns = less(less(small_ns, still.read_ns), bus_ns);
     let read_ns = Interval::exact(still.overhead_ns);
     let Some(cache) = &cache else {
-        values.base.put("drive.firmware_write", still.overhead_ns / 1e3, "as that of reads")?;
+        values.base.put("drive.firmware_write", still.overhead_ns / 1e3, "as for reads")?;
         values.put("drive.write_settle", times(more_ns, 1e-6))?;
         values.not_determined(
-            "drive.firmware_write: taken as that of reads, because no write completes from a \
-             cache; drive.write_settle holds the difference",
+            "drive.firmware_write: set to the time of reads, because no write completes in a \
+             cache; drive.write_settle includes the difference",
         );
         return Ok(());
     };
@@ -352,17 +356,17 @@ fn put_writes(
     })
 }
 
-/// Prepares measurements of the buffer of a disk with this layout.
+/// Prepares the measurements of the disk's buffer.
 fn buffers_of<'a>(probe: &'a mut dyn Probe, layout: &Layout, seed: u64) -> Buffers<'a> {
     let revolution_ns = layout.revolution_ns.value;
     let ns_per_byte = revolution_ns / (layout.zones[0].sectors.value * SECTOR_BYTES as f64);
     Buffers { probe, revolution_ns, ns_per_byte, dice: Stream::new(seed) }
 }
 
-/// Corrects the size of the write cache by simulation, because the amount that the disk writes
-/// while the cache fills depends on this size. The size is chosen so that a simulated disk accepts
-/// as many writes as the real disk in a burst that the bytes of the cache limit. If no size near
-/// the measured one does this, the size is not changed.
+/// Corrects the size of the write cache by simulation, because the disk writes data to the media
+/// while the cache fills, and the amount depends on the size of the cache. In a burst of writes, a
+/// simulated disk with the corrected size accepts as many writes as the real disk before the cache
+/// is full. If no size near the measured size has this property, the size is not changed.
 fn refine_write_buffer(
     values: &mut Values<'_>,
     (size, count): (u32, u64),
@@ -381,7 +385,8 @@ fn refine_write_buffer(
     if taken(limits[0])? >= count || taken(limits[1])? <= count {
         return Ok(());
     }
-    // The largest size that accepts fewer writes, and the smallest size that accepts more.
+    // `edge` searches for the largest size that accepts fewer writes than the real disk, and for
+    // the smallest size that accepts more.
     let mut edge = |is_below: &dyn Fn(u64) -> bool| -> Outcome<f64> {
         let [mut low, mut high] = limits;
         for _ in 0..REFINEMENTS {
@@ -399,7 +404,7 @@ fn put_write_cache(values: &mut Values<'_>, cache: &WriteCache) -> Outcome<()> {
     match cache.bytes {
         Some(bytes) => values.put("drive.write_buffer", times(bytes, 1.0 / 1_048_576.0))?,
         None => values.not_determined(
-            "drive.write_buffer: the number of writes in the cache is the limit for all sizes",
+            "drive.write_buffer: at all request sizes, the number of writes limits the cache",
         ),
     }
     match cache.writes {
@@ -409,22 +414,23 @@ fn put_write_cache(values: &mut Values<'_>, cache: &WriteCache) -> Outcome<()> {
             values.put("drive.write_entries", rounded)?;
         }
         None => values.not_determined(
-            "drive.write_entries: the bytes of the cache are the limit for all sizes",
+            "drive.write_entries: at all request sizes, the number of bytes limits the cache",
         ),
     }
     Ok(())
 }
 
-/// Whether a write can begin at whichever of its sectors arrives first (zero-latency write). A
-/// write of part of a track then takes between the time of its data and one revolution. Otherwise,
-/// the longest write takes nearly a revolution more than the shortest.
+/// Checks whether a write begins with whichever sector arrives first under the head (zero-latency
+/// write). A write of part of a track then takes at most one revolution, and at least the time in
+/// which its data pass under the head. Otherwise, the longest write takes nearly a revolution more
+/// than the shortest write.
 fn is_zero_latency(probe: &mut dyn Probe, layout: &Layout) -> Outcome<bool> {
     let unit = probe.unit_bytes();
     let track = (layout.zones[0].sectors.value.round() as u64 * SECTOR_BYTES).max(unit);
     let length = (track / 4 * 3).min(u64::from(probe::LARGEST_BYTES) / 2) / unit * unit;
     let revolution_ns = layout.revolution_ns.value;
-    // Writes begin at the start of a track, so that they contain no skew. They do not cross a
-    // boundary at which the host may split them.
+    // The writes begin at the start of a track, so that they contain no skew. They do not cross a
+    // boundary at which the host may split requests.
     let limit = u64::from(probe::LARGEST_BYTES);
     let starts = (0..).map(|number| number * track / unit * unit);
     let starts = starts.filter(|at| at / limit == (at + length - 1) / limit);
@@ -439,8 +445,8 @@ fn is_zero_latency(probe: &mut dyn Probe, layout: &Layout) -> Outcome<bool> {
     Ok(longest_ns - shortest_ns < revolution_ns * (1.0 - share / 2.0))
 }
 
-/// Determines the order in which the disk serves its queue: the one whose simulated rate at depth
-/// [`QUEUE_DEPTH`] is closest to the measured rate.
+/// Determines the order in which the disk serves its queue. Chooses the order whose simulated rate
+/// at depth [`QUEUE_DEPTH`] is closest to the measured rate.
 fn put_order(values: &mut Values<'_>, probe: &mut dyn Probe) -> Outcome<()> {
     let workload = Workload {
         pattern: Pattern::Random,
@@ -468,7 +474,7 @@ fn put_order(values: &mut Values<'_>, probe: &mut dyn Probe) -> Outcome<()> {
     Ok(())
 }
 
-/// The result: parameters, and the score and points of the predicted loads.
+/// Returns the result: the parameters, and the score and points of the predicted loads.
 fn calibrated(
     mut values: Values<'_>,
     predicted: &[Predicted],

@@ -1,12 +1,14 @@
-//! Stored runs as input of a calibration: their points, and their trials in chronological order.
+//! Prepares stored runs for a calibration: their points, and their trials in chronological order.
 //!
-//! Points that say nothing about the device (page cache, open loop) are left out with the reason.
-//! A share of the rest is held out: it is scored and not fitted. Runs of ranks tell how many hosts
-//! shared the storage.
+//! Points whose rate the device did not determine (page cache, open loop) are left out, with the
+//! reason. A share of the other points is held out, which means that these points are scored but
+//! not fitted. In runs of several ranks, the number of hosts that shared the storage is determined
+//! from the ranks.
 
 use std::collections::BTreeMap;
 
 use analysis::quantile::median;
+use analysis::units;
 use ioengine::engine::EngineOptions;
 use ioengine::{BufferPages, EngineKind};
 use lab::failure::{Failure, Outcome};
@@ -17,86 +19,88 @@ use workload::Workload;
 use workload::random::mix;
 use workload::spec::Content;
 
-/// A median latency is fitted only if the 90th percentile is less than this many times the 10th.
-/// A wider distribution mixes several causes, such as cache hits and misses.
+/// A median latency is fitted only if the 90th percentile is less than this many times the 10th
+/// percentile. A wider distribution mixes several causes, such as cache hits and misses.
 const NARROW_LATENCY: f64 = 2.0;
 
 /// The part of stored runs that can be used for a fit.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Usable points, sorted by direction, pattern, region, request size and depth.
+    /// Usable points, sorted by direction, pattern, region size, request size and depth.
     pub points: Vec<MeasuredPoint>,
-    /// Their trials in chronological order.
+    /// Trials of the usable points, in chronological order.
     pub trials: Vec<MeasuredTrial>,
     /// Points that were left out, each with the reason.
     pub left_out: Vec<String>,
 }
 
-/// One workload of a stored run, with its measured figures.
+/// One workload of a stored run, with the figures that were measured for it.
 #[derive(Clone, Debug)]
 pub struct MeasuredPoint {
     /// Identity of the measured point: workload, caching and target.
     pub key: PointKey,
     /// The workload of the point's first trial.
     pub workload: Workload,
-    /// Number of hosts that measured together, each with this workload.
+    /// Number of hosts that ran this workload at the same time.
     pub hosts: u32,
-    /// Median over the trials [bytes per second].
+    /// Median rate of the trials [bytes per second].
     pub bytes_per_s: f64,
-    /// Highest rate of a trial [bytes per second].
+    /// Highest rate of any trial [bytes per second].
     pub best_bytes_per_s: f64,
-    /// Lowest median latency of a trial (ns).
+    /// Lowest of the median latencies of the trials (ns).
     pub fresh_latency_ns: f64,
-    /// Mean relative deviation of the trials from their median.
+    /// Mean relative deviation of the rates of the trials from their median.
     pub spread: f64,
-    /// CPU time of the process per request (ns).
+    /// CPU time of the process per request (ns). None if it was not measured.
     pub cpu_ns: Option<f64>,
     /// 10th, 50th and 90th percentile of the latency (ns).
     pub latency_ns: [f64; 3],
-    /// Whether the point is scored only, not fitted.
+    /// Whether the point is only scored, not fitted.
     pub held_out: bool,
 }
 
 /// A measured trial.
 #[derive(Clone, Debug)]
 pub struct MeasuredTrial {
-    /// Index of its point in [`History::points`].
+    /// Index of the trial's point in [`History::points`].
     pub point: usize,
-    /// Start, relative to the first trial (ns).
+    /// Start of the trial, relative to the start of the first trial (ns).
     pub start_ns: u64,
-    /// The workload to replay, with the seed and end of this trial.
+    /// The workload to replay, with the seed and the end condition of this trial.
     pub workload: Workload,
-    /// Bytes moved by the trial.
+    /// Number of bytes that the trial transferred.
     pub bytes: f64,
-    /// The figures that are compared with a simulation.
+    /// The measured figures, for the comparison with a simulation.
     pub summary: TrialSummary,
-    /// Time series: length (ns) and bytes of each interval.
+    /// Time series: the length (ns) and the number of bytes of each interval.
     pub series: Vec<(u64, f64)>,
 }
 
-/// The figures of a measured or simulated trial that are compared.
+/// Figures of a measured or simulated trial, for the comparison of the two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrialSummary {
     /// Rate of the whole trial [bytes per second].
     pub bytes_per_s: f64,
-    /// Median latency (ns); only for one outstanding request and a narrow distribution.
+    /// Median latency (ns). None if more than one request was outstanding, or if the distribution
+    /// is wide.
     pub latency_ns: Option<f64>,
-    /// Rate of the last quarter [bytes per second]; `None` for short series.
+    /// Rate of the last quarter of the trial [bytes per second]. `None` if the series is short.
     pub late_bytes_per_s: Option<f64>,
 }
 
 impl MeasuredPoint {
-    /// Requests per second.
+    /// Returns the number of requests per second.
     pub fn requests_per_s(&self) -> f64 {
         self.bytes_per_s / self.key.request_bytes() as f64
     }
 
-    /// Outstanding requests of all threads of all hosts.
+    /// Returns the number of outstanding requests of all threads of all hosts.
     pub fn outstanding(&self) -> u32 {
         self.key.depth() * self.key.threads()
     }
 
-    /// `Some(true)` for reads only, `Some(false)` for writes only, `None` for a mix.
+    /// Returns the direction: `Some(true)` for reads only, `Some(false)` for writes only, `None`
+    /// for a mix.
     pub fn reads(&self) -> Option<bool> {
         match self.key.read_percent() {
             100 => Some(true),
@@ -107,7 +111,7 @@ impl MeasuredPoint {
 }
 
 impl TrialSummary {
-    /// Summarises a stored trial.
+    /// Computes the figures of a stored trial.
     pub fn of(trial: &Trial, key: &PointKey) -> TrialSummary {
         let is_single = key.depth() * key.threads() == 1;
         let latency = trial.latency();
@@ -122,7 +126,8 @@ impl TrialSummary {
     }
 }
 
-/// Rate of the last quarter of a trial, without the last interval, which is incomplete.
+/// Returns the rate of the last quarter of a trial. The last interval is left out because it is
+/// incomplete.
 fn late_rate(trial: &Trial) -> Option<f64> {
     let count = trial.series.len().saturating_sub(1);
     if count < 8 {
@@ -135,34 +140,38 @@ fn late_rate(trial: &Trial) -> Option<f64> {
 }
 
 impl History {
-    /// Builds the history of stored points; `held_out` is the share that is not fitted.
+    /// Builds the history of stored points. `held_out` is the share of the points that are not
+    /// fitted.
     ///
     /// # Errors
-    /// When fewer than four points can be used.
+    /// If fewer than four points can be used.
     pub fn of(points: &[Point], held_out: f64) -> Outcome<History> {
         History::of_runs(points, &[], held_out)
     }
 
-    /// As [`History::of`], with further points `checked` that are all held out.
+    /// Like [`History::of`], but adds the points of `checked`, which are all held out.
     ///
     /// # Errors
-    /// When fewer than four points can be used, or none of the checked ones.
+    /// If fewer than four of `points` can be used, or if `checked` has points but none of them can
+    /// be used.
     pub fn of_runs(points: &[Point], checked: &[Point], held_out: f64) -> Outcome<History> {
         let mut left_out = Vec::new();
         let mut usable = usable_of(points, &mut left_out);
         if usable.len() < 4 {
             let why = left_out.first().map(|why| format!(" ({why})")).unwrap_or_default();
             return Err(Failure::failed(format!(
-                "only {} points of this run can be fitted{why}, 4 are needed; measure more with \
+                "only {} of this run can be fitted{why}, but 4 are needed; measure more with \
                  direct I/O: halfpower sweep TARGET --bs 4k,64k,1m --iodepth 1,4,16",
-                usable.len()
+                units::counted(usable.len() as u64, "point")
             )));
         }
         let mut held_out = choose_held_out(&usable, held_out);
         let checked_usable = usable_of(checked, &mut left_out);
         if checked_usable.is_empty() && !checked.is_empty() {
             let why = left_out.last().map_or("", String::as_str);
-            return Err(Failure::failed(format!("--check has no usable point: {why}")));
+            return Err(Failure::failed(format!(
+                "no point of the --check runs can be used: {why}"
+            )));
         }
         usable.extend(checked_usable);
         held_out.resize(usable.len(), true);
@@ -186,42 +195,43 @@ impl History {
         Ok(history)
     }
 
-    /// The trials of a point, each with its index in [`History::trials`].
+    /// Returns the trials of a point, each with its index in [`History::trials`].
     pub fn trials_of(&self, point: usize) -> impl Iterator<Item = (usize, &MeasuredTrial)> {
         self.trials.iter().enumerate().filter(move |(_, trial)| trial.point == point)
     }
 
-    /// The trials of points that are not held out, in chronological order.
+    /// Returns the trials of the points that are not held out, in chronological order.
     pub fn fitted(&self) -> impl Iterator<Item = &MeasuredTrial> {
         self.trials.iter().filter(|trial| !self.points[trial.point].held_out)
     }
 
-    /// Number of requests of all trials.
+    /// Returns the total number of requests of all trials.
     pub fn requests(&self) -> f64 {
         let of = |trial: &MeasuredTrial| trial.bytes / f64::from(trial.workload.request_bytes);
         self.trials.iter().map(of).sum()
     }
 
-    /// The largest number of hosts of a fitted point.
+    /// Returns the largest number of hosts of a fitted point.
     pub fn fitted_hosts(&self) -> u32 {
         let fitted = self.points.iter().filter(|point| !point.held_out);
         fitted.map(|point| point.hosts).max().unwrap_or(1)
     }
 
-    /// The largest number of hosts that measured together.
+    /// Returns the largest number of hosts of any point.
     pub fn hosts(&self) -> u32 {
         self.points.iter().map(|point| point.hosts).max().unwrap_or(1)
     }
 
-    /// Estimates the burst credit (bytes): the size of a token bucket that refills at
-    /// `bytes_per_s`, also during pauses. It is the largest amount by which consecutive trials
-    /// exceeded that rate. Only the bytes of points that `counts` accepts are taken from the
-    /// bucket. Held-out trials are skipped; the level stays as it was before them.
+    /// Estimates the burst credit (bytes), which is the size of a token bucket. The bucket refills
+    /// at `bytes_per_s`, also during the pauses between trials. The estimate is the largest amount
+    /// by which consecutive trials exceeded that rate. Only bytes of points that `counts` accepts
+    /// are taken from the bucket. Held-out trials are skipped, and the level of the bucket does not
+    /// change during them.
     pub fn credit_bytes(&self, bytes_per_s: f64, counts: impl Fn(&MeasuredPoint) -> bool) -> f64 {
         let (mut level, mut most, mut at_ns) = (0.0_f64, 0.0_f64, 0_u64);
         for trial in &self.trials {
             if self.points[trial.point].held_out {
-                // The pause before the next fitted trial is not counted.
+                // With this value, the pause before the next fitted trial counts as 0.
                 at_ns = u64::MAX;
                 continue;
             }
@@ -239,7 +249,8 @@ impl History {
         most
     }
 
-    /// End of the highest region that was used (bytes from the start of the target).
+    /// Returns the largest end offset of the regions that the trials used (bytes from the start of
+    /// the target).
     pub fn extent_bytes(&self) -> u64 {
         let end =
             |trial: &MeasuredTrial| trial.workload.region_offset + trial.workload.region_bytes;
@@ -247,7 +258,7 @@ impl History {
     }
 }
 
-/// The usable points, sorted; adds the others to `left_out`.
+/// Returns the usable points, sorted. Adds the unusable points to `left_out`.
 fn usable_of<'a>(points: &'a [Point], left_out: &mut Vec<String>) -> Vec<&'a Point> {
     let mut usable = Vec::new();
     for point in points {
@@ -260,8 +271,8 @@ fn usable_of<'a>(points: &'a [Point], left_out: &mut Vec<String>) -> Vec<&'a Poi
     usable
 }
 
-/// Number of hosts of a point; `None` if the hosts have different numbers of ranks, or if ranks
-/// were lost.
+/// Returns the number of hosts of a point, or `None` if the hosts have different numbers of ranks
+/// or if ranks were lost.
 fn hosts_of(point: &Point) -> Option<u32> {
     let mut hosts = 1;
     for trial in point.unsoaked() {
@@ -277,24 +288,24 @@ fn hosts_of(point: &Point) -> Option<u32> {
     Some(hosts)
 }
 
-/// Why a point cannot be used, or `None` if it can.
+/// Returns the reason why a point cannot be used, or `None` if it can be used.
 fn why_unusable(point: &Point) -> Option<&'static str> {
     let key = &point.key;
     let plain = point.trials.iter().filter(|trial| !trial.soaked);
     if plain.clone().all(|trial| trial.bytes() == 0 || trial.elapsed_ns == 0) {
-        return Some("the point has no trial");
+        return Some("no trial of this point transferred data");
     }
     if key.requests_per_s().is_some() {
-        return Some("the load (open loop) set the rate, not the device");
+        return Some("the load (open loop) determined the rate, not the device");
     }
     if key.is_replay() {
-        return Some("a program set the rate (replay), not the device");
+        return Some("the replayed program determined the rate, not the device");
     }
     if key.has_pauses() {
-        return Some("think time set the rate, not the device");
+        return Some("the think time determined the rate, not the device");
     }
     if key.is_skewed() || !key.workload.request_sizes.is_empty() {
-        return Some("mixed request sizes and skewed access are not modelled");
+        return Some("it has mixed request sizes or skewed access, which are not modelled");
     }
     if !key.is_direct() && !key.is_issued_by(EngineKind::Delay) {
         return Some("the requests went through the page cache");
@@ -303,7 +314,7 @@ fn why_unusable(point: &Point) -> Option<&'static str> {
         return Some("the writes extended a file");
     }
     if key.ranks.is_some_and(|ranks| ranks.files != RankFiles::Own) {
-        return Some("ranks that share a file are not modelled");
+        return Some("its ranks share a file, which is not modelled");
     }
     if hosts_of(point).is_none() {
         return Some("ranks were lost, or hosts have different numbers of ranks");
@@ -311,7 +322,7 @@ fn why_unusable(point: &Point) -> Option<&'static str> {
     None
 }
 
-/// Order of points: those that differ only in depth are neighbours.
+/// Returns the key by which points are sorted. Points that differ only in depth are neighbours.
 fn sort_key(key: &PointKey) -> (u32, String, u64, u64, u32) {
     let outstanding = key.depth() * key.threads();
     (
@@ -324,8 +335,8 @@ fn sort_key(key: &PointKey) -> (u32, String, u64, u64, u32) {
 }
 
 /// Chooses the points to hold out, evenly spread over the sorted points. Points that differ only in
-/// depth form a group. Every other group is sorted by descending depth, so that neither the
-/// held-out nor the fitted points are all shallow.
+/// depth form a group. Every other group is sorted by descending depth. Otherwise all held-out
+/// points or all fitted points could have small depths.
 fn choose_held_out(points: &[&Point], share: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..points.len()).collect();
     let without_depth = |index: usize| {
@@ -381,9 +392,10 @@ fn measured_point(point: &Point, held_out: bool) -> MeasuredPoint {
     }
 }
 
-/// The workload of each host in a trial, to be replayed in a simulated system. It ends as the trial
-/// did, by bytes or by time. A cap of four times its bytes or twenty times its time stops replays
-/// of badly fitted models.
+/// Returns the workload of each host in a trial, for a replay on a simulated system. The replay
+/// ends as the trial did: after the same number of bytes, or after the same time. With a badly
+/// fitted model, such a replay could take very long. It is therefore also limited to 20 times the
+/// time or to 4 times the bytes of the trial.
 fn workload_of(key: &PointKey, trial: &Trial, hosts: u32) -> Workload {
     let measured = &key.workload;
     let (limit_bytes, limit_ns) = match (measured.limit_bytes, measured.limit_ns) {
@@ -452,10 +464,11 @@ pub(crate) mod tests {
         assert_eq!((history.points.len(), history.left_out.len()), (4, 1));
         assert!(history.left_out[0].contains("page cache"), "{:?}", history.left_out);
         let few = History::of(&points[3..], 0.0).unwrap_err();
-        assert!(few.message.contains("only 1 points"), "{}", few.message);
+        assert!(few.message.contains("only 1 point of"), "{}", few.message);
     }
 
-    /// A history of trials of one point, 1 s apart, with these bytes in intervals of 0.1 s.
+    /// Returns a history of trials of one point. A trial starts 1 s after the start of the previous
+    /// trial. Each number in `trials` is the number of bytes in an interval of 0.1 s.
     fn history_of(trials: &[&[f64]]) -> History {
         let points: Vec<Point> = [1, 2, 4, 8].map(|depth| a_point(4096, depth)).into();
         let mut history = History::of(&points, 0.0).unwrap();
@@ -472,7 +485,7 @@ pub(crate) mod tests {
         history
     }
 
-    /// The given history with other measurements at every held-out point.
+    /// Returns the given history with different measurements at every held-out point.
     pub fn with_other_held_out_points(history: &History) -> History {
         let mut other = history.clone();
         for point in other.points.iter_mut().filter(|point| point.held_out) {
@@ -493,7 +506,8 @@ pub(crate) mod tests {
         other
     }
 
-    /// Reads of a device of 1 ms and 100 MB/s, every second point held out.
+    /// Returns a history of reads of a device with a latency of 1 ms and a rate of 100 MB/s. Every
+    /// second point is held out.
     pub fn example() -> History {
         let mut points = Vec::new();
         for request_bytes in [4096, 65536, 1 << 20] {
@@ -520,9 +534,10 @@ pub(crate) mod tests {
 
     #[test]
     fn credit_is_what_exceeded_the_sustained_rate_across_trials() {
-        // 100 bytes/s are sustained, which is 10 per interval. The first trial takes 80 bytes of
-        // credit, which the pause restores. The second takes 110, of which 50 are still missing
-        // after the next pause. The third takes 80 more.
+        // The sustained rate is 100 bytes/s, which is 10 bytes per interval. The first trial takes
+        // 80 bytes of credit, which the following pause restores. The second trial takes 110 bytes,
+        // of which 50 are still missing after the next pause. The third trial takes 80 bytes more,
+        // which makes 130.
         let history = history_of(&[&[50.0, 50.0], &[100.0, 30.0, 10.0, 10.0], &[90.0, 10.0]]);
         assert!((history.credit_bytes(100.0, |_| true) - 130.0).abs() < 1e-6);
         assert!(history.credit_bytes(100.0, |_| false) == 0.0);

@@ -1,67 +1,69 @@
-//! Starting values for the search, read directly from the measured points: the time of a single
-//! request as a line over its size, the highest rates, and the rates to which long trials slow
-//! down.
+//! Estimates the starting values of the search directly from the measured points: the time of a
+//! single request as a line over its size, the highest rates, and the rates to which long trials
+//! slow down.
 
 use analysis::lsq;
 
 use crate::history::{History, MeasuredPoint};
 
-/// Estimates for one direction.
+/// Estimates for one direction (reads or writes).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Direction {
-    /// Fixed time per request (ns): the intercept of the line.
+    /// Fixed time per request (ns): the intercept of the fitted line.
     pub fixed_ns: f64,
-    /// Transfer rate of a single request [bytes per second]: the inverse slope of the line.
+    /// Transfer rate of a single request [bytes per second]: the inverse slope of the fitted line.
     pub single_bytes_per_s: f64,
-    /// Highest rate measured in this direction at any point [bytes per second].
+    /// Highest rate at any point of this direction [bytes per second].
     pub most_bytes_per_s: f64,
-    /// Highest request rate measured in this direction at any point.
+    /// Highest request rate at any point of this direction (requests per second).
     pub most_requests_per_s: f64,
     /// Highest rate of one host [bytes per second].
     pub most_bytes_per_s_of_host: f64,
-    /// Highest request rate of one host.
+    /// Highest request rate of one host (requests per second).
     pub most_requests_per_s_of_host: f64,
 }
 
-/// Values at which the search starts, estimated from the measurements.
+/// Starting values of the search, estimated from the measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InitialGuess {
     /// Estimates for reads; `None` if no reads were measured.
     pub read: Option<Direction>,
     /// Estimates for writes; `None` if no writes were measured.
     pub write: Option<Direction>,
-    /// Lowest 10th percentile of the latency of reads (ns), as an estimate of a cache hit.
+    /// Lowest 10th percentile of the read latency of any point, as an estimate of the time of a
+    /// cache hit (ns).
     pub cache_hit_ns: f64,
-    /// Most common final rate of the trials that slow down [bytes per second]: of all trials, and
-    /// of write trials only. `f64::MAX` if no trial slows down.
+    /// Most common final rate of the trials that slow down [bytes per second]. The first value is
+    /// for all trials, the second for write trials only. `f64::MAX` if no trial slows down.
     pub late_bytes_per_s: [f64; 2],
-    /// Burst credit if these rates are the sustained ones (bytes): of all trials, and of write
-    /// trials only.
+    /// Burst credit that the trials show if `late_bytes_per_s` are the sustained rates (bytes). The
+    /// first value is for all trials, the second for write trials only.
     pub credit_bytes: [f64; 2],
-    /// Sizes of the regions used (bytes).
+    /// Sizes of the regions that the points accessed (bytes).
     pub regions: Vec<f64>,
-    /// Whether the device seems to keep state between requests (a cache, a write buffer, burst
-    /// credit): rates fall, trials differ, or some reads are much faster than others. False for
-    /// storage that several hosts share, whose state is not modelled.
+    /// Whether the device seems to keep state between requests, such as a cache, a write buffer or
+    /// burst credit. Signs of such state are rates that fall during a trial, trials with different
+    /// rates, and reads that are much faster than others. False for storage that several hosts
+    /// share, because its state is not modelled.
     pub is_stateful: bool,
 }
 
-/// Which measurements the estimates use.
+/// The measurements that the estimates use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Means over all trials.
+    /// The means over all trials.
     Mean,
-    /// The lowest median latencies and the fastest trials: those with full burst credit.
+    /// The lowest median latencies and the fastest trials, because these had full burst credit.
     Fresh,
 }
 
 impl InitialGuess {
-    /// Estimates from the points that are not held out.
+    /// Estimates the starting values from the points that are not held out.
     pub fn of(history: &History, source: Source) -> InitialGuess {
         let points: Vec<&MeasuredPoint> = history.points.iter().filter(|p| !p.held_out).collect();
         let [read, write] = [true, false].map(|reads| direction(&points, reads, source));
-        // A run that has only mixed workloads cannot tell reads from writes, so both get the same
-        // estimates.
+        // A run with only mixed workloads does not show the difference between reads and writes, so
+        // both get the same estimates.
         let both = direction_of(&points, source);
         let neither = read.is_none() && write.is_none();
         let (read, write) = if neither { (both, both) } else { (read, write) };
@@ -85,7 +87,7 @@ impl InitialGuess {
         }
     }
 
-    /// The directions that were measured, each with the suffix of its keys in the system file.
+    /// Returns the measured directions, each with the suffix of its keys in the system file.
     pub fn directions(&self) -> Vec<(&'static str, Direction)> {
         let read = self.read.map(|direction| ("read", direction));
         let write = self.write.map(|direction| ("write", direction));
@@ -135,8 +137,8 @@ fn direction_of(points: &[&MeasuredPoint], source: Source) -> Option<Direction> 
     })
 }
 
-/// Intercept and slope of the line through the smallest and the largest request, used if there are
-/// too few sizes for a fit.
+/// Returns the intercept and slope of the line through the smallest and the largest request. This
+/// line is used if there are too few sizes for a fit.
 fn through_ends(samples: &[lsq::Point]) -> Option<(f64, f64)> {
     let first = samples.iter().min_by(|a, b| a.x.total_cmp(&b.x))?;
     let last = samples.iter().max_by(|a, b| a.x.total_cmp(&b.x))?;
@@ -144,22 +146,24 @@ fn through_ends(samples: &[lsq::Point]) -> Option<(f64, f64)> {
     Some((first.y - slope * first.x, slope))
 }
 
-/// Trials that slow down; each pair has a value for all trials and a value for write trials only.
+/// Estimates from the trials that slow down. The first value of each pair is for all trials, the
+/// second for write trials only.
 struct Slowdown {
     any: bool,
     late_bytes_per_s: [f64; 2],
     credit_bytes: [f64; 2],
 }
 
-/// The value that has the most other values within 3%. Trials that hit a limit end at the same
-/// rate.
+/// Returns the most common rate: the rate with the largest number of rates within 3%. Trials that
+/// reach the same limit end at the same rate.
 fn mode(rates: &[f64]) -> Option<f64> {
     let near = |rate: f64| rates.iter().filter(|other| (*other / rate - 1.0).abs() < 0.03).count();
     rates.iter().copied().max_by_key(|rate| near(*rate))
 }
 
-/// Finds fitted trials whose rate falls. Later trials count too: they start without credit, so
-/// their rate is a sustained one even if it is constant.
+/// Estimates the sustained rates and the burst credit. The first fitted trial whose rate falls and
+/// all fitted trials after it are used. The later trials start without credit, so that even a
+/// constant rate is a sustained rate.
 fn slowdown(history: &History) -> Slowdown {
     let (mut all, mut writes) = (Vec::new(), Vec::new());
     let mut any = false;

@@ -1,9 +1,10 @@
-//! Capacity planning: the cheapest configurations of simulated systems that meet a stated need.
+//! Capacity planning: finds the cheapest configurations of simulated systems that meet a stated
+//! need.
 //!
-//! `need` reads the need, `prices` the price list, `candidate` enumerates configurations (kind and
-//! number of devices, volume, controller, write cache), `judge` decides whether a configuration
-//! meets the need, first by closed-form bounds and then by simulation, `ranking` finds the cheapest
-//! configurations, and `document` prints them.
+//! `need` parses the need, and `prices` the price list. `candidate` enumerates configurations,
+//! which differ in kind and number of devices, volume, controller and write cache. `judge` decides
+//! whether a configuration meets the need, first by closed-form bounds and then by simulation.
+//! `ranking` finds the cheapest configurations, and `document` prints them.
 
 pub mod need;
 pub mod prices;

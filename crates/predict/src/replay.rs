@@ -1,9 +1,10 @@
 //! Replays the trials of a stored run on a simulated system, in virtual time.
 //!
-//! A stateful system (with a cache, a write buffer or burst credit) replays all trials in one
-//! simulation: each starts at its recorded time, in the state that the previous one left. Without
-//! state, each point is simulated once, alone, and only until its rate is known. That is faster and
-//! gives the same result. Several hosts each have the load of the point.
+//! A stateful system has a cache, a write buffer or burst credit. It replays all trials in one
+//! simulation: each trial starts at its recorded time, in the state that the previous trial left.
+//! For a stateless system, each point is simulated once in a separate simulation, which ends when
+//! the rate is known. This is faster and gives the same result. If a point was measured on several
+//! hosts, each simulated host has the load of the point.
 
 use std::sync::atomic::AtomicBool;
 
@@ -16,13 +17,13 @@ use workload::{Control, Workload, plan, stepper};
 
 use crate::history::{History, TrialSummary};
 
-/// Requests after which the rate of a stateless device is known to 0.1%.
+/// Number of requests after which the rate of a stateless device is known to 0.1%.
 const REQUESTS: u64 = 1500;
-/// Minimum number of requests per outstanding request, so that ramp-up and drain have little
-/// weight.
+/// Minimum number of requests for each outstanding request, so that the start and the end of the
+/// simulation have little weight.
 const REQUESTS_PER_OUTSTANDING: u64 = 50;
 
-/// Whether earlier requests change the speed of later ones.
+/// Returns true if earlier requests change the speed of later requests.
 fn is_stateful(system: &System) -> bool {
     match &system.drive {
         DriveModel::Flash(flash) => {
@@ -33,20 +34,20 @@ fn is_stateful(system: &System) -> bool {
     }
 }
 
-/// Simulates every trial of a history; the results are in the order of [`History::trials`].
+/// Simulates every trial of a history. The results are in the order of [`History::trials`].
 ///
 /// # Errors
-/// A workload that does not fit the system.
+/// If a workload does not fit the system.
 pub fn replay(system: &System, history: &History) -> Outcome<Vec<TrialSummary>> {
     Ok(replay_while(system, history, |_, _| true)?.unwrap_or_default())
 }
 
-/// Like [`replay`], but calls `goes_on` with the index and result of each trial, and stops and
-/// returns `None` as soon as it returns false. Stateless systems are not stopped, because their
-/// simulation is short.
+/// Like [`replay`], but calls `goes_on` with the index and result of each trial. As soon as
+/// `goes_on` returns false, the replay stops and returns `None`. The replay of a stateless system
+/// always runs to the end, because it is short.
 ///
 /// # Errors
-/// A workload that does not fit the system.
+/// If a workload does not fit the system.
 pub fn replay_while(
     system: &System,
     history: &History,
@@ -60,7 +61,8 @@ pub fn replay_while(
     let mut all = Vec::with_capacity(history.trials.len());
     for (index, trial) in history.trials.iter().enumerate() {
         let clock = world.clock();
-        // Pauses between trials refill credit and drain buffers.
+        // The pause before the trial is simulated too, because credit is refilled and buffers are
+        // drained during a pause.
         while clock.now_ns() < trial.start_ns && clock.pass(trial.start_ns).is_some() {}
         let summary = simulate(&world, &files[..1], &trial.workload, history, trial.point)?;
         if !goes_on(index, &summary) {
@@ -71,7 +73,7 @@ pub fn replay_while(
     Ok(Some(all))
 }
 
-/// Simulates each point alone, for a stateless system.
+/// Simulates each point of a history in a separate simulation, for a stateless system.
 fn replay_points(system: &System, history: &History) -> Outcome<Vec<TrialSummary>> {
     let alone: Outcome<Vec<TrialSummary>> = (0..history.points.len())
         .map(|point| {
@@ -98,8 +100,8 @@ fn replay_points(system: &System, history: &History) -> Outcome<Vec<TrialSummary
     Ok(history.trials.iter().map(|trial| alone[trial.point]).collect())
 }
 
-/// The system with as many hosts as a point has, each with a device. Only the systems of histories
-/// with several hosts are changed.
+/// Returns the system with as many hosts as the point had, and with one device for each host. If no
+/// point of the history has several hosts, the system is returned unchanged.
 fn of_hosts(system: &System, history: &History, point: usize) -> System {
     let mut system = system.clone();
     if history.hosts() > 1 {
@@ -109,7 +111,7 @@ fn of_hosts(system: &System, history: &History, point: usize) -> System {
     system
 }
 
-/// Simulates one trial of a point, with the same load on each file.
+/// Simulates one trial of a point. The same workload runs on each of the files.
 fn simulate(
     world: &SimWorld,
     files: &[SimTarget],

@@ -1,5 +1,5 @@
-//! The result of a calibration: fitted parameters with intervals, the score of the system, and the
-//! system file.
+//! Builds the result of a calibration: the fitted parameters with intervals, the score of the
+//! system, and the system file.
 
 use analysis::lsq;
 use analysis::nonlinear::Profile;
@@ -17,38 +17,38 @@ use crate::score::{self, Errors, Fit, Scored};
 pub struct ParameterDocument {
     /// Path of the parameter in the system file.
     pub key: String,
-    /// Fitted value, in `unit`.
+    /// Fitted value, in the unit of the field `unit`.
     pub value: f64,
-    /// Lower end of the value's 95% interval.
+    /// Lower end of the 95% interval of the value.
     pub low: f64,
-    /// Upper end of the value's 95% interval.
+    /// Upper end of the 95% interval of the value.
     pub high: f64,
     /// Unit of the value.
     pub unit: String,
-    /// Whether the run does not determine the value: the interval spans more than a factor of three
-    /// or is open.
+    /// Whether the run leaves the value undetermined, because the interval is open or its ends
+    /// differ by more than a factor of three.
     pub unidentified: bool,
 }
 
-/// One workload of the run, measured and simulated.
+/// One workload of the run, with its measured and its simulated rate.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FittedPointDocument {
     /// Short description of the workload.
     pub point: String,
-    /// Whether the point was held out of the fit and only scored.
+    /// Whether the point was held out, that is, only scored and not fitted.
     pub held_out: bool,
-    /// Measured rate.
+    /// Measured rate (bytes per second).
     pub measured_bytes_per_s: f64,
-    /// Simulated rate.
+    /// Simulated rate (bytes per second).
     pub simulated_bytes_per_s: f64,
-    /// Naive bound: outstanding requests divided by the time of a single request (bytes per
-    /// second).
+    /// Rate according to the naive bound: the size of the outstanding requests divided by the time
+    /// of a single request, at most the highest measured rate (bytes per second).
     pub naive_bytes_per_s: f64,
-    /// Simulated rate divided by measured rate, less 1.
+    /// Relative error: the simulated rate divided by the measured rate, minus 1.
     pub error: f64,
 }
 
-/// Errors over a set of points, as shares.
+/// Relative errors of a set of points, as shares.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ErrorsDocument {
     /// Number of points.
@@ -75,26 +75,28 @@ pub struct ScoreDocument {
     pub fitted: ErrorsDocument,
     /// Errors on the points that were held out.
     pub held_out: ErrorsDocument,
-    /// Errors of the naive bound on the held-out points. The bound is the outstanding requests
-    /// divided by the time of a single request, at most the highest measured rate.
+    /// Errors of the naive bound on the held-out points. The naive bound is the size of the
+    /// outstanding requests divided by the time of a single request, at most the highest measured
+    /// rate.
     pub naive_held_out: ErrorsDocument,
-    /// Mean deviation of trials from the median of their point, as a share; no model can be more
-    /// accurate.
+    /// Mean deviation of the trials from the median of their point, as a share. No model can be
+    /// more accurate than this.
     pub repeatability: f64,
 }
 
 /// A calibrated system.
 #[derive(Clone, Debug)]
 pub struct Calibrated {
-    /// Name of the selected structure.
+    /// Name of the selected structure, which is a model of the device.
     pub structure: String,
     /// The fitted parameters of that structure.
     pub parameters: Vec<ParameterDocument>,
-    /// All usable points of the run, measured and simulated.
+    /// All usable points of the run, with their measured and their simulated rates.
     pub points: Vec<FittedPointDocument>,
     /// How accurately the system predicts the measurements.
     pub score: ScoreDocument,
-    /// Why no cache, buffer or credit was searched for; `None` if a search was made.
+    /// Why no cache, write buffer or burst credit was searched for. `None` if a search was made or
+    /// was not needed.
     pub not_sought: Option<String>,
     /// Parameters that the measurements do not determine, each with the reason.
     pub not_determined: Vec<String>,
@@ -103,7 +105,7 @@ pub struct Calibrated {
 }
 
 impl ScoreDocument {
-    /// The score in one line, for the title of the system file.
+    /// Formats the score in one line, for the title of the system file.
     pub fn line(&self) -> String {
         let (what, errors) = if self.held_out.points == 0 {
             ("error on fitted points, none held out", &self.fitted)
@@ -111,15 +113,15 @@ impl ScoreDocument {
             ("held-out error", &self.held_out)
         };
         let (mean, worst) = (errors.mean * 100.0, errors.worst * 100.0);
-        format!("{what}: mean {mean:.1}%, worst {worst:.1}% of {} points", errors.points)
+        format!("{what}: mean {mean:.1}%, worst {worst:.1}% ({} points)", errors.points)
     }
 }
 
-/// Fits a system to a history. `base` is the system file to start from, `source` is recorded as the
-/// origin of the values, and `tell` is called with the name of each step.
+/// Fits a system to a history. `base` is the system file to start from. `source` is recorded as the
+/// origin of the values. `tell` is called with the name of each step.
 ///
 /// # Errors
-/// If no structure can be fitted, or if the base has a translation layer, which is not fitted.
+/// If no structure can be fitted, or if the base has a translation layer, which cannot be fitted.
 pub fn calibrate(
     history: &History,
     mut base: Description,
@@ -131,8 +133,8 @@ pub fn calibrate(
         && flash.translation.is_some()
     {
         return Err(Failure::usage(
-            "the system to start from has [drive.translation], which cannot be fitted; start from \
-             another one, such as nvme-gen4",
+            "the system has [drive.translation], which cannot be fitted; specify another --system, \
+             such as nvme-gen4",
         ));
     }
     let fit = score::choose(history, &base, 42, tell)?;
@@ -146,10 +148,10 @@ pub fn calibrate(
         let found = parameter_document(&base, &fit, number, profiles[number]);
         let flag = if found.unidentified { ", unidentified" } else { "" };
         let bounds = format!("{} to {}", significant(found.low), significant(found.high));
-        base.put(&parameter.key, found.value, &format!("{source}: 95% {bounds}{flag}"))?;
+        base.put(&parameter.key, found.value, &format!("{source}: 95% interval {bounds}{flag}"))?;
         parameters.push(found);
     }
-    // Scored as written to the file, with rounded values.
+    // The score is computed from the rounded values that are written to the file.
     let scored = score::score(history, &base.system()?)?;
     let document = |(point, scored): (&MeasuredPoint, &Scored)| FittedPointDocument {
         point: point.key.describe(),
@@ -171,7 +173,8 @@ pub fn calibrate(
     })
 }
 
-/// The points as stored in the system file, for estimates of trust.
+/// Converts the points to calibration points for the system file. They are used for later estimates
+/// of the error.
 fn calibration_points(history: &History, scored: &[Scored]) -> Vec<CalibrationPoint> {
     let point = |(point, scored): (&MeasuredPoint, &Scored)| CalibrationPoint {
         read_percent: point.key.read_percent() as u8,
@@ -205,12 +208,12 @@ fn parameter_document(
     }
 }
 
-/// Rounds to six significant digits, to keep the file readable.
+/// Rounds to six significant digits, so that the system file is readable.
 fn round(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// Formats with three significant digits, for sources and tables.
+/// Formats a number with three significant digits, for the sources of values and for tables.
 pub fn significant(value: f64) -> String {
     let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
     rounded.to_string()
@@ -230,8 +233,9 @@ fn score_of(history: &History, scored: &[Scored]) -> ScoreDocument {
     }
 }
 
-/// Sets the CPU cost of requests: a line over request size, through the lowest cost of the fitted
-/// points of each size. Higher costs at the same size include overhead of waiting.
+/// Sets the CPU cost of requests, which is a linear function of the request size. For each size,
+/// only the fitted point with the lowest cost is used, because higher costs at the same size
+/// include the overhead of waiting.
 fn put_cpu(base: &mut Description, history: &History, source: &str) -> Outcome<()> {
     for (reads, op) in [(true, "read"), (false, "write")] {
         let fitted = || history.points.iter().filter(|p| !p.held_out);
@@ -256,9 +260,13 @@ fn put_cpu(base: &mut Description, history: &History, source: &str) -> Outcome<(
             None => (lowest, 0.0),
         };
         let fixed = round(fixed_ns / 1e3);
-        base.put(&format!("host.direct_{op}.fixed"), fixed, &format!("{source}: CPU charged"))?;
+        base.put(
+            &format!("host.direct_{op}.fixed"),
+            fixed,
+            &format!("{source}: process CPU time"),
+        )?;
         let each = round(each * 1024.0 / 1e3);
-        base.put(&format!("host.direct_{op}.each"), each, &format!("{source}: CPU charged"))?;
+        base.put(&format!("host.direct_{op}.each"), each, &format!("{source}: process CPU time"))?;
     }
     Ok(())
 }
@@ -288,7 +296,7 @@ mod tests {
     fn a_translation_layer_is_refused_at_once() {
         let base = Description::named("nvme-ftl").unwrap();
         let refused = calibrate(&example(), base, "calibrated", &mut |_| {}).err();
-        let message = refused.expect("it cannot be fitted").message;
+        let message = refused.expect("a translation layer cannot be fitted").message;
         assert!(message.contains("[drive.translation]") && message.contains("nvme-gen4"));
     }
 
@@ -301,7 +309,7 @@ mod tests {
             naive_held_out: errors(20, 0.5),
             repeatability: 0.01,
         };
-        assert_eq!(score.line(), "held-out error: mean 2.3%, worst 8.0% of 20 points");
+        assert_eq!(score.line(), "held-out error: mean 2.3%, worst 8.0% (20 points)");
         score.held_out.points = 0;
         assert!(score.line().contains("none held out: mean 1.0%"), "{}", score.line());
     }

@@ -1,27 +1,28 @@
-//! Recognises rotating disks. They are not fitted to a stored run, because their times depend on
-//! the positions of arm and platter, which a sweep does not determine. `disk` measures them
-//! instead.
+//! Recognises rotating disks. They cannot be fitted to a stored run, because the times of their
+//! requests depend on the positions of arm and platter, which a sweep does not determine. The
+//! module `disk` measures them instead.
 //!
-//! A simulated system knows its drives. A host reports a rotation speed for real disks only, but
-//! reports virtual disks as rotating too. For these, the latency of random reads decides.
+//! For a simulated system, it is known whether its drives rotate. A host reports a rotation speed
+//! only for real disks, but it also reports virtual disks as rotating. For virtual disks, the
+//! latency of random reads decides.
 
 use analysis::units;
 use lab::machine::TargetFacts;
 
 use crate::history::{History, MeasuredPoint};
 
-/// Median latency (ns) of single small random reads above which the device must have moved an arm.
-/// Half a revolution of the fastest disks (15,000 per minute) takes this long; flash is ten times
-/// faster.
+/// If the median latency of small random reads at depth 1 is at least this long, the device must
+/// have moved an arm (ns). Half a revolution of the fastest disks (15,000 revolutions per minute)
+/// takes 2 ms. Flash is ten times faster.
 const ARM_NS: f64 = 2e6;
-/// The largest random request (bytes) whose latency is mostly arm movement and rotation.
+/// Maximum size of a random request whose latency is mostly arm movement and rotation (bytes).
 const SMALL_BYTES: u64 = 16 << 10;
-/// If the host does not report whether the device rotates, it counts as rotating only if sequential
-/// reads are this many times as fast as random reads of the same size. On slow flash volumes, both
-/// take equally long.
+/// If the host does not report whether the device rotates, the device counts as rotating only if
+/// sequential reads are this many times as fast as random reads of the same size. On slow flash
+/// volumes, sequential and random reads take equally long.
 const SEQUENTIAL_GAIN: f64 = 5.0;
 
-/// Why the target of a run counts as a rotating disk; `None` if it does not.
+/// Returns the reason why the target of a run counts as a rotating disk, or `None` if it does not.
 pub fn why_rotating(target: &TargetFacts, history: &History) -> Option<String> {
     let device = target.device.as_ref();
     let reported = device.and_then(|device| device.rotational);
@@ -45,14 +46,14 @@ pub fn why_rotating(target: &TargetFacts, history: &History) -> Option<String> {
             let sequential_ns = single_read_ns(history, false)?;
             (sequential_ns * SEQUENTIAL_GAIN <= ns).then(|| {
                 let [random, sequential] = [ns, sequential_ns].map(units::time);
-                format!("a random read takes {random}, a sequential one {sequential}")
+                format!("a random read takes {random}, but a sequential read takes {sequential}")
             })
         }
         _ => None,
     }
 }
 
-/// The median latency of small reads, one at a time (ns).
+/// Returns the median latency of small reads at depth 1 (ns), or `None` if none were measured.
 fn single_read_ns(history: &History, random: bool) -> Option<f64> {
     let is_single = |point: &&MeasuredPoint| {
         point.outstanding() == 1
@@ -72,7 +73,8 @@ mod tests {
     use super::*;
     use crate::history::tests::a_point;
 
-    /// A run of single random and sequential 4 KiB reads with these median latencies (ns).
+    /// Returns a run of random and sequential 4 KiB reads at depth 1 with these median latencies
+    /// (ns).
     fn history(random_ns: f64, sequential_ns: f64) -> History {
         let points: Vec<_> = [1, 2, 4, 8].map(|depth| a_point(4096, depth)).into();
         let mut history = History::of(&points, 0.0).unwrap();
@@ -107,7 +109,7 @@ mod tests {
         };
         assert!(rotates(&simulated(true), &flash) && !rotates(&simulated(false), &disk));
         assert!(rotates(&device(Some(true), Some("ST4000"), Some(7200)), &flash));
-        // Virtual disks are reported as rotating, whatever lies below them.
+        // A host reports virtual disks as rotating, even if the storage below them is flash.
         let virtual_disk = device(Some(true), None, None);
         assert!(rotates(&virtual_disk, &disk) && !rotates(&virtual_disk, &flash));
         assert!(!rotates(&device(Some(false), None, None), &disk));

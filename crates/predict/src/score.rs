@@ -1,6 +1,8 @@
-//! Selects a structure by an information criterion, fits it, and scores it on all points.
+//! Selects a structure (a model of the device) by an information criterion, fits it, and scores it
+//! on all points.
 //!
-//! Residuals are differences of ln(rate) in standard errors, from fitted points only.
+//! A residual is the difference of ln(rate) between simulation and measurement, in standard errors.
+//! Only fitted points have residuals.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,31 +18,34 @@ use crate::initial::{Direction, InitialGuess, Source};
 use crate::replay::{replay, replay_while};
 use crate::structure::{StatefulPart, Structure};
 
-/// Minimum standard error of a trial (share). A model with few parameters is not more accurate.
+/// Minimum standard error of a trial (share of the rate). A model with few parameters is not more
+/// accurate than this.
 const MIN_ERROR: f64 = 0.02;
-/// Maximum standard error of a trial (share). A larger scatter has a cause that the model must
-/// explain.
+/// Maximum standard error of a trial (share of the rate). A larger scatter has a cause that the
+/// model must explain.
 const MAX_ERROR: f64 = 0.05;
-/// Weight of a latency; low, because the rate at depth 1 contains nearly the same information.
+/// Weight of the residual of a latency. It is low because the rate at depth 1 contains nearly the
+/// same information.
 const LATENCY_WEIGHT: f64 = 0.3;
-/// Weight of the rate of a trial's last quarter.
+/// Weight of the residual of the rate in a trial's last quarter.
 const LATE_WEIGHT: f64 = 0.5;
-/// A parameter whose interval spans more than this factor is reported as unidentified.
+/// A parameter is reported as unidentified if the ends of its interval differ by more than this
+/// factor.
 pub const UNIDENTIFIED: f64 = 3.0;
-/// Number of descent steps of each promising structure.
+/// Number of descent steps for each promising structure.
 const FIRST_STEPS: usize = 2;
-/// Number of descent steps of the best structure, including the first ones.
+/// Number of descent steps for the best structure, including the first steps.
 const BEST_STEPS: usize = 6;
-/// A structure's simulation stops once its sum of squares is this many times that of the worst
-/// promising structure: fewer parameters cannot make up for it.
+/// The simulation of a structure stops once its sum of squares is this many times the sum of the
+/// worst promising structure. Fewer parameters cannot compensate for such a difference.
 const GIVE_UP_FACTOR: f64 = 3.0;
-/// Below this mean square of the residuals (squared standard errors) the fit is good enough to try
-/// no other starting values.
+/// If the mean square of the residuals is below this value, the fit is good enough and no other
+/// starting values are tried (squared standard errors).
 const GOOD_MEAN_SQUARE: f64 = 1.5;
-/// Maximum number of requests of a run for which a cache, buffer or credit is searched. Replaying
-/// so many takes about a second, and the search replays the run many times.
+/// A cache, buffer or credit is searched for only if a run has fewer requests than this. Replaying
+/// this number of requests takes about a second, and the search replays the run many times.
 const MAX_REPLAYED: f64 = 2e6;
-/// A cache, buffer or credit is kept only if it lowers the information criterion by this much.
+/// A cache, buffer or credit is kept only if it lowers the information criterion by more than this.
 const MIN_IMPROVEMENT: f64 = 6.0;
 
 /// A structure with fitted parameters.
@@ -48,19 +53,20 @@ const MIN_IMPROVEMENT: f64 = 6.0;
 pub struct Fit {
     /// The fitted structure.
     pub structure: Structure,
-    /// Parameters and residuals of the fit.
+    /// The fitted parameters and the residuals.
     pub solution: Candidate,
-    /// Bayesian information criterion (BIC); lower is better.
+    /// Bayesian information criterion (BIC). A lower value is better.
     pub criterion: f64,
 }
 
 impl Fit {
-    /// Number of residuals of the measured points, without those of the priors.
+    /// Returns the number of residuals of measured points. The residuals of the priors, one for
+    /// each parameter, are not counted.
     fn points(&self) -> f64 {
         (self.solution.residuals.len() - self.structure.parameters.len()).max(1) as f64
     }
 
-    /// Mean of the squared residuals (squared standard errors).
+    /// Returns the mean of the squared residuals (squared standard errors).
     fn mean_square(&self) -> f64 {
         self.solution.objective() / self.points()
     }
@@ -69,17 +75,17 @@ impl Fit {
 /// The measured and simulated rates of one point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scored {
-    /// Measured rate: median over trials [bytes per second].
+    /// Measured rate: the median of the trials [bytes per second].
     pub measured: f64,
-    /// Simulated rate: median over trials [bytes per second].
+    /// Simulated rate: the median of the trials [bytes per second].
     pub simulated: f64,
-    /// The naive bound [bytes per second].
+    /// Rate according to the naive bound [bytes per second].
     pub naive: f64,
-    /// Whether the point was held out of the fit.
+    /// Whether the point was held out, that is, not fitted.
     pub held_out: bool,
 }
 
-/// Errors over a set of points, as shares.
+/// Relative errors of a set of points, as shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Errors {
     /// Number of points.
@@ -93,7 +99,7 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// The relative errors of pairs of a prediction and the true value.
+    /// Summarises the relative errors of predictions. Each pair is a prediction and the true value.
     pub fn of(pairs: impl Iterator<Item = (f64, f64)>) -> Errors {
         let errors: Vec<f64> =
             pairs.map(|(predicted, truth)| (predicted / truth - 1.0).abs()).collect();
@@ -106,7 +112,7 @@ impl Errors {
     }
 }
 
-/// Residuals of all fitted points, in standard errors.
+/// Returns the residuals of all fitted points (standard errors).
 fn residuals(history: &History, simulated: &[TrialSummary]) -> Vec<f64> {
     let mut all = Vec::new();
     for (number, point) in history.points.iter().enumerate().filter(|(_, p)| !p.held_out) {
@@ -118,14 +124,15 @@ fn residuals(history: &History, simulated: &[TrialSummary]) -> Vec<f64> {
     all
 }
 
-/// Standard error of one trial of a point (share). It grows with the number of trials, so that
-/// every point has the same weight.
+/// Returns the standard error of one trial of a point (share). The error grows with the number of
+/// trials, so that every point has the same weight.
 fn standard_error(history: &History, number: usize, point: &MeasuredPoint) -> f64 {
     let trials = history.trials_of(number).count().max(1) as f64;
     point.spread.clamp(MIN_ERROR, MAX_ERROR) * trials.sqrt()
 }
 
-/// Residuals of one trial: rate, latency and late rate, as far as measured.
+/// Returns the residuals of one trial: the residual of the rate and, if they were measured, those
+/// of the latency and of the late rate.
 fn residuals_of(
     history: &History,
     index: usize,
@@ -147,7 +154,7 @@ fn residuals_of(
     [Some(rate), latency, late].into_iter().flatten()
 }
 
-/// Runs the evaluations of a search on all CPUs.
+/// Evaluates the candidates of a search on all CPUs.
 struct AllCores;
 
 impl Parallel for AllCores {
@@ -156,7 +163,7 @@ impl Parallel for AllCores {
     }
 }
 
-/// Random starts around `start` (ln), from a seed.
+/// Returns random starting values around `start` (logarithms), from a seed.
 fn perturbed(start: &[f64], seed: u64) -> Vec<Vec<f64>> {
     let mut stream = Stream::new(seed);
     let mut share = || stream.next_u64() as f64 / u64::MAX as f64 - 0.5;
@@ -171,8 +178,8 @@ struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// Residuals at the logarithms of parameters; `None` if they make no valid system, or once the
-    /// sum of the squares exceeds `limit`.
+    /// Returns the residuals for the parameters whose logarithms are `at`. Returns `None` if the
+    /// parameters are not valid for a system, or once the sum of the squares exceeds `limit`.
     fn residuals(&self, structure: &Structure, at: &[f64], limit: f64) -> Option<Vec<f64>> {
         let system = structure.system(self.base, at).ok()?;
         let mut sum = 0.0;
@@ -189,7 +196,7 @@ impl Fitting<'_> {
         Some(residuals(self.history, &simulated.ok()??))
     }
 
-    /// Calls `search` with the least-squares problem of a structure.
+    /// Builds the least-squares problem of a structure and calls `search` with it.
     fn with<T>(
         &self,
         structure: &Structure,
@@ -211,8 +218,8 @@ impl Fitting<'_> {
     }
 
     /// Evaluates a structure at its starting values. `objectives` holds the sums of squares of the
-    /// structures evaluated so far, best first. Returns `None` if this one is clearly worse than
-    /// the best `count` of them.
+    /// structures evaluated so far, the smallest first. Returns `None` if the structure is clearly
+    /// worse than the best `count` structures.
     fn at_start(
         &self,
         structure: &Structure,
@@ -230,7 +237,7 @@ impl Fitting<'_> {
         Some(self.scored(structure, start))
     }
 
-    /// Continues the descent of a fit.
+    /// Improves a fit by `steps` more descent steps.
     fn descend(&self, fit: &Fit, steps: usize) -> Fit {
         let solution = self.with(&fit.structure, |problem| {
             problem.descend(fit.solution.clone(), steps, Differences::Forward)
@@ -238,8 +245,9 @@ impl Fitting<'_> {
         self.scored(&fit.structure, solution)
     }
 
-    /// The best of several structures. All are evaluated at their starting values, the best `count`
-    /// descend [`FIRST_STEPS`], and only the best of these continues.
+    /// Returns the fit of the best of several structures. All structures are evaluated at their
+    /// starting values. The best `count` structures are then fitted with [`FIRST_STEPS`] descent
+    /// steps, and only the best of these fits is continued.
     fn best(&self, structures: &[Structure], count: usize) -> Option<Fit> {
         let better = |a: &Fit, b: &Fit| a.criterion.total_cmp(&b.criterion);
         let objectives = Mutex::new(Vec::new());
@@ -251,11 +259,11 @@ impl Fitting<'_> {
         Some(self.descend(&first, BEST_STEPS - FIRST_STEPS))
     }
 
-    /// Adds the information criterion.
+    /// Computes the information criterion of a solution.
     fn scored(&self, structure: &Structure, solution: Candidate) -> Fit {
         let mut fit = Fit { structure: structure.clone(), solution, criterion: 0.0 };
         let (points, parameters) = (fit.points(), structure.parameters.len() as f64);
-        // The 0.01 keeps the logarithm of a nearly perfect fit finite.
+        // The constant 0.01 keeps the logarithm of a nearly perfect fit finite.
         fit.criterion = points * (fit.mean_square() + 0.01).ln() + parameters * points.ln();
         fit
     }
@@ -293,29 +301,29 @@ pub fn choose(
     }
     tell("parameters");
     let fitted = best.and_then(|best| fitting.fit(&restarted(&best)));
-    fitted
-        .ok_or_else(|| Failure::failed("no structure of a device fits this run; measure it again"))
+    fitted.ok_or_else(|| Failure::failed("no device model fits this run; measure it again"))
 }
 
-/// The reason why stateful parts were not searched for, although the measurements suggest one: the
-/// run is too long to be replayed many times. `None` where the search was made or not needed.
+/// Returns a message for users if the measurements suggest a stateful part, but the search was
+/// skipped, because the run is too long to be replayed many times. Returns `None` if the search was
+/// made or not needed.
 pub fn not_sought(history: &History) -> Option<String> {
     let requests = history.requests();
     let is_stateful = InitialGuess::of(history, Source::Mean).is_stateful;
     (is_stateful && requests >= MAX_REPLAYED).then(|| {
         format!(
-            "no cache, write buffer or burst credit was searched for, although rates vary: the run \
-             has {:.1} million requests, the limit is {:.0} million; measure again with a shorter \
-             --runtime or fewer --trials",
+            "no cache, write buffer or burst credit was searched for, although rates vary, because \
+             the run has {:.1} million requests and the search is limited to {:.0} million; \
+             measure again with a shorter --runtime or fewer --trials",
             requests / 1e6,
             MAX_REPLAYED / 1e6
         )
     })
 }
 
-/// Adds a cache, a buffer and a credit to the structure one by one, in each round the part that
-/// helps most, and returns the best fit. That part is kept for the next round even if it does not
-/// help alone, so that two parts that explain the data only together are found.
+/// Adds a cache, a buffer and a credit to the structure and returns the best fit. Each round adds
+/// the part that improves the fit most. This part is kept for the next round even if it does not
+/// improve the fit alone, so that two parts that explain the data only together are found.
 fn add_parts(
     fitting: &Fitting<'_>,
     guess: &InitialGuess,
@@ -325,8 +333,7 @@ fn add_parts(
     let mut best = plain.clone();
     let mut here = plain;
     let mut left: Vec<StatefulPart> = StatefulPart::ALL.into();
-    // The plain fit is distorted by the effects of a missing part, so unfitted structures are tried
-    // as well.
+    // A missing part distorts the plain fit, so unfitted structures are tried as well.
     let mut bases = Structure::candidates(fitting.history, guess);
     while !left.is_empty() {
         bases.push(restarted(&here));
@@ -349,7 +356,7 @@ fn add_parts(
     best
 }
 
-/// The structure of a fit, with the fitted values as starting values.
+/// Returns the structure of a fit, with the fitted values as starting values.
 fn restarted(fit: &Fit) -> Structure {
     let mut structure = fit.structure.clone();
     for (parameter, at) in structure.parameters.iter_mut().zip(&fit.solution.at) {
@@ -358,21 +365,21 @@ fn restarted(fit: &Fit) -> Structure {
     structure
 }
 
-/// The 95% interval of every parameter of a fit, in the order of the parameters.
+/// Returns the 95% interval of every parameter of a fit, in the order of the parameters.
 pub fn profiles(history: &History, base: &Description, fit: &Fit) -> Vec<Profile> {
     let fitting = Fitting { history, base, seed: 1 };
     let restarted = restarted(fit);
     fitting.with(&restarted, |problem| {
-        // The priors are now centred on the solution, so it is evaluated again.
+        // The priors are now centred on the solution, so the solution is evaluated again.
         let solution = problem.rank(&[restarted.start()]).into_iter().next();
         problem.profiles(&solution.unwrap_or_else(|| fit.solution.clone()))
     })
 }
 
-/// Simulates every point; the results are in the order of [`History::points`].
+/// Simulates every point. The results are in the order of [`History::points`].
 ///
 /// # Errors
-/// A workload that does not fit the system.
+/// If a workload does not fit the system.
 pub fn score(history: &History, system: &System) -> Outcome<Vec<Scored>> {
     let simulated = replay(system, history)?;
     let naive = NaiveBound::of(history);
@@ -393,10 +400,10 @@ pub fn score(history: &History, system: &System) -> Outcome<Vec<Scored>> {
         .collect())
 }
 
-/// The prediction without a model, computed from the fitted points: outstanding requests times
-/// request size, divided by the time of a single request, at most the highest measured rate.
+/// A prediction without a model: outstanding requests times request size, divided by the time of a
+/// single request, at most the highest measured rate. Only fitted points are used.
 struct NaiveBound {
-    /// Estimates for reads, writes and mixes.
+    /// Estimates for reads, for writes, and for mixes of reads and writes.
     directions: [Option<Direction>; 3],
 }
 

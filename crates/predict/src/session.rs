@@ -1,5 +1,6 @@
-//! `halfpower calibrate` from options to exit code: fits a simulated system to stored runs, or to a
-//! rotating disk that it measures, prints its parameters and score, and writes the system file.
+//! Implements the subcommand `halfpower calibrate`. It fits a simulated system to stored runs, or
+//! to a rotating disk that it measures. It prints the parameters and the score of the system, and
+//! writes the system file.
 
 use analysis::units;
 use std::fs::{self, OpenOptions};
@@ -35,73 +36,76 @@ use crate::structure;
 /// Options of a calibration.
 #[derive(Clone, Debug)]
 pub struct CalibrateOptions {
-    /// The stored runs, each by its number, the beginning of its UUID, its label, or latest.
+    /// The stored runs to fit. Each run is specified by its number, the beginning of its UUID, its
+    /// label, or the word `latest`.
     pub runs: Vec<String>,
-    /// Stored runs that are only scored.
+    /// Stored runs that are only scored, not fitted.
     pub check: Vec<String>,
-    /// Results database.
+    /// Path of the results database.
     pub db: PathBuf,
-    /// A rotating disk to measure, instead of a stored run.
+    /// Path of a rotating disk to measure. None if stored runs are fitted.
     pub measure: Option<PathBuf>,
-    /// The user's permission to write to that disk.
+    /// The user's permission to write to the measured disk.
     pub consent: Consent,
-    /// System that supplies all values that are not fitted.
+    /// Name or file of the system that supplies all values that are not fitted. None means the
+    /// built-in volume.
     pub system: Option<String>,
-    /// Path of the system file.
+    /// Path of the system file to write. None if no file is written.
     pub out: Option<PathBuf>,
-    /// Share of the points of `runs` held out for scoring; half if not given, and none if other
-    /// runs are scored.
+    /// Share of the points of `runs` that is held out, that is, only scored. None means 0.5, but 0
+    /// if `check` lists other runs to score.
     pub holdout: Option<f64>,
-    /// Print one JSON document instead of tables.
+    /// Whether to print one JSON document instead of tables.
     pub json: bool,
-    /// Print only the result, warnings and errors.
+    /// Whether to print only the result, warnings and errors.
     pub quiet: bool,
-    /// Print what would be done and do nothing.
+    /// Whether to print what would be done, without doing it.
     pub plan: bool,
 }
 
-/// What `--json` prints.
+/// The JSON document that `calibrate --json` prints.
 #[derive(Serialize, JsonSchema)]
 pub struct CalibrateDocument {
-    /// The program.
+    /// The program that wrote the document.
     pub halfpower: Program,
-    /// The stored runs; empty if the disk was measured for the calibration.
+    /// The stored runs. Empty if a disk was measured for the calibration.
     pub runs: Vec<CalibrationRun>,
     /// Name of the target that was measured.
     pub target: String,
-    /// Name of the selected structure.
+    /// Name of the selected structure, which is a model of the device.
     pub structure: String,
     /// The fitted parameters.
     pub parameters: Vec<ParameterDocument>,
-    /// Accuracy of the system.
+    /// How accurately the system predicts the measurements.
     pub score: ScoreDocument,
-    /// Every usable point of the run, measured and simulated.
+    /// Every usable point of the run, with its measured and its simulated rate.
     pub points: Vec<FittedPointDocument>,
     /// Points of the run that could not be used, each with the reason.
     pub left_out: Vec<String>,
-    /// Why no cache, write buffer or burst credit was searched for; null if a search was made.
+    /// Why no cache, write buffer or burst credit was searched for. Null if a search was made or
+    /// was not needed.
     pub not_sought: Option<String>,
     /// Parameters that the measurements do not determine, each with the reason.
     pub not_determined: Vec<String>,
-    /// Content of the system file.
+    /// Text of the system file.
     pub system: String,
 }
 
-/// A stored run of a calibration.
+/// A stored run that a calibration used.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CalibrationRun {
     /// Number of the run.
     pub run: i64,
     /// UUID of the run.
     pub run_uuid: String,
-    /// Whether its points were only scored, not fitted.
+    /// Whether the points of the run were only scored, not fitted.
     pub is_checked: bool,
 }
 
-/// Runs the command.
+/// Runs the subcommand.
 ///
 /// # Errors
-/// A run or disk that cannot be fitted, or a system file that cannot be written.
+/// If a run or a disk cannot be fitted, or the system file cannot be written.
 pub fn execute(options: &CalibrateOptions) -> Outcome {
     match &options.measure {
         Some(target) => measure(options, target),
@@ -115,7 +119,7 @@ fn fit(options: &CalibrateOptions) -> Outcome {
     let store = Store::open_read_only(&options.db)?;
     let rows = runs_of(&store, &options.runs)?;
     let checked = runs_of(&store, &options.check)?;
-    let Some(row) = rows.first() else { return Err(Failure::usage("no run was named")) };
+    let Some(row) = rows.first() else { return Err(Failure::usage("no run was specified")) };
     let holdout = options.holdout.unwrap_or(if checked.is_empty() { 0.5 } else { 0.0 });
     let points = points_of(&store, &rows)?;
     let history = History::of_runs(&points, &points_of(&store, &checked)?, holdout)?;
@@ -129,18 +133,18 @@ fn fit(options: &CalibrateOptions) -> Outcome {
     let held_out = history.points.iter().filter(|point| point.held_out).count();
     if options.plan {
         console::data(&format!(
-            "fit a system to {} points of {} and score it on {held_out} others{}; nothing was \
-             done",
+            "fit a system to {} points of {} and score it on {held_out} other points{}; \
+             nothing was done",
             history.points.len() - held_out,
             names_of(&rows),
             and_write(options)
         ));
         return Ok(Exit::Ok);
     }
-    // The fit takes long, so an unwritable folder is reported before it.
+    // The fit takes long, so an unwritable directory is reported before the fit.
     options.out.as_deref().map(check_writable).transpose()?;
     history.left_out.iter().for_each(|why| console.say(format!("left out: {why}")));
-    let source = format!("calibrated from {} on {}", names_of(&rows), day(row.started_unix_ns));
+    let source = format!("calibrated with {} of {}", names_of(&rows), day(row.started_unix_ns));
     let mut progress = console.open_progress();
     let calibrated = result::calibrate(&history, base, &source, &mut |what| progress.update(what));
     progress.finish();
@@ -169,18 +173,18 @@ fn measure(options: &CalibrateOptions, target: &Path) -> Outcome {
     let mut probe = probe_of(options, target)?;
     if options.plan {
         let writes = if probe.may_write() {
-            "destroying its data, in about twenty minutes"
+            "destroys its data, takes about twenty minutes"
         } else {
-            "only reading, in about ten minutes"
+            "only reads, takes about ten minutes"
         };
         console::data(&format!(
-            "measure the rotating disk {name}, {writes}, and fit a system{}; nothing was done",
+            "measure the rotating disk {name} ({writes}) and fit a system{}; nothing was done",
             and_write(options)
         ));
         return Ok(Exit::Ok);
     }
     options.out.as_deref().map(check_writable).transpose()?;
-    let source = format!("calibrated from {name} on {}", day(ioengine::clock::unix_ns()));
+    let source = format!("calibrated by measuring {name} on {}", day(ioengine::clock::unix_ns()));
     let mut progress = console.open_progress();
     let calibrated = disk::calibrate(probe.as_mut(), &source, &mut |what| progress.update(what));
     progress.finish();
@@ -195,8 +199,8 @@ fn probe_of(options: &CalibrateOptions, target: &Path) -> Outcome<Box<dyn Probe>
             let system = simulated_target::parse(&target.to_string_lossy(), &[])?.system()?;
             if !matches!(system.drive, DriveModel::Disk(_)) || system.setup.disks != 1 {
                 return Err(Failure::usage(format!(
-                    "{}: --measure is for a single rotating disk; sweep other systems and run \
-                     halfpower calibrate latest",
+                    "{}: --measure is for a single rotating disk; for other systems, run \
+                     halfpower sweep, then halfpower calibrate latest",
                     target.display()
                 )));
             }
@@ -208,23 +212,22 @@ fn probe_of(options: &CalibrateOptions, target: &Path) -> Outcome<Box<dyn Probe>
         }
         TargetSpec::Directory(_) | TargetSpec::Reference(_) | TargetSpec::Network(_) => {
             Err(Failure::usage(format!(
-                "{}: --measure needs the disk itself; name the block device (lsblk lists them)",
+                "{}: --measure needs the disk itself; specify a block device (see lsblk)",
                 target.display()
             )))
         }
     }
 }
 
-/// Where a calibration comes from.
+/// The origin of a calibration.
 struct Origin {
-    /// The stored runs.
     runs: Vec<CalibrationRun>,
     target: String,
     left_out: Vec<String>,
     source: String,
 }
 
-/// Names, prints and writes a calibrated system.
+/// Gives the calibrated system a name and a title, prints it, and writes the system file.
 fn finish(options: &CalibrateOptions, mut calibrated: Calibrated, origin: Origin) -> Outcome {
     let stem = options.out.as_deref().and_then(Path::file_stem);
     let name = match (stem, origin.runs.first()) {
@@ -245,13 +248,14 @@ fn finish(options: &CalibrateOptions, mut calibrated: Calibrated, origin: Origin
     Ok(Exit::Ok)
 }
 
-/// What --plan says about the system file.
+/// Formats the part of the `--plan` output that states which system file would be written.
 fn and_write(options: &CalibrateOptions) -> String {
     let path = options.out.as_ref();
     path.map(|path| format!(", and write {}", path.display())).unwrap_or_default()
 }
 
-/// Finds a run by its label, or as `Store::run` does: number, start of the UUID, or latest.
+/// Finds a run by its label. If no run has this label, `Store::run` finds it by its number, the
+/// start of its UUID, or the word `latest`.
 fn run_of(store: &Store, selector: &str) -> Outcome<RunRow> {
     let labelled = |run: &RunRow| run.label.as_deref() == Some(selector);
     match store.runs()?.into_iter().find(labelled) {
@@ -260,12 +264,11 @@ fn run_of(store: &Store, selector: &str) -> Outcome<RunRow> {
     }
 }
 
-/// Finds several runs.
 fn runs_of(store: &Store, selectors: &[String]) -> Outcome<Vec<RunRow>> {
     selectors.iter().map(|selector| run_of(store, selector)).collect()
 }
 
-/// The points of several runs.
+/// Loads the points of several runs.
 fn points_of(store: &Store, rows: &[RunRow]) -> Outcome<Vec<Point>> {
     let mut points = Vec::new();
     for row in rows {
@@ -274,21 +277,21 @@ fn points_of(store: &Store, rows: &[RunRow]) -> Outcome<Vec<Point>> {
     Ok(points)
 }
 
-/// The numbers of runs: "run 3", or "runs 3, 4".
+/// Formats the numbers of runs, such as "run 3" or "runs 3, 4".
 fn names_of(rows: &[RunRow]) -> String {
     let numbers: Vec<String> = rows.iter().map(|row| row.id.to_string()).collect();
     let plural = if rows.len() == 1 { "" } else { "s" };
     format!("run{plural} {}", numbers.join(", "))
 }
 
-/// Refuses to calibrate from a run on rotating disks.
+/// Returns an error if a run measured a rotating disk, which cannot be calibrated from a run.
 fn refuse_disks(row: &RunRow, history: &History) -> Outcome<()> {
     let target: TargetFacts = serde_json::from_str(&row.target_json).unwrap_or_default();
     match rotating::why_rotating(&target, history) {
         None => Ok(()),
         Some(why) => Err(Failure::usage(format!(
-            "run {} measured a rotating disk ({why}), and does not determine its rotation, zones, \
-             seeks and buffer; let calibrate measure these: halfpower calibrate --measure {} --out \
+            "run {} measured a rotating disk ({why}), whose rotation, zones, seek times and buffer \
+             cannot be derived from a run; measure them: halfpower calibrate --measure {} --out \
              disk.toml",
             row.id,
             name_of_disk(&target)
@@ -296,7 +299,7 @@ fn refuse_disks(row: &RunRow, history: &History) -> Outcome<()> {
     }
 }
 
-/// The name of the disk below a target, as the argument of `--measure`.
+/// Returns the name of the disk below a target, as the argument of `--measure`.
 fn name_of_disk(target: &TargetFacts) -> String {
     let device = target.device.as_ref().map(|device| device.name.as_str());
     match device.filter(|name| !name.is_empty()) {
@@ -315,7 +318,7 @@ fn target_name(row: &RunRow) -> String {
     if target.name.is_empty() { "device".to_owned() } else { target.name }
 }
 
-/// The system to start from: that of --system, or the built-in volume.
+/// Returns the system to start from: the system that `--system` specifies, or the built-in volume.
 fn base(options: &CalibrateOptions, row: &RunRow, history: &History) -> Outcome<Description> {
     let host: Host = serde_json::from_str(&row.host_json).unwrap_or_default();
     let Some(name) = &options.system else {
@@ -324,19 +327,19 @@ fn base(options: &CalibrateOptions, row: &RunRow, history: &History) -> Outcome<
     let mut base = simulated_target::parse(name, &[])?;
     if matches!(base.system()?.drive, DriveModel::Disk(_)) {
         return Err(Failure::usage(format!(
-            "--system {name} has disks, which cannot be fitted; use a flash system (sata-ssd, \
-             nvme-gen4, cloud-gp-volume or a file of your own) or drop --system"
+            "--system {name} has rotating disks, which cannot be fitted; use a flash system \
+             (sata-ssd, nvme-gen4, cloud-gp-volume or your own file) or omit --system"
         )));
     }
     base.set("file_size", &history.extent_bytes().to_string())?;
     Ok(base)
 }
 
-/// Refuses an --out that exists or whose folder does not exist.
+/// Returns an error if `--out` already exists or if its parent directory does not exist.
 fn check_out(path: &Path) -> Outcome<()> {
     let shown = path.display();
     if fs::symlink_metadata(path).is_ok() {
-        return Err(Failure::refused(format!("{shown} exists; give another --out")));
+        return Err(Failure::refused(format!("{shown} exists; specify another --out")));
     }
     let folder = folder_of(path);
     if !folder.is_dir() {
@@ -350,32 +353,33 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Checks that the folder is writable by creating and removing a file.
+/// Checks that the parent directory of `path` is writable, by creating and removing a file.
 fn check_writable(path: &Path) -> Outcome<()> {
     let part = part_of(path);
     let created = OpenOptions::new().write(true).create_new(true).open(&part);
     created.and_then(|_| fs::remove_file(&part)).map_err(|error| write_failure(path, &error))
 }
 
-/// Temporary file beside the output.
+/// Returns the path of a temporary file in the directory of the output.
 fn part_of(path: &Path) -> PathBuf {
     path.with_file_name(format!("halfpower-{}.part", uuid::Uuid::new_v4()))
 }
 
 fn write_failure(path: &Path, error: &std::io::Error) -> Failure {
     let (shown, cause) = (path.display(), ioengine::error::cause(error));
-    Failure::failed(format!("writing {shown}: {cause}; give another --out"))
+    Failure::failed(format!("writing {shown}: {cause}; specify another --out"))
 }
 
-/// Writes a temporary file and links it to `path` once it is complete. The output is never
-/// incomplete, and `hard_link`, unlike `rename`, never replaces an existing file.
+/// Writes a temporary file and links it to `path` once it is complete. `path` therefore never has
+/// partial content. In contrast to `rename`, `hard_link` never replaces an existing file.
 fn write(path: &Path, text: &str) -> Outcome<()> {
     let part = part_of(path);
     let created = OpenOptions::new().write(true).create_new(true).open(&part);
     let written = created.and_then(|mut file| {
         let complete = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
         let linked = complete.and_then(|()| match fs::hard_link(&part, path) {
-            // FAT has no hard links; `create_new` does not replace a file either.
+            // FAT has no hard links. Creating the file with `create_new` does not replace an
+            // existing file either.
             Err(error) if lacks_links(&error) => write_directly(path, text),
             linked => linked,
         });
@@ -384,13 +388,13 @@ fn write(path: &Path, text: &str) -> Outcome<()> {
     });
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            Failure::refused(format!("{} exists; give another --out", path.display()))
+            Failure::refused(format!("{} exists; specify another --out", path.display()))
         }
         _ => write_failure(path, &error),
     })
 }
 
-/// Whether an error of `hard_link` may mean that the file system has no hard links.
+/// Returns true if an error of `hard_link` may mean that the file system has no hard links.
 fn lacks_links(error: &std::io::Error) -> bool {
     let no_links = [ErrorKind::PermissionDenied, ErrorKind::Unsupported, ErrorKind::TooManyLinks];
     no_links.contains(&error.kind())
@@ -454,7 +458,7 @@ fn print(calibrated: &Calibrated) {
     let line = |what: &str, errors: &ErrorsDocument| {
         let percent = |share: f64| format!("{:.1}%", share * 100.0);
         console::data(&format!(
-            "{what}: mean {}, median {}, worst {} of {} points",
+            "{what}: mean {}, median {}, worst {} ({} points)",
             percent(errors.mean),
             percent(errors.median),
             percent(errors.worst),
@@ -466,9 +470,9 @@ fn print(calibrated: &Calibrated) {
     line("error on fitted points", &score.fitted);
     if score.held_out.points > 0 {
         line("error on held-out points", &score.held_out);
-        line("naive bound on held-out points", &score.naive_held_out);
+        line("error of the naive bound on held-out points", &score.naive_held_out);
     }
-    console::data(&format!("repeatability of the run: {:.1}%", score.repeatability * 100.0));
+    console::data(&format!("mean deviation between trials: {:.1}%", score.repeatability * 100.0));
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! Candidate models of a device, each a list of parameters of a system file with starting values.
+//! Lists the candidate models of a device, called structures. Each structure is a list of
+//! parameters of a system file with starting values.
 //!
 //! Several structures can explain the same throughput: a request-rate limit, a number of parallel
-//! units, a serial path. `score::choose` fits them and selects one by the data. Storage that
-//! several hosts share has structures of its own, with a link for each host.
+//! units, or a serial path. `score::choose` fits them and selects the one that explains the data
+//! best. For storage that several hosts share, there are separate structures with a link for each
+//! host.
 
 use lab::failure::Outcome;
 use simulator::{Description, System};
@@ -10,7 +12,8 @@ use simulator::{Description, System};
 use crate::history::History;
 use crate::initial::{Direction, InitialGuess};
 
-/// A number of parallel units that no run can keep busy, so it is no limit.
+/// A number of parallel units that is so high that the units do not limit the throughput of any
+/// run.
 const MANY_UNITS: f64 = 64.0;
 
 /// A parameter to be fitted.
@@ -18,36 +21,36 @@ const MANY_UNITS: f64 = 64.0;
 pub struct Parameter {
     /// Path of the parameter in the system file.
     pub key: String,
-    /// Where the search starts, in the unit of the system file.
+    /// Starting value of the search, in the unit of the system file.
     pub start: f64,
-    /// Whether the parameter is a count, so that only whole numbers have an effect.
+    /// Whether the parameter is a count, which can only be a whole number.
     pub is_count: bool,
 }
 
-/// A set of parameters that describes a device.
+/// A model of a device: the parameters that describe it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Structure {
-    /// Short description for users.
+    /// Short description of the structure, for users.
     pub name: String,
     /// The parameters to fit.
     pub parameters: Vec<Parameter>,
-    /// Parameters with a fixed value: path in the system file and value.
+    /// Parameters with a fixed value. Each is a path in the system file and the value.
     pub fixed: Vec<(String, f64)>,
 }
 
-/// Device state that can be added to any structure: a cache, a buffer or a credit.
+/// A stateful part that can be added to any structure: a cache, a buffer or a credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatefulPart {
-    /// Serves repeated reads faster.
+    /// A cache, which serves repeated reads faster.
     Cache,
-    /// A write buffer: accepts writes before they are stored.
+    /// A write buffer, which accepts writes before they are on the media.
     Buffer,
-    /// Burst credit: a token bucket of bytes.
+    /// Burst credit, which is a token bucket of bytes.
     Credit,
 }
 
 impl StatefulPart {
-    /// All kinds of device state.
+    /// All stateful parts.
     pub const ALL: [StatefulPart; 3] =
         [StatefulPart::Cache, StatefulPart::Buffer, StatefulPart::Credit];
 }
@@ -65,7 +68,7 @@ fn megabytes(bytes_per_s: f64) -> f64 {
 }
 
 impl Structure {
-    /// All structures that a history can be fitted with, with starting values.
+    /// Returns all structures that can be fitted to a history, with starting values.
     pub fn candidates(history: &History, guess: &InitialGuess) -> Vec<Structure> {
         match history.hosts() {
             0 | 1 => Structure::all(guess),
@@ -73,7 +76,7 @@ impl Structure {
         }
     }
 
-    /// All structures of a flash device or a volume, with starting values.
+    /// Returns all structures of a flash device or a volume, with starting values.
     pub fn all(guess: &InitialGuess) -> Vec<Structure> {
         let mut all = vec![limits(guess), serial(guess, 0.05), coalesced(&limits(guess))];
         all.extend([0.3, 0.6, 0.9].map(|share| coalesced(&serial(guess, share))));
@@ -82,7 +85,8 @@ impl Structure {
         all
     }
 
-    /// The structure with a cache, buffer or credit added, from several starting values.
+    /// Returns copies of the structure with a cache, buffer or credit added. The copies differ in
+    /// their starting values.
     pub fn with(&self, part: StatefulPart, guess: &InitialGuess) -> Vec<Structure> {
         let extended = |name: &str, keys: [&str; 2], starts: [f64; 2]| {
             let mut structure = self.clone();
@@ -116,10 +120,10 @@ impl Structure {
         }
     }
 
-    /// The system whose parameters have the logarithms `at`.
+    /// Builds the system with the parameters whose logarithms are `at`.
     ///
     /// # Errors
-    /// Values that make no valid system.
+    /// If the system with these values is not valid.
     pub fn system(&self, base: &Description, at: &[f64]) -> Outcome<System> {
         let mut description = base.clone();
         for (key, value) in &self.fixed {
@@ -131,32 +135,34 @@ impl Structure {
         Ok(description.system()?)
     }
 
-    /// The logarithms of the starting values.
+    /// Returns the logarithms of the starting values.
     pub fn start(&self) -> Vec<f64> {
         self.parameters.iter().map(|parameter| parameter.start.ln()).collect()
     }
 }
 
 impl Parameter {
-    /// The value whose logarithm is `at`, in the unit of the system file; counts are rounded.
+    /// Returns the value whose logarithm is `at`, in the unit of the system file. Counts are
+    /// rounded.
     pub fn value(&self, at: f64) -> f64 {
         if self.is_count { at.exp().round().max(1.0) } else { at.exp() }
     }
 
-    /// Smallest change that has an effect (ln); 0 if any change has one.
+    /// Returns the smallest change that has an effect (logarithm), or 0 if any change has an
+    /// effect.
     pub fn grain(&self, at: f64) -> f64 {
         if self.is_count { (1.0 + 1.0 / at.exp().max(1.0)).ln() } else { 0.0 }
     }
 }
 
-/// Starting values of a size (MiB) and a rate (MB/s).
+/// Returns pairs of starting values: a size (MiB) and a rate (MB/s).
 fn sizes_and_rates(size: f64, bytes_per_s: f64) -> impl Iterator<Item = [f64; 2]> {
     let rate = if bytes_per_s < f64::MAX { bytes_per_s } else { 1e8 };
     [0.4, 0.9, 1.0, 1.2, 2.5].into_iter().map(move |share| [size * share, megabytes(rate)])
 }
 
-/// Adds the rate of the channel in each direction: that of single requests or the highest of all
-/// points, whichever is more.
+/// Adds the rate of the channel in each direction. Its starting value is the rate of a single
+/// request or the highest rate of all points, whichever is higher.
 fn channel(guess: &InitialGuess, parameters: &mut Vec<Parameter>) {
     for (op, direction) in guess.directions() {
         let rate = direction.single_bytes_per_s.max(direction.most_bytes_per_s);
@@ -164,7 +170,8 @@ fn channel(guess: &InitialGuess, parameters: &mut Vec<Parameter>) {
     }
 }
 
-/// A fixed time per request, a rate limit and a request-rate limit.
+/// Returns the structure with a fixed time per request, a limit on the rate in bytes, and a limit
+/// on the request rate.
 fn limits(guess: &InitialGuess) -> Structure {
     let mut parameters = Vec::new();
     let mut most: f64 = 0.0;
@@ -178,8 +185,9 @@ fn limits(guess: &InitialGuess) -> Structure {
     Structure { name: "latency and limits".to_owned(), parameters, fixed: Vec::new() }
 }
 
-/// A path that carries one request at a time, with a time per request and per byte, in series with
-/// a latency that overlaps. The latency starts at `share` of the time of a single request.
+/// Returns the structure of a latency followed by a serial path. The path transfers one request at
+/// a time, with a time per request and per byte. The latencies of several requests overlap. The
+/// starting value of the latency is `share` of the time of a single request.
 fn serial(guess: &InitialGuess, share: f64) -> Structure {
     let mut parameters = Vec::new();
     let mut each_ns = f64::MAX;
@@ -194,15 +202,16 @@ fn serial(guess: &InitialGuess, share: f64) -> Structure {
     Structure { name: "serial path".to_owned(), parameters, fixed: Vec::new() }
 }
 
-/// The structure with coalesced completions, as of paravirtual disks.
+/// Returns the structure with coalesced completions added, as paravirtual disks have them.
 fn coalesced(structure: &Structure) -> Structure {
     let name = format!("{}, coalesced completions", structure.name);
     let fixed = vec![("drive.coalesce".to_owned(), 1e6)];
     Structure { name, fixed, ..structure.clone() }
 }
 
-/// Parallel units that serve whole requests, behind a shared channel. Their number starts at the
-/// highest request rate times the fixed time of a request (Little's law).
+/// Returns the structures of parallel units that serve whole requests and share a channel. The
+/// starting value of their number is the highest request rate times the fixed time of a request
+/// (Little's law), multiplied by a different factor in each structure.
 fn units(guess: &InitialGuess) -> Vec<Structure> {
     let busy = |(_, d): &(&str, Direction)| d.most_requests_per_s * d.fixed_ns / 1e9;
     let count = guess.directions().iter().map(busy).fold(1.0, f64::max);
@@ -221,7 +230,8 @@ fn units(guess: &InitialGuess) -> Vec<Structure> {
     [0.7, 1.0, 1.5, 3.0].map(|share| with(count * share)).into()
 }
 
-/// A fixed time, then parallel units that each serve a piece of a request.
+/// Returns the structures with a fixed time, followed by parallel units that each serve a piece of
+/// the request.
 fn pieces(guess: &InitialGuess) -> Vec<Structure> {
     let highest = |(_, d): (_, Direction)| d.most_bytes_per_s;
     let rate = guess.directions().into_iter().map(highest).fold(1.0, f64::max);
@@ -242,10 +252,10 @@ fn pieces(guess: &InitialGuess) -> Vec<Structure> {
     [(4.0, 4096.0), (8.0, 16384.0), (4.0, 65536.0), (2.0, 262_144.0)].map(with).into()
 }
 
-/// Storage that several hosts share. Each host has a device of its own, whose channel is the link
-/// of the host and whose fixed time is the latency, which overlaps. The path to the storage is a
-/// link of the whole system that carries one request at a time. Host and path may have a limit of
-/// requests.
+/// Returns the structures of storage that several hosts share. Each host has a separate device. The
+/// channel of the device models the link of the host, and the fixed time of the device models the
+/// latency, which overlaps for several requests. All hosts share the path to the storage, which
+/// transfers one request at a time. Each host and the path may have a request-rate limit.
 fn shared(guess: &InitialGuess) -> Vec<Structure> {
     let with = |share: f64, link: f64, [limits_host, limits_path]: [bool; 2]| {
         let mut parameters = Vec::new();
@@ -263,11 +273,11 @@ fn shared(guess: &InitialGuess) -> Vec<Structure> {
         let mut name = "shared storage and host links".to_owned();
         if limits_host {
             parameters.push(parameter("drive.requests_per_s", of_host_per_s));
-            name += ", a limit of requests for each host";
+            name += ", a request-rate limit for each host";
         }
         if limits_path {
             parameters.push(parameter("links.0.fixed", microseconds(each_ns)));
-            name += ", a limit of requests for all";
+            name += ", a request-rate limit for all hosts";
         }
         Structure { name, parameters, fixed: Vec::new() }
     };
@@ -283,18 +293,18 @@ fn shared(guess: &InitialGuess) -> Vec<Structure> {
     all
 }
 
-/// The system file of a flash device or volume before calibration, as large as the region used, on
-/// a host with `cpus` CPUs.
+/// Returns the system file of a flash device or volume before calibration. The device is as large
+/// as the region that the run used. The host has `cpus` CPUs.
 ///
 /// # Errors
-/// Only if the built-in file is invalid.
+/// If the built-in file is invalid, which is a bug.
 pub fn volume(history: &History, cpus: u32) -> Outcome<Description> {
     let mut base = Description::read(include_str!("volume.toml"), "volume")?;
     let hosts = history.fitted_hosts();
     base.set("disks", &hosts.to_string())?;
     base.set("hosts", &hosts.to_string())?;
     if history.hosts() > 1 {
-        // A bus waits for the path, so each host has its own.
+        // A bus is busy while it waits for the path, so each host has a separate bus.
         base.set("buses", "0")?;
     }
     let extent = history.extent_bytes();

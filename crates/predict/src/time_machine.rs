@@ -1,12 +1,14 @@
-//! A simulated system in real time: its virtual time follows the clock, so that requests to a real
-//! file take as long as they would on the system.
+//! Runs a simulated system in real time. Its virtual time follows the clock, so that requests to a
+//! real file take as long as they would on the simulated system.
 //!
-//! A program also waits for the path to the file: system calls, FUSE, wake-ups. The simulated time
-//! already contains the cost of the simulated host, so the cost of the real path must not be added.
-//! It is measured beforehand ([`PathCost::measure`]) and subtracted from each request's arrival
-//! time. A request may therefore have arrived at a time that the clock has already passed. To allow
-//! that, virtual time stays a little behind the clock while no request is in flight. While requests
-//! are in flight, a request arrives at the last event at the earliest.
+//! A request of a program also takes the time of the path to the file: system calls, FUSE and
+//! wake-ups. The simulated time already contains the cost of the simulated host, so the cost of the
+//! real path must not be added.
+//! The cost of the real path is measured beforehand ([`PathCost::measure`]) and subtracted from the
+//! arrival time of each request. The resulting arrival time may be earlier than the current clock
+//! time. To allow that, virtual time stays a little behind the clock while no request is in flight.
+//! While requests are in flight, a new request arrives no earlier than the last event of the
+//! simulation.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,48 +23,50 @@ use ioengine::{Clock, Monotonic, Op};
 use lab::simulated;
 use simulator::{Driver, System};
 
-/// How far virtual time stays behind the clock while no request is in flight (ns): longer than any
-/// path takes.
+/// Time by which virtual time stays behind the clock while no request is in flight (ns). It is
+/// longer than the cost of any path.
 const LAG_NS: u64 = 2_000_000;
 /// Interval at which background activity is simulated while no request is in flight (ns).
 const IDLE_INTERVAL_NS: u64 = 100_000_000;
-/// Latency of the reference device on which the path is measured (ns): long enough for CPUs to
-/// enter a sleep state, as they do during a disk access, since waking up is part of the path.
+/// Latency of the reference device with which the path is measured (ns). It is long enough for CPUs
+/// to enter a sleep state, as they do during a disk access, because waking up is part of the cost
+/// of the path.
 const PROBE_NS: u64 = 300_000;
-/// Measured requests, of which the median counts.
+/// Number of measured requests. Their median is used.
 const PROBES: usize = 100;
-/// Requests issued before the measured ones and not counted.
+/// Number of warm-up requests, which are not counted.
 const WARM_UP_PROBES: usize = 10;
 /// Sizes of the probe requests (bytes).
 const PROBE_BYTES: [u32; 2] = [4096, 262_144];
 
-/// Overhead of the path to a served file, subtracted from each request's arrival time: a fixed time
-/// plus a time per byte.
+/// Overhead of the path to a served file: a fixed time plus a time per byte. It is subtracted from
+/// the arrival time of each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathCost {
-    /// Fixed time of reads and of writes (ns).
+    /// Fixed time of a read and of a write (ns).
     pub fixed_ns: [f64; 2],
-    /// Time per byte of reads and of writes (ns).
+    /// Time per byte of a read and of a write (ns).
     pub each_byte_ns: [f64; 2],
 }
 
 impl PathCost {
-    /// The same overhead `ns` for reads and writes of every size.
+    /// Creates an overhead of `ns` for reads and writes of every size.
     pub fn of(ns: u64) -> PathCost {
         PathCost { fixed_ns: [ns as f64; 2], each_byte_ns: [0.0; 2] }
     }
 
-    /// Overhead of a request of `length` bytes (ns); limited to half of the lag.
+    /// Returns the overhead of a request of `length` bytes, at most half of the lag (ns).
     pub fn ns_for(&self, op: Op, length: u32) -> u64 {
         let direction = op as usize;
         let ns = self.fixed_ns[direction] + self.each_byte_ns[direction] * f64::from(length);
         (ns.max(0.0) as u64).min(LAG_NS / 2)
     }
 
-    /// Measures the overhead with a reference device, mounted in `folder` for less than a second.
+    /// Measures the overhead with a reference device that is mounted in `folder` for less than a
+    /// second.
     ///
     /// # Errors
-    /// If nothing can be mounted there, or a request fails.
+    /// If nothing can be mounted in `folder`, or if a request fails.
     pub fn measure(folder: &Path) -> io::Result<PathCost> {
         let spec = Spec {
             name: "path".to_owned(),
@@ -91,7 +95,7 @@ fn probe_all(path: &Path) -> io::Result<PathCost> {
     Ok(cost)
 }
 
-/// Median latency of requests, less the latency of the device (ns).
+/// Measures the median latency of requests, minus the latency of the reference device (ns).
 fn probe(file: &File, op: Op, length: u32) -> io::Result<f64> {
     let (clock, mut buffer) = (Monotonic::new(), vec![0; length as usize]);
     let mut times_ns = Vec::new();
@@ -114,12 +118,12 @@ pub struct TimeMachine {
     path: PathCost,
     /// Clock time at which virtual time is 0 (ns).
     start_ns: u64,
-    /// Clock time of the last call of `advance` (ns).
+    /// Clock time of the last call to `advance` (ns).
     advanced_ns: u64,
 }
 
 impl TimeMachine {
-    /// An idle system. `speed` is in simulated seconds per real second.
+    /// Creates an idle system. `speed` is the number of simulated seconds per real second.
     pub fn new(system: &System, seed: u64, speed: f64, path: PathCost) -> TimeMachine {
         let driver = Driver::new(system, simulated::caching_of(system), seed);
         let start_ns = Monotonic::new().now_ns();
@@ -130,7 +134,7 @@ impl TimeMachine {
         (now_ns.saturating_sub(self.start_ns) as f64 * self.speed) as u64
     }
 
-    /// The earliest clock time at which virtual time has reached `virtual_ns`.
+    /// Returns the earliest clock time at which virtual time has reached `virtual_ns`.
     fn real_ns(&self, virtual_ns: u64) -> u64 {
         self.start_ns + (virtual_ns as f64 / self.speed).ceil() as u64 + 1
     }
@@ -166,8 +170,9 @@ mod tests {
         TimeMachine::new(&system, 1, speed, path)
     }
 
-    /// Latencies (ns) of 200 reads of 2 KiB as seen by a program behind a path of `path_ns`, a
-    /// third of it before the device and two thirds after it.
+    /// Returns the latencies that a program measures for 200 reads of 2 KiB (ns). The path to the
+    /// device adds `path_ns`: one third before the device receives the request, and two thirds
+    /// after the device completed it.
     fn reads(machine: &mut TimeMachine, path_ns: u64) -> Vec<u64> {
         let (mut now_ns, mut done, mut times_ns) = (machine.start_ns, Vec::new(), Vec::new());
         for tag in 0..200 {
@@ -214,10 +219,10 @@ mod tests {
         let times_ns = reads(&mut machine, 40_000);
         let now_ns = machine.start_ns + times_ns.iter().sum::<u64>();
         let mut done = Vec::new();
-        // The disk finishes its read-ahead; then no event is left.
+        // The disk finishes its read-ahead. After that, the simulation has no more events.
         let mut calls = 0;
         while let Some(next_ns) = machine.next_ns() {
-            assert!(next_ns >= now_ns + IDLE_INTERVAL_NS, "busy while idle");
+            assert!(next_ns >= now_ns + IDLE_INTERVAL_NS, "the idle system is simulated too often");
             machine.advance(next_ns, &mut done);
             calls += 1;
         }

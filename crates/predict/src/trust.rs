@@ -1,5 +1,5 @@
-//! How far to trust the prediction of a calibrated system for a load: its errors on the calibration
-//! points of similar request size and depth.
+//! Estimates how accurate the prediction of a calibrated system is for a load, from its errors on
+//! the calibration points of similar request size and depth.
 
 use analysis::units;
 use schemars::JsonSchema;
@@ -9,60 +9,66 @@ use workload::{Pattern, Workload};
 
 use crate::score::Errors;
 
-/// A point is near the load if its request size and depth are within this factor.
+/// A calibration point is near a load if its request size, depth and number of hosts each differ
+/// from those of the load by at most this factor.
 const NEAR_FACTOR: f64 = 4.0;
-/// Mixes are comparable if their shares of reads differ by at most this (percent).
+/// Two mixes of reads and writes are comparable if their shares of reads differ by at most this
+/// value (percentage points).
 const MIX_TOLERANCE: u8 = 20;
-/// Largest error of a prediction that counts as good.
+/// Largest relative error of a prediction that counts as good.
 const GOOD_ERROR: f64 = 0.1;
 
-/// Which points the error estimate comes from.
+/// The points from which the error is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Held-out points near the load.
+    /// Held-out points near the load are used.
     HeldOut,
-    /// Fitted points near the load; none near it was held out.
+    /// Fitted points near the load are used, because no point near the load was held out.
     Fitted,
-    /// No points: the load is outside the calibrated range.
+    /// No points are used, because the load is outside the calibrated range.
     Outside,
 }
 
-/// How far to trust the predicted throughput of a load.
+/// The estimated error of the predicted throughput of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TrustDocument {
-    /// Which points the error estimate comes from.
+    /// The points from which the error is estimated.
     pub basis: Basis,
-    /// Whether the system was changed after its calibration; the errors are those before the
-    /// change.
+    /// Whether the system was changed after its calibration. If so, the errors are those of the
+    /// system before the change.
     pub is_changed: bool,
-    /// How the load differs from the calibrated range; empty if it is inside.
+    /// How the load differs from the calibrated range. Empty if the load is within the range.
     pub outside: Vec<String>,
-    /// Number of points near the load.
+    /// Number of calibration points near the load.
     pub points: usize,
-    /// Mean absolute error of these points, as a share; null if outside.
+    /// Mean absolute error of the points near the load, as a share. Null if the load is outside the
+    /// range.
     pub mean_error: Option<f64>,
-    /// Largest absolute error of these points, as a share; null if outside.
+    /// Largest absolute error of the points near the load, as a share. Null if the load is outside
+    /// the range.
     pub worst_error: Option<f64>,
-    /// The throughput divided by the largest factor by which one of these points is wrong (bytes
-    /// per second).
+    /// Lower end of the error range: the predicted throughput divided by the largest error factor
+    /// of the points near the load (bytes per second). Null if the load is outside the range.
     pub low_bytes_per_s: Option<f64>,
-    /// The throughput times that factor (bytes per second).
+    /// Upper end of the error range: the predicted throughput times the same factor (bytes per
+    /// second). Null if the load is outside the range.
     pub high_bytes_per_s: Option<f64>,
 }
 
 impl TrustDocument {
-    /// Whether all held-out points near the load are predicted within 10%, by an unchanged system.
+    /// Returns true if the system is unchanged and predicts all held-out points near the load
+    /// within 10%.
     pub fn is_good(&self) -> bool {
         let is_known = self.basis == Basis::HeldOut && !self.is_changed;
         is_known && self.worst_error.is_some_and(|error| error <= GOOD_ERROR)
     }
 
-    /// One sentence for users.
+    /// Formats the estimate as one sentence for users.
     pub fn text(&self) -> String {
         if self.basis == Basis::Outside {
             return format!(
-                "error unknown: {}, outside the calibrated range",
+                "error unknown, because the load is outside the calibrated range: {}",
                 self.outside.join("; ")
             );
         }
@@ -72,17 +78,17 @@ impl TrustDocument {
             Basis::HeldOut => units::counted(self.points as u64, "held-out point"),
             _ => format!("{}, none held out", units::counted(self.points as u64, "fitted point")),
         };
-        let change =
-            if self.is_changed { ", measured before the change of the system" } else { "" };
+        let change = if self.is_changed { ", measured before the system was changed" } else { "" };
         format!(
-            "error {mean} on average, {worst} at most, on points near the load ({what}){change}"
+            "error at the calibration points near the load: {mean} on average, {worst} at most \
+             ({what}){change}"
         )
     }
 }
 
 /// Estimates the error of the predicted throughput `bytes_per_s` of a load from the calibration
-/// points; `None` if there are none. Each of the `hosts` has the load. `is_changed` says whether
-/// the system was changed after the calibration.
+/// points. Returns `None` if there are no points. Each of the `hosts` hosts has the load.
+/// `is_changed` is true if the system was changed after the calibration.
 pub fn trust(
     points: &[CalibrationPoint],
     load: &Workload,
@@ -141,7 +147,7 @@ pub fn trust(
     })
 }
 
-/// Whether a point has the same access pattern and direction as the load.
+/// Checks whether a point has the same access pattern and direction as the load.
 fn is_like(point: &CalibrationPoint, load: &Workload) -> bool {
     let pattern = match load.pattern {
         Pattern::Sequential => "sequential",
@@ -158,7 +164,8 @@ fn is_like(point: &CalibrationPoint, load: &Workload) -> bool {
     point.pattern == pattern && same_direction
 }
 
-/// How a load differs from the range of request sizes, depths and hosts of the points like it.
+/// Describes how a load lies outside the range of request sizes, depths and hosts of the points in
+/// `like`.
 fn outside(like: &[&CalibrationPoint], load: &Workload, hosts: u32) -> Vec<String> {
     let range = |of: fn(&CalibrationPoint) -> u64| {
         let values = || like.iter().map(|point| of(point));
@@ -192,7 +199,9 @@ fn outside(like: &[&CalibrationPoint], load: &Workload, hosts: u32) -> Vec<Strin
 mod tests {
     use super::*;
 
-    /// Random reads, measured at 1e6 bytes/s: size, outstanding, held out, simulated over measured.
+    /// Returns points of random reads with a measured rate of 1e6 bytes/s. Each tuple holds the
+    /// request size, the number of outstanding requests, whether the point is held out, and the
+    /// simulated rate divided by the measured rate.
     fn points(all: &[(u64, u32, bool, f64)]) -> Vec<CalibrationPoint> {
         let point = |&(request_bytes, outstanding, held_out, ratio): &(u64, u32, bool, f64)| {
             CalibrationPoint {
@@ -235,7 +244,10 @@ mod tests {
         assert_eq!((far.basis, far.points), (Basis::HeldOut, 1));
         assert!(far.is_good(), "{far:?}");
         let changed = trust(&grid(), &load(65_536, 2), 1, 1e8, true).unwrap();
-        assert!(!changed.is_good() && changed.text().contains("before the change"), "{changed:?}");
+        assert!(
+            !changed.is_good() && changed.text().contains("before the system was changed"),
+            "{changed:?}"
+        );
         let fitted = trust(&grid(), &load(65_536, 16), 1, 1e8, false).unwrap();
         assert_eq!(fitted.basis, Basis::Fitted);
         assert!(fitted.text().contains("none held out"), "{}", fitted.text());

@@ -1,5 +1,6 @@
-//! Predicts the effect of a change of system or load: simulated results and closed-form bounds
-//! before and after, sensitivities to the parameters, and an estimate of the error.
+//! Predicts the effect of a change of system or load. The answer contains simulated results and
+//! closed-form bounds before and after the change, the sensitivities to the parameters, and an
+//! estimate of the error.
 
 use analysis::units;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,45 +16,49 @@ use workload::{Pattern, Workload, plan};
 
 use crate::trust::{TrustDocument, trust};
 
-/// Relative change of each parameter, up and down, for its sensitivity.
+/// Relative step by which each parameter is increased and decreased to determine its sensitivity.
 const STEP: f64 = 0.05;
-/// If the slopes above and below differ by more than this, the throughput has a step there.
+/// If the slopes for a higher and for a lower value of a parameter differ by more than this, the
+/// throughput has a step at the current value.
 const STEP_DIFFERENCE: f64 = 0.3;
-/// A parameter matters if its absolute sensitivity is above this.
+/// A parameter counts as important if its absolute sensitivity is above this.
 const MIN_SENSITIVITY: f64 = 0.1;
-/// Request size of the unit KAPS: a thousand random accesses of 8 KiB per second.
+/// Request size of KAPS, random accesses of 8 KiB per second (bytes).
 const ACCESS_BYTES: u32 = 8192;
-/// Maximum number of requests of a trace for which sensitivities are computed.
+/// Maximum number of requests of a trace for which sensitivities are computed. Longer traces take
+/// too long.
 const MOVED_REQUESTS_MAX: u64 = 100_000;
 
 /// Results of a load on a system, either before or after the change.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SideDocument {
-    /// The load, as text.
+    /// Description of the load.
     pub workload: String,
-    /// Simulated throughput.
+    /// Simulated throughput (bytes per second).
     pub bytes_per_s: f64,
-    /// Simulated request rate.
+    /// Simulated request rate (requests per second).
     pub requests_per_s: f64,
-    /// Simulated median latency.
+    /// Simulated median latency (ns).
     pub latency_p50_ns: u64,
-    /// Simulated 99th percentile of the latency.
+    /// Simulated 99th percentile of the latency (ns).
     pub latency_p99_ns: u64,
-    /// Simulated CPU time of the process per request.
+    /// Simulated CPU time of the process per request (ns).
     pub cpu_ns_per_request: f64,
-    /// The limiting resource, the one whose speed would raise the throughput, or "latency" if none
-    /// is busy and more outstanding requests may help.
+    /// Name of the resource that limits the throughput. The word "latency" means that no resource
+    /// limits the throughput, so that more outstanding requests may help.
     pub bottleneck: String,
-    /// Utilisation of that resource, or of the busiest one if none limits, 0 to 1.
+    /// Utilisation of the limiting resource, or of the busiest resource if no resource limits the
+    /// throughput (0 to 1).
     pub utilisation: f64,
-    /// A busier resource that mostly waits for the limiting one; null if there is none.
+    /// A busier resource that mostly waits for the limiting resource. Null if there is no such
+    /// resource.
     pub held: Option<HeldDocument>,
-    /// The tightest closed-form bound; null for mixed loads and for loads that access bytes more
-    /// than once, for which no bound holds.
+    /// The tightest closed-form bound. Null if no bound holds, as for mixed loads and for loads
+    /// that access bytes more than once.
     pub bound: Option<BoundDocument>,
-    /// Price per performance; null if no price was given.
+    /// Price per performance. Null if no price was specified.
     pub price: Option<PriceDocument>,
-    /// Estimated error of the throughput, from the calibration points; null if the system was not
+    /// Estimated error of the throughput, from the calibration points. Null if the system was not
     /// calibrated.
     pub trust: Option<TrustDocument>,
 }
@@ -61,11 +66,11 @@ pub struct SideDocument {
 /// Price per performance of a load on a system.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PriceDocument {
-    /// The price given with --price or --price-to.
+    /// The price from `--price` or `--price-to`.
     pub price: f64,
-    /// Price per MB/s (10^6 bytes) of this load.
+    /// Price per MB/s of this load (10^6 bytes per second).
     pub per_mb_per_s: f64,
-    /// Price per thousand random 8 KiB reads per second at the depth of this load.
+    /// Price per KAPS, a random 8 KiB read per second, at the depth of this load.
     pub per_kaps: f64,
 }
 
@@ -74,35 +79,37 @@ pub struct PriceDocument {
 pub struct SensitivityDocument {
     /// Path of the parameter in the system file.
     pub key: String,
-    /// d ln(throughput) / d ln(parameter): 1 means proportional, -1 inversely proportional, 0 no
-    /// effect.
+    /// The derivative d ln(throughput) / d ln(parameter). 1 means that the throughput is
+    /// proportional to the parameter, -1 that it is inversely proportional, and 0 that the
+    /// parameter has no effect.
     pub sensitivity: f64,
-    /// Where the parameter's value in the system file comes from.
+    /// Source of the parameter's value, as the system file states it.
     pub source: String,
-    /// Whether the parameter matters although its value is assumed or was not identified by the
-    /// calibration.
+    /// Whether the parameter is important although its value is only assumed or was not identified
+    /// by the calibration.
     pub doubtful: bool,
 }
 
-/// A change to evaluate: system and load, before and after.
+/// A change to evaluate: the system and the load, before and after the change.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The system before.
+    /// The system before the change.
     pub before: Description,
-    /// The system after.
+    /// The system after the change.
     pub after: Description,
-    /// The load before.
+    /// The load before the change.
     pub load: Workload,
-    /// The load after.
+    /// The load after the change.
     pub load_after: Workload,
-    /// Prices before and after, if given.
+    /// The prices before and after the change. None if no price was specified.
     pub prices: [Option<f64>; 2],
-    /// Whether values differ from the system file, before and after.
+    /// Whether any value of the system differs from its file, before and after the change.
     pub are_changed: [bool; 2],
 }
 
-/// Whether settings such as `disks=4` change what was calibrated. The number of hosts does not, if
-/// the system was calibrated with several: each has a link and a file of its own.
+/// Returns true if settings such as `disks=4` change what was calibrated. For a system that was
+/// calibrated with several hosts, the number of hosts may be changed, because each host has a
+/// separate link and file.
 pub fn is_changed_by(system: &Description, settings: &[String]) -> bool {
     let is_shared = system.calibration().iter().any(|point| point.hosts > 1);
     let names = settings.iter().flat_map(|setting| setting.split(','));
@@ -117,16 +124,16 @@ pub struct Answer {
     pub before: SideDocument,
     /// Results after the change.
     pub after: SideDocument,
-    /// Sensitivities before the change, strongest first.
+    /// Sensitivities before the change, the strongest first.
     pub sensitivities: Vec<SensitivityDocument>,
-    /// Sensitivities after the change, strongest first.
+    /// Sensitivities after the change, the strongest first.
     pub sensitivities_after: Vec<SensitivityDocument>,
     /// Whether sensitivities were computed (see [`has_sensitivities`]).
     pub has_sensitivities: bool,
 }
 
 impl Answer {
-    /// The parameters from doubtful sources before and after the change, without duplicates.
+    /// Returns the parameters that are doubtful before or after the change, without duplicates.
     pub fn doubts(&self) -> Vec<&SensitivityDocument> {
         let mut doubts: Vec<&SensitivityDocument> = Vec::new();
         for found in self.sensitivities.iter().chain(&self.sensitivities_after) {
@@ -141,7 +148,7 @@ impl Answer {
 /// Checks that the change can be simulated, without simulating it.
 ///
 /// # Errors
-/// An invalid system, or a load that does not fit it.
+/// If a system is invalid, or a load does not fit its system.
 pub fn check(question: &Question) -> Outcome<()> {
     for side in sides(question) {
         let system = side.description.system()?;
@@ -159,10 +166,10 @@ fn check_load(system: &System, load: &Workload, caching: Caching) -> Outcome<()>
     Ok(())
 }
 
-/// Predicts the effect of a change. `tell` is called with the share of the work that is done.
+/// Predicts the effect of a change. `tell` is called with the completed share of the work (0 to 1).
 ///
 /// # Errors
-/// An invalid system, or a load that does not fit it.
+/// If a system is invalid, or a load does not fit its system.
 pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answer> {
     let [load, load_after] =
         on_all_cores(&sides(question), |side| timed_load(side.description, side.load))
@@ -206,13 +213,13 @@ pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answe
     })
 }
 
-/// Whether sensitivities are computed: not for long traces, which are simulated as a whole for each
-/// value.
+/// Returns true if sensitivities are computed. They are not computed for long traces, because the
+/// whole trace is simulated for each changed value.
 pub fn has_sensitivities(load: &Workload) -> bool {
     load.replay.as_ref().is_none_or(|replay| replay.description.requests <= MOVED_REQUESTS_MAX)
 }
 
-/// The load and system of one half of a comparison: before or after the change.
+/// The load and the system on one side of a comparison: before or after the change.
 struct Side<'a> {
     description: &'a Description,
     load: &'a Workload,
@@ -234,14 +241,15 @@ fn sides(question: &Question) -> [Side<'_>; 2] {
     ]
 }
 
-/// Number of files of a system; each is accessed with the whole load.
+/// Returns the number of files of a system. Each file is accessed with the whole load.
 pub fn files(system: &System) -> u64 {
     SimWorld::new(system, 0).files(simulated::caching_of(system)).len() as u64
 }
 
-/// Replaces the byte limit by a time limit if there are several files: the time that the slowest of
-/// them needs. Otherwise the fast files would be idle at the end and lower the rate. Loads with a
-/// flush at the end are not changed, because the flush takes longer than the time limit.
+/// Replaces the byte limit of a load by a time limit if the system has several files. The time
+/// limit is the time that the slowest file needs. With a byte limit, the fast files would be idle
+/// at the end and lower the rate. Loads with a flush at the end are not changed, because the flush
+/// continues after the time limit.
 fn timed_load(description: &Description, load: &Workload) -> Outcome<Workload> {
     let system = description.system()?;
     let (flushed, caching) = with_flush(&system, load);
@@ -253,11 +261,11 @@ fn timed_load(description: &Description, load: &Workload) -> Outcome<Workload> {
     Ok(Workload { limit_bytes: None, limit_ns, ..load.clone() })
 }
 
-/// The load with a flush at the end of buffered writes, as with `halfpower run`, and the caching
-/// mode of the system.
+/// Returns the load and the caching mode of the system. Buffered writes get a flush at the end, as
+/// in `halfpower run`.
 fn with_flush(system: &System, load: &Workload) -> (Workload, Caching) {
     let caching = simulated::caching_of(system);
-    // A replayed trace contains the flushes of its program.
+    // A replayed trace already contains the flushes of its program.
     let flush_at_end = !caching.is_direct() && load.writes() && load.replay.is_none();
     (Workload { flush_at_end, ..load.clone() }, caching)
 }
@@ -299,7 +307,7 @@ fn simulate_side(side: &Side<'_>) -> Outcome<SideDocument> {
     })
 }
 
-/// Short description of a load: access pattern, request size, depth and threads.
+/// Describes a load briefly: access pattern, request size, depth and threads.
 pub fn describe(load: &Workload) -> String {
     if let Some(replay) = &load.replay {
         let what = &replay.description;
@@ -320,8 +328,7 @@ fn price_document(
     load: &Workload,
     simulated: &Simulated,
 ) -> Outcome<PriceDocument> {
-    let kaps =
-        simulated::simulate(system, &kaps_load(load), Caching::Direct)?.requests_per_s() / 1e3;
+    let kaps = simulated::simulate(system, &kaps_load(load), Caching::Direct)?.requests_per_s();
     Ok(PriceDocument {
         price,
         per_mb_per_s: price / (simulated.bytes_per_s() / 1e6),
@@ -329,7 +336,7 @@ fn price_document(
     })
 }
 
-/// Random 8 KiB reads at the depth of a load, to measure KAPS.
+/// Returns a load of random 8 KiB reads at the depth of the given load, to measure KAPS.
 fn kaps_load(load: &Workload) -> Workload {
     let requests = load.limit_bytes.map(|bytes| bytes / u64::from(load.request_bytes));
     Workload {
@@ -343,7 +350,8 @@ fn kaps_load(load: &Workload) -> Workload {
     }
 }
 
-/// Sensitivity of the throughput to a parameter; `None` if the parameter cannot be changed.
+/// Computes the sensitivity of the throughput to a parameter. Returns `None` if the parameter
+/// cannot be changed.
 fn sensitivity(
     description: &Description,
     load: &Workload,
@@ -352,7 +360,7 @@ fn sensitivity(
 ) -> Option<SensitivityDocument> {
     let [weaker, stronger] = slopes(description, load, key, bytes_per_s)?;
     let is_step = (stronger - weaker).abs() > STEP_DIFFERENCE && stronger * weaker >= 0.0;
-    // If the throughput has a step on one side, only the other side shows the slope.
+    // If the throughput has a step on one side, only the slope on the other side is used.
     let sensitivity = if is_step { weaker } else { (weaker + stronger) / 2.0 };
     let source = description.source_of(key).unwrap_or_default();
     let is_unknown = source.starts_with("assumed") || source.contains("unidentified");
@@ -360,17 +368,18 @@ fn sensitivity(
     Some(SensitivityDocument { key: key.to_owned(), sensitivity, source, doubtful })
 }
 
-/// Sorts by absolute sensitivity, strongest first, and drops parameters without effect.
+/// Sorts parameters by absolute sensitivity, the strongest first, and drops those without effect.
 fn strongest<'a>(all: impl Iterator<Item = &'a SensitivityDocument>) -> Vec<SensitivityDocument> {
     let mut all: Vec<_> = all.filter(|s| s.sensitivity.abs() > 1e-4).cloned().collect();
     all.sort_by(|a, b| b.sensitivity.abs().total_cmp(&a.sensitivity.abs()));
     all
 }
 
-/// Slopes of the throughput for a parameter 5% lower and 5% higher, the weaker one first. Counts
-/// change by at least one.
+/// Returns the slopes of the throughput for a parameter 5% lower and 5% higher. The slope with the
+/// smaller absolute value is first. Counts change by at least one.
 ///
-/// The slopes differ at a step, for example at the request size from which requests are split.
+/// The slopes differ if the throughput has a step, for example at the request size from which
+/// requests are split.
 fn slopes(
     description: &Description,
     load: &Workload,
@@ -423,7 +432,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Predicts a change of one setting for 5000 requests within 20 MiB.
+    /// Predicts the effect of one changed setting on a load of 5000 requests.
     fn predict_for(
         name: &str,
         given: &[(&str, &str)],
@@ -464,7 +473,8 @@ mod tests {
     #[test]
     fn buffered_writes_include_the_flush() {
         let buffered = [("caching", "buffered")];
-        // Writes to a small region are sorted by offset and fit into the cache of the drive.
+        // The region is large, because buffered writes to a small region are sorted by offset and
+        // fit into the cache of the drive.
         let load = Workload { region_bytes: 4 << 30, ..random_writes(4096) };
         let answer = predict_for("sata-hdd-7200", &buffered, &load, ("caching", "direct"));
         let mb_per_s = answer.before.bytes_per_s / 1e6;
@@ -506,13 +516,13 @@ mod tests {
         };
         assert!(check(&question(load.clone())).is_ok());
         let small = Workload { region_bytes: 4096, ..load.clone() };
-        assert!(check(&question(small)).is_err(), "no request of 8 KiB fits");
+        assert!(check(&question(small)).is_err(), "no request of 8 KiB fits into the region");
     }
 
     #[test]
     fn a_step_to_one_side_is_no_slope() {
-        // Requests of 64 KiB are the largest that are not split; a slightly lower limit splits
-        // each.
+        // Requests of 64 KiB are the largest requests that are not split. A slightly lower limit
+        // splits each of them.
         let stripe = [("disks", "4"), ("volume", "stripe")];
         let answer = predict(&stripe);
         let of = |key: &str| answer.sensitivities_after.iter().find(|s| s.key == key);
@@ -527,6 +537,9 @@ mod tests {
         assert!((0.4..0.6).contains(&ratio), "{ratio}");
         let per = |side: &SideDocument| side.price.as_ref().unwrap().per_mb_per_s;
         assert!(per(&answer.after) > 3.0 * per(&answer.before));
+        // This drive serves some 100 random 8 KiB reads per second, and has a price of 1000.
+        let per_kaps = answer.before.price.as_ref().unwrap().per_kaps;
+        assert!((5.0..20.0).contains(&per_kaps), "{per_kaps}");
         for side in [&answer.before, &answer.after] {
             assert!(side.bytes_per_s <= side.bound.as_ref().unwrap().bytes_per_s * 1.0001);
         }

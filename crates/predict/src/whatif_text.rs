@@ -1,26 +1,28 @@
-//! The answer to a what-if question as text and as a JSON document.
+//! Formats the answer to a what-if question as text and as a JSON document.
 //!
-//! The text is a table of both sides, the sensitivities, and how far to trust the prediction.
+//! The text consists of a table of both sides, the sensitivities, and the estimated error of the
+//! prediction.
 
 use analysis::units;
 use lab::json::Program;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::result::significant;
 use crate::trust::Basis;
 use crate::whatif::{Answer, PriceDocument, SensitivityDocument, SideDocument};
 
-/// Number of parameters printed.
+/// Maximum number of parameters that are printed.
 const PRINTED: usize = 10;
 
-/// What `--json` prints.
+/// The JSON document that `whatif --json` prints.
 #[derive(Serialize, JsonSchema)]
 pub struct WhatifDocument {
-    /// The program.
+    /// The program that wrote the document.
     pub halfpower: Program,
-    /// The system.
+    /// Name or file of the system, as typed.
     pub system: String,
-    /// The changes, as typed.
+    /// The changes, as typed on the command line.
     pub changes: Vec<String>,
     /// Results before the change.
     pub before: SideDocument,
@@ -28,15 +30,16 @@ pub struct WhatifDocument {
     pub after: SideDocument,
     /// Throughput after the change divided by the throughput before.
     pub ratio: f64,
-    /// Sensitivity of the throughput before the change to each parameter of the system, strongest
-    /// first.
+    /// Sensitivity of the throughput before the change to each parameter of the system, the
+    /// strongest first.
     pub sensitivities: Vec<SensitivityDocument>,
-    /// Sensitivity of the throughput after the change, strongest first.
+    /// Sensitivity of the throughput after the change to each parameter, the strongest first.
     pub sensitivities_after: Vec<SensitivityDocument>,
 }
 
 impl WhatifDocument {
-    /// The answer for a system and its changes, as typed.
+    /// Builds the document from an answer, the system, and the changes as typed on the command
+    /// line.
     pub fn new(system: String, changes: Vec<String>, answer: Answer) -> WhatifDocument {
         WhatifDocument {
             halfpower: Program::this(),
@@ -51,7 +54,7 @@ impl WhatifDocument {
     }
 }
 
-/// The answer as a table, with sensitivities and how far to trust it.
+/// Formats the answer as a table, followed by the sensitivities and the estimated error.
 pub fn lines(answer: &Answer) -> Vec<String> {
     let mut lines = Vec::new();
     let Answer { before, after, .. } = answer;
@@ -63,27 +66,27 @@ pub fn lines(answer: &Answer) -> Vec<String> {
     row("load", &|side| side.workload.clone());
     row("throughput", &|side| units::rate(side.bytes_per_s));
     if before.trust.is_some() {
-        row("... with error", &|side| error_range(side));
+        row("... error range", &|side| error_range(side));
     }
     row("requests per second", &|side| units::count(side.requests_per_s));
     row("latency p50", &|side| units::time(side.latency_p50_ns as f64));
     row("latency p99", &|side| units::time(side.latency_p99_ns as f64));
     row("CPU per request", &|side| units::time(side.cpu_ns_per_request));
     row("bottleneck", &|side| side.bottleneck.clone());
-    row("... busy", &|side| format!("{:.0}%", side.utilisation * 100.0));
+    row("... utilisation", &|side| format!("{:.0}%", side.utilisation * 100.0));
     if before.held.is_some() || after.held.is_some() {
         let held = |side: &SideDocument| side.held.as_ref().map(|held| held.resource.clone());
-        row("... held up by it", &|side| held(side).unwrap_or_else(|| "-".to_owned()));
+        row("... delayed resource", &|side| held(side).unwrap_or_else(|| "-".to_owned()));
     }
     let bound = |side: &SideDocument| side.bound.clone();
     row("bound", &|side| bound(side).map_or("-".into(), |b| units::rate(b.bytes_per_s)));
     row("... set by", &|side| bound(side).map_or("-".into(), |b| b.name));
     if before.price.is_some() || after.price.is_some() {
         let price = |side: &SideDocument, of: fn(&PriceDocument) -> f64| {
-            side.price.as_ref().map_or("-".into(), |price| format!("{:.4}", of(price)))
+            side.price.as_ref().map_or("-".into(), |price| significant(of(price)))
         };
         row("price per MB/s", &|side| price(side, |price| price.per_mb_per_s));
-        row("price per KAPS", &|side| price(side, |price| price.per_kaps));
+        row("price per KAPS (8 KiB reads/s)", &|side| price(side, |price| price.per_kaps));
     }
     let ratio = after.bytes_per_s / before.bytes_per_s;
     let multiplies = format!("the change multiplies throughput by {ratio:.2}");
@@ -91,13 +94,14 @@ pub fn lines(answer: &Answer) -> Vec<String> {
     if answer.has_sensitivities {
         lines.extend(sensitivities(answer));
     } else {
-        lines.push("sensitivities: not computed, the trace is too long for them".to_owned());
+        lines.push("sensitivities: not computed, because the trace is too long".to_owned());
     }
     lines.extend(trust(answer));
     lines
 }
 
-/// Range of the throughput if it is as wrong as the worst calibration point near the load.
+/// Formats the range of the throughput. The error of the prediction is assumed to be at most as
+/// large as the largest error of the calibration points near the load.
 fn error_range(side: &SideDocument) -> String {
     let trust = side.trust.as_ref();
     let ends = trust.and_then(|trust| trust.low_bytes_per_s.zip(trust.high_bytes_per_s));
@@ -106,7 +110,7 @@ fn error_range(side: &SideDocument) -> String {
     })
 }
 
-/// The sensitivities before and after the change, strongest of either first.
+/// Formats the parameters with the largest sensitivities before or after the change.
 fn sensitivities(answer: &Answer) -> Vec<String> {
     let mut lines = vec![
         "sensitivity of the throughput: d ln(throughput) / d ln(parameter)".to_owned(),
@@ -129,15 +133,15 @@ fn sensitivities(answer: &Answer) -> Vec<String> {
     lines
 }
 
-/// The estimated error and the doubtful parameters.
+/// Formats the estimated error and the doubtful parameters.
 fn trust(answer: &Answer) -> Vec<String> {
     let mut lines = vec![String::new()];
     for (when, side) in [("before", &answer.before), ("after", &answer.after)] {
         if let Some(trust) = &side.trust {
             let word = match (trust.basis, trust.is_good()) {
                 (Basis::Outside, _) => "none",
-                (_, true) => "good",
-                (_, false) => "with care",
+                (_, true) => "high",
+                (_, false) => "limited",
             };
             lines.push(format!("trust {when:<7} {word}: {}", trust.text()));
         }
@@ -148,7 +152,7 @@ fn trust(answer: &Answer) -> Vec<String> {
     let doubts: Vec<&str> = answer.doubts().iter().map(|doubt| doubt.key.as_str()).collect();
     lines.push(match (doubts.is_empty(), answer.before.trust.is_some()) {
         (false, _) => format!(
-            "important values that are only assumed or not identified by the calibration: {}",
+            "important values that are assumed, or that a calibration did not identify: {}",
             doubts.join(", ")
         ),
         (true, true) => "all important values were identified by the calibration".into(),

@@ -1,5 +1,6 @@
-//! Rotating disks with random parameters that are hidden from the calibration. It must find every
-//! parameter within 5%, and predict loads that are not part of the fit within 10%.
+//! Calibrates simulated rotating disks with random parameters, which the calibration does not know.
+//! It must find every parameter within 5%, and predict loads that are not part of the fit within
+//! 10%.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,15 +14,15 @@ use simulator::Description;
 use workload::Workload;
 use workload::random::Stream;
 
-/// Maximum error of a parameter.
+/// Maximum relative error of a parameter.
 const PARAMETER_ERROR: f64 = 0.05;
-/// Maximum error of the rate of a load.
+/// Maximum relative error of the rate of a load.
 const LOAD_ERROR: f64 = 0.10;
-/// Overhead of a request in the host and on the bus of `sata-hdd-7200` (us): 2.5 for the CPU, 3 for
-/// the command and 2 for the status.
+/// Overhead of a request in the host and on the bus of `sata-hdd-7200` (us). It consists of 2.5 us
+/// for the CPU, 3 us for the command and 2 us for the status.
 const HOST_US: f64 = 7.5;
 
-/// A disk with random parameters.
+/// A simulated disk with random parameters.
 struct Hidden {
     description: Description,
     zones: Vec<[u64; 2]>,
@@ -78,8 +79,8 @@ impl Hidden {
         let value = self.description.value_of(key).unwrap().0;
         match key {
             "drive.firmware_read" | "drive.firmware_write" => value + HOST_US,
-            // Without a write cache, only the sum of this value and the firmware time of writes is
-            // visible.
+            // Without a write cache, only the sum of this value and the firmware time of writes can
+            // be measured.
             "drive.write_settle" if !self.has_write_cache() => {
                 let more_us =
                     self.truth("drive.firmware_write") - self.truth("drive.firmware_read");
@@ -105,7 +106,7 @@ impl Hidden {
         disk::calibrate(&mut self.probe(may_write), "calibrated", &mut |_| {}).unwrap()
     }
 
-    /// The errors of a calibration that exceed the limits.
+    /// Lists the errors of a calibration that exceed the limits.
     fn faults(&self, found: &Calibrated) -> Vec<String> {
         let mut faults = Vec::new();
         let value_of = |key: &str| found.parameters.iter().find(|p| p.key == key).map(|p| p.value);
@@ -115,11 +116,13 @@ impl Hidden {
                 "drive.firmware_read" => {
                     parameter.value + value_of("host.direct_read.fixed").unwrap_or(0.0)
                 }
-                // This value is part of the overhead, which is compared as a whole.
+                // This value is part of the overhead, which is compared as a whole under
+                // `drive.firmware_read`.
                 "host.direct_read.fixed" => continue,
                 _ => parameter.value,
             };
-            // A value that is not determined must lie within its interval, if it has one.
+            // If the calibration reports the knee as not determined, the true value must lie within
+            // its interval. Other parameters that are not determined are not checked.
             if found.not_determined.iter().any(|text| text.starts_with(&parameter.key)) {
                 let is_within = (parameter.low..=parameter.high).contains(&truth);
                 if parameter.key == "drive.seek.knee" && !is_within {
@@ -157,7 +160,7 @@ impl Hidden {
     }
 }
 
-/// The errors of the calibrations of some disks.
+/// Calibrates one disk for each seed and lists the errors that exceed the limits.
 fn faults_of(
     seeds: impl Iterator<Item = u64>,
     calibrate: impl Fn(&Hidden) -> Calibrated,
@@ -185,14 +188,14 @@ fn hidden_disks_are_found_within_5_percent_and_their_loads_within_10() {
 }
 
 #[test]
-#[ignore = "a campaign of some minutes"]
+#[ignore = "takes some minutes"]
 fn all_but_one_of_many_hidden_disks_are_found_within_5_percent() {
     let faults = faults_of(13..=200, |hidden| hidden.calibrated(true));
-    // For one of these disks, the size of the write cache is 8% off.
+    // For one of these disks, the measured size of the write cache is wrong by 8%.
     assert!(faults.len() <= 1, "{faults:#?}");
 }
 
-/// If a disk may not be written, the values that only writes show are not determined.
+/// Without permission to write, the parameters that only writes reveal are not determined.
 #[test]
 fn a_disk_that_may_not_be_written_is_only_read() {
     let hidden = Hidden::drawn(1);
@@ -205,8 +208,9 @@ fn a_disk_that_may_not_be_written_is_only_read() {
     assert!(hidden.faults(&found).is_empty(), "{:?}", hidden.faults(&found));
 }
 
-/// On a host, interrupts and scheduling delay completions, sometimes by a lot. The layout and the
-/// predicted loads must still be right. Overheads and seeks are not found within 5% then.
+/// On a host, interrupts and scheduling delay completions, sometimes by a lot. In spite of this,
+/// the layout and the predicted loads must be within the limits. Overheads and seek times are not
+/// checked.
 #[test]
 fn with_noise_in_the_times_of_requests_layout_and_loads_are_still_right() {
     let faults = faults_of(1..=6, |hidden| {
@@ -220,7 +224,7 @@ fn with_noise_in_the_times_of_requests_layout_and_loads_are_still_right() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
-/// What is not modelled is refused, and not fitted.
+/// A disk whose behaviour is not modelled must be refused, not fitted.
 #[test]
 fn a_shingled_disk_is_refused_if_its_writes_are_to_be_calibrated() {
     let system = Description::named("sata-smr-5900").unwrap().system().unwrap();
@@ -229,22 +233,21 @@ fn a_shingled_disk_is_refused_if_its_writes_are_to_be_calibrated() {
     assert!(failure.message.contains("media cache"), "{failure}");
 }
 
-/// A device that does not rotate is refused.
 #[test]
 fn a_device_that_does_not_rotate_is_refused() {
     let system = Description::named("sata-ssd").unwrap().system().unwrap();
     let mut probe = SimulatedDisk::new(&system, 1, true).unwrap();
     let failure = disk::calibrate(&mut probe, "calibrated", &mut |_| {}).unwrap_err();
-    assert!(failure.message.contains("does not behave as a rotating disk"), "{failure}");
+    assert!(failure.message.contains("does not behave like a rotating disk"), "{failure}");
 }
 
-/// The line of a choice in a system file.
+/// Returns the line of a setting in a system file.
 fn choice(description: &Description, key: &str) -> String {
     let (text, start) = (description.text(), format!("{key} = "));
     text.lines().find(|line| line.starts_with(&start)).unwrap().to_owned()
 }
 
-/// Panics if a request writes.
+/// A disk that panics if a request writes.
 struct ReadOnly(SimulatedDisk);
 
 impl Probe for ReadOnly {
@@ -279,7 +282,8 @@ impl Probe for ReadOnly {
     }
 }
 
-/// Delays each completion by 4 us on average, and one in two hundred by 1 ms more.
+/// A disk that delays each completion by 4 us on average, and one in 200 completions by an
+/// additional 1 ms.
 struct Noisy {
     disk: SimulatedDisk,
     dice: Stream,

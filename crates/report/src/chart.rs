@@ -1,9 +1,10 @@
-//! Charts: caption, legend, SVG drawing, and a data table below.
+//! Renders a chart as an HTML figure: caption, legend, SVG drawing, and a data table below.
 //!
-//! The drawing has a fixed inner size and scales with its column. On narrow screens the style sheet
-//! enlarges its text; the margins leave room for that. Each drawable point is an element of class
-//! `mark` whose `data-r` is its row in the data table, which the script reads. Colours and dashes
-//! are CSS classes, so themes and print use the same drawing.
+//! The drawing has a fixed inner size and is scaled to the width of its column. On narrow screens,
+//! the style sheet enlarges the text of the drawing, and the margins leave room for that. Each
+//! drawable point is an element of class `mark`. Its attribute `data-r` is the row of the point in
+//! the data table, which the script reads. Colours and dashes are CSS classes, so all themes and
+//! the printed page use the same drawing.
 
 use maud::{Markup, html};
 
@@ -21,24 +22,25 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 54.0;
 
-/// Space for guide labels above the drawing, where no data line can cross them: one line of text at
-/// the font size of a phone.
+/// Height of the space above the drawing for the label of one guide. It fits one line of text at
+/// the font size of a phone. Above the drawing, no data line can cross the labels.
 const GUIDE_LINE: f64 = 20.0;
-/// Space for guide labels to the right of the drawing: one character at the font size of a phone.
+/// Width that one character of a guide label needs to the right of the drawing, at the font size of
+/// a phone.
 const GUIDE_LETTER: f64 = 12.0;
 
-/// Maximum points of a series with visible markers; longer series get dots that appear when
-/// touched.
+/// Maximum number of points of a series whose markers are always visible. If a series has more
+/// points, each point is a dot that appears when the pointer is over it.
 const DENSE: usize = 60;
 
 const BAR: f64 = 18.0;
 const BAR_GAP: f64 = 5.0;
 const GROUP_LABEL: f64 = 24.0;
 const GROUP_GAP: f64 = 14.0;
-/// Space to the right of the longest bar for its number.
+/// Width of the space to the right of the longest bar, for its number.
 const BAR_TEXT: f64 = 270.0;
 
-/// A chart as an HTML figure.
+/// Renders a chart as an HTML figure.
 pub(crate) fn chart(chart: &Chart) -> Markup {
     html! {
         figure.chart id=(chart.id) data-x=(chart.x.label) data-y=(chart.y.label) {
@@ -55,8 +57,8 @@ pub(crate) fn chart(chart: &Chart) -> Markup {
     }
 }
 
-/// Buttons that zoom and save the chart, and a field for the range that is shown. All are hidden
-/// until the script runs.
+/// Renders the buttons that zoom and save the chart, and a field that shows the visible range. All
+/// of them are hidden until the script runs.
 fn tools(chart: &Chart) -> Markup {
     let zoom = |key: &str, sign: &str, what: &str| {
         html! {
@@ -77,7 +79,7 @@ fn tools(chart: &Chart) -> Markup {
             @if is_zoomable(chart) {
                 (zoom("+", "+", "Zoom in"))
                 (zoom("-", "\u{2212}", "Zoom out"))
-                (zoom("0", "All", "All of the chart"))
+                (zoom("0", "All", "Show the whole chart"))
                 span.range role="status" {}
             }
             span.files {
@@ -89,12 +91,13 @@ fn tools(chart: &Chart) -> Markup {
     }
 }
 
-/// Whether the script can draw a part of the chart: both axes have numbers.
+/// Returns true if the script can zoom into the chart, which requires numbers on both axes.
 fn is_zoomable(chart: &Chart) -> bool {
     chart.kind != Kind::Bars && !matches!(chart.x.scale, Scale::Category(_))
 }
 
-/// The legend: buttons that toggle series, or plain text without the script.
+/// Renders the legend, whose buttons show and hide series. Without the script, the legend is plain
+/// text.
 fn legend(chart: &Chart) -> Markup {
     html! {
         ul.legend {
@@ -124,10 +127,11 @@ fn swatch(chart: &Chart, series: &Series, hue: usize) -> Markup {
     }
 }
 
-/// Whether the points of a series are dots that are visible only when touched.
+/// Returns true if the points of a series are dots that are visible only when the pointer is over
+/// them.
 fn dotted(chart: &Chart, series: &Series) -> bool {
     let fitted = chart.kind == Kind::Scatter && series.dashed;
-    // These curves have so many points only to be smooth.
+    // These curves have many points only to look smooth.
     let smooth = chart.kind == Kind::Steps || chart.x.scale == Scale::Percentile;
     fitted || smooth || series.points.len() > DENSE
 }
@@ -142,7 +146,7 @@ fn classes(series: &Series, hue: usize) -> String {
     format!("series c{}{dashed}{second_round}", hue % HUES)
 }
 
-/// Axes and edges of a drawing; `None` if nothing can be drawn.
+/// The axes and the edges of a drawing.
 struct Frame {
     x: Projection,
     y: Projection,
@@ -176,7 +180,7 @@ impl Frame {
         any.then_some(frame)
     }
 
-    /// Left, right, top and bottom of the area of the data.
+    /// Formats the left, right, top and bottom edge of the data area, for the script.
     fn edges(&self) -> String {
         format!("{LEFT} {} {} {}", self.right, self.top, HEIGHT - BOTTOM)
     }
@@ -207,8 +211,8 @@ fn plot(chart: &Chart) -> Markup {
     }
 }
 
-/// Puts the content into a nested SVG with the coordinates of the chart. After a zoom, the script
-/// makes the nested SVG clip what lies beyond the axes.
+/// Puts the content into a nested SVG element with the coordinates of the chart. After a zoom, the
+/// script makes this element clip everything outside the axes.
 fn within(frame: &Frame, content: &Markup) -> Markup {
     let (width, height) = (frame.right - LEFT, HEIGHT - BOTTOM - frame.top);
     html! {
@@ -250,7 +254,7 @@ fn title(axis: &Axis, projection: &Projection) -> String {
     }
 }
 
-/// Grid lines of labelled or of unlabelled ticks.
+/// Returns the SVG path of the grid lines, either for the ticks with labels or for those without.
 fn grid(frame: &Frame, x_ticks: &[Tick], y_ticks: &[Tick], labelled: bool) -> String {
     let (top, bottom, right) = (frame.top, HEIGHT - BOTTOM, frame.right);
     let chosen = |tick: &&Tick| tick.label.is_some() == labelled;
@@ -261,8 +265,8 @@ fn grid(frame: &Frame, x_ticks: &[Tick], y_ticks: &[Tick], labelled: bool) -> St
     down.chain(across).collect()
 }
 
-/// Labelled guide lines. Labels of horizontal lines are to their right, labels of vertical lines
-/// above the drawing, stacked.
+/// Draws the guide lines with their labels. The label of a horizontal line is to its right. The
+/// labels of vertical lines are stacked above the drawing.
 fn guides(chart: &Chart, frame: &Frame) -> Markup {
     let (right, top, bottom) = (frame.right, frame.top, HEIGHT - BOTTOM);
     let upright = chart.guides.iter().filter(|guide| guide.direction == Direction::Vertical);
@@ -285,8 +289,8 @@ fn guides(chart: &Chart, frame: &Frame) -> Markup {
     }
 }
 
-/// The drawable horizontal guides from bottom to top, with line and label positions. Labels do not
-/// overlap.
+/// Returns the horizontal guides that can be drawn, from bottom to top. Each has the y position of
+/// its line and of its label. The labels do not overlap.
 fn level_guides<'a>(chart: &'a Chart, frame: &Frame) -> Vec<(f64, f64, &'a Guide)> {
     let level = chart.guides.iter().filter(|guide| guide.direction == Direction::Horizontal);
     let placed = level.filter_map(|guide| Some((frame.y.position(guide.at)?, guide)));
@@ -353,8 +357,8 @@ fn one_series(
     }
 }
 
-/// Grouped horizontal bars: the category name, then one bar per series with a value there, each
-/// followed by its number.
+/// Draws grouped horizontal bars. Each group has the name of a category, and below it one bar for
+/// each series that has a value in the category. The number is to the right of each bar.
 fn bars(chart: &Chart) -> Markup {
     let no_names = Vec::new();
     let names = match &chart.x.scale {
@@ -386,7 +390,7 @@ fn bars(chart: &Chart) -> Markup {
     }
 }
 
-/// The name above a group of bars, with the notes of its bars.
+/// Draws the name above a group of bars, with the notes of these bars.
 fn category<'a>(name: &str, group: impl Iterator<Item = &'a BarRow<'a>> + Clone) -> Markup {
     let Some(first) = group.clone().next() else { return html! {} };
     html! {
@@ -397,18 +401,18 @@ fn category<'a>(name: &str, group: impl Iterator<Item = &'a BarRow<'a>> + Clone)
     }
 }
 
-/// Position of one bar.
+/// The position and the value of one bar.
 struct BarRow<'a> {
     category: usize,
     series: usize,
-    /// Row in the data table.
+    /// Row of the value in the data table.
     data_row: usize,
     y: f64,
     value: f64,
     note: Option<&'a str>,
 }
 
-/// The bars from top to bottom.
+/// Returns the bars from top to bottom.
 fn bar_rows(chart: &Chart, categories: usize) -> Vec<BarRow<'_>> {
     let mut rows = Vec::new();
     let mut data_row = 0;
@@ -582,7 +586,8 @@ mod tests {
 
     #[test]
     fn every_cell_is_drawn_with_its_row_and_a_larger_share_is_stronger() {
-        // All requests take 12 us at first; later every fourth takes 1.2 ms.
+        // In the first half, all requests take 12 us. In the second half, every fourth request
+        // takes 1.2 ms.
         let is_slow = |index: u64| index > 4_800 && index.is_multiple_of(4);
         let request = |index| (index, if is_slow(index) { 1_200_000 } else { 12_000 });
         let requests = (0..9_600).map(request).collect();

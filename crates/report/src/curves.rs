@@ -1,22 +1,23 @@
-//! Charts of a survey that are drawn from its points.
+//! Builds the charts of a survey from its points.
 //!
-//! The points of a chart are grouped, for example by caching mode and depth; each group gives one
-//! line, in the order of the input. If there are more lines than a chart can show, an even
-//! selection is drawn; the table of all points has the rest. A chart without lines is left out.
+//! The points of a chart are grouped, for example by caching mode and depth. Each group gives one
+//! line, in the order of the input. If there are more lines than a chart can show, an evenly spaced
+//! selection is drawn. The other lines appear only in the table of all points. A chart without
+//! lines is left out.
 
 use crate::model::{Axis, Chart, Direction, Guide, Kind, Point, Scale, Series};
 use crate::units::{Unit, bytes, rate};
 use crate::view::{Estimate, Pattern, PointView, SurveyView};
 
-/// Maximum number of lines with different request sizes in a depth chart.
+/// Maximum number of combinations of caching mode and request size in a depth chart.
 const SIZES_PER_CHART: usize = 4;
 
-/// Minimum number of depths (or sizes) of a curve.
+/// Minimum number of different depths in a depth curve.
 const CURVE_POINTS: usize = 3;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// A line chart with a summary of one sentence; `None` if no series has points.
+/// Builds a line chart from the series that have points. Returns `None` if no series has points.
 pub(crate) fn lines(
     id: String,
     title: String,
@@ -34,7 +35,7 @@ pub(crate) fn axis(label: &str, unit: Unit, scale: Scale) -> Axis {
     Axis { label: label.to_string(), unit, scale }
 }
 
-/// The axis of request sizes.
+/// Returns the axis for request sizes.
 pub(crate) fn size_axis() -> Axis {
     axis("Request size", Unit::Bytes, Scale::Log2)
 }
@@ -43,7 +44,7 @@ fn depth_axis() -> Axis {
     axis("Depth", Unit::Count, Scale::Log2)
 }
 
-/// The distinct values of `key`, in input order.
+/// Returns the distinct values of `key`, in the order of the input.
 pub(crate) fn distinct<T, K: PartialEq>(items: &[T], key: impl Fn(&T) -> K) -> Vec<K> {
     let mut keys = Vec::new();
     for item in items {
@@ -55,7 +56,7 @@ pub(crate) fn distinct<T, K: PartialEq>(items: &[T], key: impl Fn(&T) -> K) -> V
     keys
 }
 
-/// Converts text to an identifier: lower case with hyphens.
+/// Converts text to an identifier, with lower case letters and hyphens.
 pub(crate) fn slug(text: &str) -> String {
     let letters = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     text.chars().map(letters).collect()
@@ -65,7 +66,7 @@ fn sequential(view: &SurveyView) -> Vec<&PointView> {
     view.points.iter().filter(|point| point.pattern == Pattern::Sequential).collect()
 }
 
-/// Operations of the sequential points.
+/// Returns the operations of the sequential points (read, write).
 pub(crate) fn operations(view: &SurveyView) -> Vec<&str> {
     distinct(&sequential(view), |point| point.operation.as_str())
 }
@@ -75,8 +76,8 @@ fn interval_point(x: f64, estimate: Estimate) -> Point {
     Point { x, y: estimate.value, low, high, note: None }
 }
 
-/// One line per key, with its points sorted by x. Lines of the first caching mode are solid, the
-/// others dashed.
+/// Returns one line for each key, with its points sorted by x. The lines of the first caching mode
+/// are solid. The lines of other caching modes are dashed.
 fn grouped<'a, K: PartialEq>(
     points: &[&'a PointView],
     key: impl Fn(&'a PointView) -> K,
@@ -96,8 +97,8 @@ fn grouped<'a, K: PartialEq>(
     series
 }
 
-/// Throughput against request size for one operation: a line per caching mode and depth, with PAP,
-/// PAP/2, and the smallest request that exceeds PAP/2.
+/// Builds the chart of throughput against request size for one operation. It has a line for each
+/// caching mode and depth, and guides for PAP, PAP/2, and the smallest request that exceeds PAP/2.
 pub(crate) fn throughput_against_size(view: &SurveyView, operation: &str) -> Option<Chart> {
     let mut points = sequential(view);
     points.retain(|point| point.operation == operation);
@@ -153,8 +154,8 @@ fn half_power_guides(view: &SurveyView, operation: &str) -> Vec<Guide> {
             ]
         })
         .collect();
-    // Only one guide is drawn, for direct requests at the smallest depth: their half-power point is
-    // the largest.
+    // Only one vertical guide is drawn, at the half-power point of direct requests at the smallest
+    // depth. No other combination has a larger half-power point.
     let shallowest = view
         .half_power
         .iter()
@@ -162,14 +163,14 @@ fn half_power_guides(view: &SurveyView, operation: &str) -> Vec<Guide> {
         .min_by_key(|half| (half.caching == "buffered", half.depth));
     if let Some((half, at)) = shallowest.and_then(|half| Some((half, half.measured_bytes?))) {
         let (caching, depth, size) = (&half.caching, half.depth, bytes(at as f64));
-        let label = format!("half power from {size} ({caching}, depth {depth})");
+        let label = format!("half-power point: {size} ({caching}, depth {depth})");
         guides.push(guide(label, at as f64, Direction::Vertical));
     }
     guides
 }
 
-/// The depth curves of one operation: an even selection of the caching modes and sizes with enough
-/// depths.
+/// Returns the points of the depth curves of one operation. The curves are an evenly spaced
+/// selection of the caching modes and sizes with enough depths.
 fn depth_curves<'a>(view: &'a SurveyView, operation: &str) -> Vec<&'a PointView> {
     let mut points = sequential(view);
     points.retain(|point| point.operation == operation);
@@ -185,7 +186,7 @@ fn depth_curves<'a>(view: &'a SurveyView, operation: &str) -> Vec<&'a PointView>
     points
 }
 
-/// At most `limit` items, evenly spaced, including first and last.
+/// Returns at most `limit` items, evenly spaced, including the first and the last item.
 pub(crate) fn spread<T>(items: &[T], limit: usize) -> Vec<&T> {
     if items.len() <= limit || limit < 2 {
         return items.iter().take(limit).collect();
@@ -193,7 +194,8 @@ pub(crate) fn spread<T>(items: &[T], limit: usize) -> Vec<&T> {
     (0..limit).map(|index| &items[index * (items.len() - 1) / (limit - 1)]).collect()
 }
 
-/// Throughput and latency against depth for the sequential points of one operation.
+/// Builds the charts of throughput and latency against depth for the sequential points of one
+/// operation.
 pub(crate) fn depth_charts(view: &SurveyView, operation: &str) -> Vec<Chart> {
     let points = depth_curves(view, operation);
     let name =
@@ -205,21 +207,22 @@ pub(crate) fn depth_charts(view: &SurveyView, operation: &str) -> Vec<Chart> {
     let throughput = lines(
         format!("depth-throughput-{}", slug(operation)),
         format!("Sequential {operation}: throughput against depth"),
-        "The rate rises with depth until the device is busy.".to_string(),
+        "The rate rises with depth until the device is saturated.".to_string(),
         (depth_axis(), axis("Throughput", Unit::BytesPerSecond, Scale::Linear)),
         throughput,
     );
     let latency = lines(
         format!("depth-latency-{}", slug(operation)),
         format!("Sequential {operation}: latency against depth"),
-        "Beyond saturation, more depth only adds latency. Dashed: the 99th percentile.".to_string(),
+        "After saturation, more depth only adds latency. Dashed lines show the p99.".to_string(),
         (depth_axis(), axis("Latency", Unit::Nanoseconds, Scale::Log10)),
         latencies(&points, key, name),
     );
     throughput.into_iter().chain(latency).collect()
 }
 
-/// Two lines for each key, in one colour: the median latency is solid, the 99th percentile dashed.
+/// Returns two lines of the same colour for each key: a solid line for the median latency, and a
+/// dashed line for the 99th percentile.
 fn latencies<K: PartialEq>(
     points: &[&PointView],
     key: impl Fn(&PointView) -> K + Copy,
@@ -240,7 +243,8 @@ fn latencies<K: PartialEq>(
     pairs(median, quantile("p99", |point| point.latency_p99_ns))
 }
 
-/// Gives the series with the same index one colour: `solid[i]` as a solid line, `dashed[i]` dashed.
+/// Combines each solid series with the dashed series of the same index and gives both the same
+/// colour.
 pub(crate) fn pairs(solid: Vec<Series>, dashed: Vec<Series>) -> Vec<Series> {
     let pair = |(hue, (one, other))| {
         let hue = Some(hue);
@@ -249,7 +253,8 @@ pub(crate) fn pairs(solid: Vec<Series>, dashed: Vec<Series>) -> Vec<Series> {
     solid.into_iter().zip(dashed).enumerate().flat_map(pair).collect()
 }
 
-/// Requests per second and latency against depth for the random points of each request size.
+/// Builds the charts of requests per second and latency against depth, for the random points of
+/// each request size.
 pub(crate) fn random_charts(view: &SurveyView) -> Vec<Chart> {
     let random = view.points.iter().filter(|point| point.pattern == Pattern::Random);
     let mut random: Vec<_> = random.collect();
@@ -270,15 +275,15 @@ fn random_size_charts(random: &[&PointView], size_bytes: u64) -> Vec<Chart> {
     let rate = lines(
         format!("random-rate-{}", slug(&size)),
         format!("Random {size}: requests per second against depth"),
-        "Random requests per second by the number of outstanding requests.".to_string(),
+        "Number of random requests per second at each queue depth.".to_string(),
         (depth_axis(), axis("Requests per second", Unit::PerSecond, Scale::Linear)),
         rates,
     );
     let latency = lines(
         format!("random-latency-{}", slug(&size)),
         format!("Random {size}: latency against depth"),
-        "Latency of a random request by the number of outstanding requests. Dashed: the 99th \
-         percentile."
+        "Latency of random requests at each queue depth. Solid lines show the median, dashed lines \
+         the 99th percentile."
             .to_string(),
         (depth_axis(), axis("Latency", Unit::Nanoseconds, Scale::Log10)),
         latencies(&points, key, name),
@@ -286,8 +291,9 @@ fn random_size_charts(random: &[&PointView], size_bytes: u64) -> Vec<Chart> {
     rate.into_iter().chain(latency).collect()
 }
 
-/// CPU per request and per MiB against request size. Process time is solid, whole-machine time
-/// dashed. Each caching mode is shown at the depth with the most sizes.
+/// Builds the charts of CPU time per request and per MiB against request size. Solid lines show the
+/// CPU time of the process, dashed lines the CPU time of the whole machine. Each caching mode is
+/// shown at the depth with the most sizes.
 pub(crate) fn cpu_charts(view: &SurveyView) -> Vec<Chart> {
     let points = cpu_points(view);
     let key = |point: &PointView| (point.operation.clone(), point.caching.clone());
@@ -316,13 +322,13 @@ pub(crate) fn cpu_charts(view: &SurveyView) -> Vec<Chart> {
         "cpu-request",
         "CPU per request against request size",
         false,
-        "CPU time has a part for each call and, where data are copied, a part for each byte.",
+        "A request needs a fixed CPU time and, if its data are copied, a CPU time for each byte.",
     );
     let mib = chart(
         "cpu-mib",
         "CPU per MiB against request size",
         true,
-        "Larger requests spread the cost of a call over more bytes.",
+        "Larger requests distribute the fixed cost over more bytes.",
     );
     request.into_iter().chain(mib).collect()
 }

@@ -1,11 +1,12 @@
-//! The texts of `halfpower explain` on a page, folded away below what they explain.
+//! Adds the texts of `halfpower explain` to a page. Each text is collapsed below the element that
+//! it explains.
 //!
-//! A word that has no topic gets no explanation, so pages of old results can still be rendered.
+//! A name without a topic gets no explanation, so that pages of old results can still be rendered.
 
 use explain::{Block, Kind, Topic};
 use maud::{Markup, html};
 
-/// The topic of one of these kinds with this name, folded away.
+/// Renders the topic with this name and one of these kinds, collapsed.
 pub(crate) fn explanation(name: &str, kinds: &[Kind]) -> Markup {
     let all = kinds.iter().flat_map(|kind| explain::of_kind(*kind));
     let topics: Vec<&Topic> = all.filter(|topic| topic.name == name).collect();
@@ -19,7 +20,7 @@ pub(crate) fn explanation(name: &str, kinds: &[Kind]) -> Markup {
     }
 }
 
-/// A study and all its findings, folded away.
+/// Renders the explanation of a study and of all its findings, collapsed.
 pub(crate) fn explanation_of_study(name: &str) -> Markup {
     let study = explain::of_kind(Kind::Study).find(|topic| topic.name == name);
     let findings =

@@ -1,25 +1,25 @@
-//! What is added to a page that is one of several: links to the other pages and, for a run in
-//! progress, a way to follow its state.
+//! Additions to a page that belongs to a set of pages: links to the other pages and, for a run in
+//! progress, automatic updates.
 
 use maud::{Markup, html};
 
-/// What is added to a page; by default nothing.
+/// The additions to a page. By default, nothing is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Addresses and names of other pages.
+    /// Address and name of each other page.
     pub links: Vec<(String, String)>,
-    /// The page shows a run in progress. Its script asks the server for a newer state, with the
-    /// version that [`version`] filled in.
+    /// Whether the page shows a run in progress. If so, the script of the page asks the server for
+    /// a newer version than the one that [`version`] wrote into the page.
     pub is_live: bool,
-    /// The page is a list without a verdict of its own.
+    /// Whether the page is a list, which has no verdict.
     pub is_list: bool,
 }
 
-/// The attribute in the page of a run in progress into which [`version`] puts the version.
+/// The attribute in the page of a run in progress that [`version`] replaces.
 const NO_VERSION: &str = "data-etag=\"\"";
 
-/// Puts the version of a page into it; a page without a run in progress stays as it is. The version
-/// must not contain characters that HTML escapes.
+/// Writes the version of a page into the page. A page without a run in progress is returned
+/// unchanged. The version must not contain characters that HTML escapes.
 pub fn version(page: &str, version: &str) -> String {
     page.replacen(NO_VERSION, &format!("data-etag=\"{version}\""), 1)
 }
@@ -33,8 +33,8 @@ pub(crate) fn links(frame: &Frame) -> Markup {
         }
         @if frame.is_live {
             p.live data-etag="" role="status" {
-                "A run has not ended. This page follows it if scripts are allowed; otherwise "
-                a href="" { "load it again" } ". " span.state {}
+                "A run is in progress. This page updates itself if scripts are allowed; otherwise "
+                a href="" { "reload it" } ". " span.state {}
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Heat maps of latency over time. Each cell is a short interval of time, called a moment here, and
-//! a range of latency.
+//! Heat maps of latency over time. Each cell covers a short interval of time, called a moment here,
+//! and a range of latency.
 //!
-//! [`latency_heat_map`] counts the requests in each cell; the drawing shades a cell by its share of
-//! the requests that completed in its moment. An average or a percentile over time hides that
-//! requests fall into groups, such as hits and misses of a cache; cells show them.
+//! [`latency_heat_map`] counts the requests in each cell. The shade of a cell shows its share of
+//! the requests that completed in its moment. The map shows groups of requests, such as hits and
+//! misses of a cache, which an average or a percentile over time would hide.
 
 use maud::{Markup, html};
 
@@ -13,17 +13,17 @@ use crate::scale::Projection;
 use crate::svg::number;
 use crate::units::Unit;
 
-/// Number of moments; each is about ten pixels wide on a screen.
+/// Number of moments. Each is about ten pixels wide on a screen.
 const MOMENTS: usize = 48;
-/// Number of latency ranges per factor of ten. With 8, each range starts a third higher than the
-/// one below.
+/// Number of latency ranges per factor of ten. With 8, each range starts at a value that is a third
+/// higher than the start of the range below.
 const BANDS_PER_DECADE: f64 = 8.0;
-/// Opacity of the cell with the smallest share, which must still be seen.
+/// Minimum opacity of a cell, so that the cell with the smallest share is still visible.
 const FAINTEST: f64 = 0.14;
 
-/// A heat map of latency over time, with a series for each named list of requests. A request is
-/// given by its completion time since the start of the trial and its latency, both in nanoseconds.
-/// `None` if there are no requests or all complete at the same time.
+/// Builds a heat map of latency over time, with a series for each named list of requests. A request
+/// is given as its completion time since the start of the trial and its latency (ns). Returns
+/// `None` if there are no requests, or if all requests complete at the same time.
 pub fn latency_heat_map(
     id: &str,
     title: &str,
@@ -44,8 +44,8 @@ pub fn latency_heat_map(
     Some(Chart {
         id: id.to_string(),
         title: title.to_string(),
-        summary: "How latency is distributed at each moment; stripes are groups of requests that \
-                  were served differently, such as cache hits and misses."
+        summary: "Distribution of latency over time. A horizontal stripe shows requests that were \
+                  served in the same way, such as cache hits or cache misses."
             .to_string(),
         x: axis("Time since the start", Unit::Seconds, Scale::Linear),
         y: axis("Latency", Unit::Nanoseconds, Scale::Log10),
@@ -55,7 +55,7 @@ pub fn latency_heat_map(
     })
 }
 
-/// The cells that contain requests, in the order of time.
+/// Returns the cells that contain requests, in the order of time.
 fn cells(list: &[(u64, u64)], first: u64, last: u64) -> Vec<Point> {
     let width = (last - first) as f64 / MOMENTS as f64;
     let mut counts = std::collections::BTreeMap::<(usize, i32), u64>::new();
@@ -78,19 +78,20 @@ fn cells(list: &[(u64, u64)], first: u64, last: u64) -> Vec<Point> {
     counts.into_iter().map(cell).collect()
 }
 
-/// Width of one moment (x axis): the smallest distance between the starts of two moments.
+/// Returns the width of one moment on the x axis: the smallest distance between the starts of two
+/// moments.
 pub(crate) fn moment_width(chart: &Chart) -> f64 {
     let points = chart.series.iter().flat_map(|series| &series.points);
     let mut starts: Vec<f64> = points.map(|point| point.x).filter(|x| x.is_finite()).collect();
     starts.sort_by(f64::total_cmp);
     let steps = starts.windows(2).map(|pair| pair[1] - pair[0]);
     let span = starts.last().zip(starts.first()).map_or(1.0, |(last, first)| last - first);
-    // Starts that differ by a rounding error are the same moment.
+    // Starts that differ only by a rounding error belong to the same moment.
     let step = steps.filter(|step| *step > span * 1e-6).fold(f64::INFINITY, f64::min);
     if step.is_finite() { step } else { 1.0 }
 }
 
-/// The cells of a series; `first_row` is the row of its first cell in the data table.
+/// Draws the cells of a series. `first_row` is the row of its first cell in the data table.
 pub(crate) fn shaded(
     chart: &Chart,
     series: &Series,
@@ -122,7 +123,7 @@ pub(crate) fn shaded(
 mod tests {
     use super::*;
 
-    /// Requests of 10 us all the time, and of 1 ms from the middle on, one in four.
+    /// Returns requests of 12 us. In the second half, every fourth request takes 1.2 ms.
     fn two_groups() -> Vec<(u64, u64)> {
         let requests = (0..9_600_u64).flat_map(|index| {
             let end = index * 1_000_000;
@@ -143,7 +144,7 @@ mod tests {
             let sum: f64 = of(moment).map(|point| point.y).sum();
             assert!((sum - 1.0).abs() < 1e-9, "{moment}: {sum}");
         }
-        assert_eq!(of(points[0].x).count(), 1, "one group at first");
+        assert_eq!(of(points[0].x).count(), 1, "the first moment has one group");
         let last = points.last().unwrap();
         assert_eq!(of(last.x).count(), 2);
         assert!((last.y - 0.25).abs() < 0.02 && last.low < Some(1.2e6) && last.high > Some(1.2e6));

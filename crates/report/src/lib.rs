@@ -1,13 +1,14 @@
-//! The report of halfpower: one self-contained HTML page that works offline.
+//! Renders the report of halfpower: one self-contained HTML page that works offline.
 //!
-//! [`survey_page`] turns the numbers of a survey ([`view::SurveyView`]) into a [`model::Page`], and
-//! [`render`] turns any page into HTML. Charts are SVG, so the page can be read without scripts,
-//! printed, and opened from a file. An inline script adds tooltips, a legend that toggles series,
-//! zoom, sorting and downloads (CSV, SVG, PNG), and keeps the view in the URL. The numbers of a
-//! chart are in the page once, in a table below the chart, which the script reads.
+//! [`survey_page`] converts the numbers of a survey ([`view::SurveyView`]) to a [`model::Page`],
+//! and [`render`] converts any page to HTML. Charts are SVG, so the page can be read without
+//! scripts, printed, and opened from a file. An inline script adds tooltips, a legend that shows
+//! and hides series, zoom, sorting and downloads (CSV, SVG, PNG). It also keeps the state of the
+//! view in the URL. The page contains the numbers of a chart only once, in a table below the chart,
+//! which the script reads.
 //!
-//! The crate does no I/O and reads no clock. It does not depend on the store or the measuring
-//! crates; the caller converts.
+//! This crate does no I/O and reads no clock. It does not depend on the store or on the crates that
+//! measure. The caller converts their data.
 #![forbid(unsafe_code)]
 
 pub use analysis::units::page as units;

@@ -1,21 +1,22 @@
-//! Tables whose rows lead to other pages, such as a gallery of runs, with a search box and
-//! checkboxes to choose rows.
+//! Tables whose rows are links to other pages, such as a gallery of runs. A table may have a search
+//! box, and checkboxes to choose rows.
 //!
-//! On a page from a server, both work without scripts: they are forms that send a GET request. On a
-//! page opened from a file, the search box needs the script and is hidden without it. Void elements
-//! are written by hand, because the page must be well-formed XML.
+//! On a page from a server, the search box and the checkboxes work without scripts, because they
+//! belong to forms that send a GET request. On a page opened from a file, the search box needs the
+//! script and is hidden without it. Void elements such as `input` are written by hand, because the
+//! page must be well-formed XML.
 
 use maud::{Markup, PreEscaped, html};
 
 use crate::model::{Cell, LinkTable, LinkedCell, Search};
 use crate::table::{cell, csv_button, heads, scroller};
 
-/// Style of these tables and of the frame of a page.
+/// The style sheet of these tables and of the frame of a page.
 pub(crate) const STYLE: &str = include_str!("links.css");
-/// The script for the search, the choice of rows, and pages of a run in progress.
+/// The script for the search box, for the choice of rows, and for pages of a run in progress.
 pub(crate) const SCRIPT: &str = include_str!("links.js");
 
-/// The table with its search box and the button for the chosen rows.
+/// Renders the table with its search box and the button for the chosen rows.
 pub(crate) fn link_table(table: &LinkTable) -> Markup {
     html! {
         @if let Some(search) = &table.search { (search_box(search, &table.id)) }
@@ -66,7 +67,7 @@ fn figure(table: &LinkTable, choice: Option<&str>) -> Markup {
     }
 }
 
-/// The text of a cell, as a link if it leads somewhere.
+/// Renders the text of a cell, as a link if the cell has an address.
 fn linked(found: &LinkedCell) -> Markup {
     let text = match &found.cell {
         Cell::Text(text) => text.clone(),
@@ -89,7 +90,7 @@ fn search_box(search: &Search, table: &str) -> Markup {
         ("type", "search"),
         ("name", "q"),
         ("value", search.query.as_str()),
-        ("placeholder", "Search: words of host, target, label, command"),
+        ("placeholder", "Search in host, target, label and command"),
         ("aria-label", "Search"),
         ("data-table", table),
         ("maxlength", "200"),
@@ -105,7 +106,7 @@ fn search_box(search: &Search, table: &str) -> Markup {
     }
 }
 
-/// An `input` element, closed as XML requires.
+/// Renders an `input` element that is closed, as XML requires.
 fn input(attributes: &[(&str, &str)]) -> Markup {
     let mut text = String::from("<input");
     for (name, value) in attributes {

@@ -1,30 +1,30 @@
-//! The contents of a page before it becomes HTML.
+//! The contents of a page, before the page is rendered as HTML.
 //!
-//! Plain data without behaviour: a caller fills these types and passes the [`Page`] to
-//! [`crate::render`]. Texts are plain and escaped when rendered. Numbers are in the base unit of
-//! their [`Unit`]. A number that is not finite is shown as missing and not drawn, so one bad trial
-//! cannot spoil a page.
+//! The types are plain data without behaviour. A caller fills them and passes the [`Page`] to
+//! [`crate::render`]. Texts are plain and are escaped when the page is rendered. Numbers are in the
+//! base unit of their [`Unit`]. A number that is not finite is shown as missing and is not drawn,
+//! so one bad trial cannot spoil a page.
 
 use crate::units::Unit;
 
-/// A report.
+/// The contents of a report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
-    /// What was measured; heading and window title.
+    /// Name of what was measured, used as the heading and the window title.
     pub title: String,
-    /// The line below the title: host, date.
+    /// The line below the title, with the host and the date.
     pub subtitle: String,
-    /// Whether the numbers can be trusted.
+    /// Whether the results can be trusted, and why not.
     pub verdict: Verdict,
     /// The four to six most important numbers.
     pub key_figures: Vec<KeyFigure>,
-    /// Findings, most important first.
+    /// Findings, the most important first.
     pub findings: Vec<Finding>,
-    /// Recommended changes, largest gain first.
+    /// Recommended changes, the largest gain first.
     pub advice: Vec<Advice>,
-    /// Charts and tables.
+    /// Sections with charts and tables.
     pub sections: Vec<Section>,
-    /// Facts about host, target and run in groups: heading, then names and values.
+    /// Facts about host, target and run. Each group has a heading and a list of names and values.
     pub provenance: Vec<(String, Vec<(String, String)>)>,
 }
 
@@ -33,29 +33,30 @@ pub struct Page {
 pub struct Verdict {
     /// Whether the result can be trusted.
     pub state: State,
-    /// One sentence per doubt; empty for a clean result.
+    /// The reasons to doubt the result, one sentence each. Empty if there is no doubt.
     pub reasons: Vec<String>,
-    /// Number of points in doubt, if the verdict does not concern all points. Shown as a link to
-    /// the section [`POINTS_SECTION`].
+    /// The number of points in doubt as text, if the verdict does not concern all points. Shown as
+    /// a link to the section [`POINTS_SECTION`].
     pub in_doubt: Option<String>,
 }
 
 /// Identifier of the section that lists every point.
 pub const POINTS_SECTION: &str = "all-points";
 
-/// The verdict.
+/// The verdict on a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Every check passed.
     Valid,
-    /// Noise, drift, throttling or spent burst credit; use with care.
+    /// Noise, drift, throttling or spent burst credit affected the measurement. The result must be
+    /// used with care.
     Suspect,
-    /// The wrong thing was measured.
+    /// Something other than the intended quantity was measured, so the result must not be used.
     Invalid,
 }
 
 impl State {
-    /// The verdict in one word.
+    /// Returns the verdict in one word.
     pub fn word(self) -> &'static str {
         match self {
             State::Valid => "valid",
@@ -65,32 +66,32 @@ impl State {
     }
 }
 
-/// A number shown in large type.
+/// An important number, shown in large type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyFigure {
-    /// Name of the number, two or three words.
+    /// Name of the number, in two or three words.
     pub label: String,
     /// The number with its unit.
     pub value: String,
-    /// Conditions or a comparison; may be empty.
+    /// The conditions of the measurement, or a comparison. May be empty.
     pub note: String,
 }
 
-/// A finding.
+/// A statement about the results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Identifier for programs.
+    /// Identifier of the finding, for programs.
     pub id: String,
-    /// The statement, one sentence.
+    /// The statement, in one sentence.
     pub headline: String,
-    /// The numbers that support the statement; may be empty.
+    /// The numbers that support the statement. May be empty.
     pub detail: String,
     /// Whether the finding is good or bad news.
     pub tone: Tone,
 }
 
 impl Finding {
-    /// The statement and its numbers, in one line.
+    /// Formats the statement and its numbers in one line.
     pub fn text(&self) -> String {
         if self.detail.is_empty() {
             self.headline.clone()
@@ -103,39 +104,39 @@ impl Finding {
 /// Whether a finding is good or bad news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
-    /// Good news.
+    /// The finding is good news.
     Good,
-    /// Worth knowing.
+    /// The finding is neutral, but worth knowing.
     Note,
-    /// A problem.
+    /// The finding is a problem.
     Warn,
 }
 
-/// A recommended change with the gain measured here.
+/// A recommended change, with the gain that was measured on this target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
-    /// The rule's identifier.
+    /// Identifier of the rule that recommends the change.
     pub id: String,
-    /// What to do, one sentence.
+    /// The recommended change, in one sentence.
     pub text: String,
-    /// The gain, such as `2.7x throughput`.
+    /// The measured gain, such as `2.7x throughput`.
     pub gain: String,
-    /// How to make the change: an option or a call.
+    /// The option or system call that makes the change.
     pub how: String,
-    /// The measurement that shows the gain.
+    /// The measured values that show the gain.
     pub evidence: String,
 }
 
 /// A section of the page with a heading.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
-    /// Anchor, unique in the page: letters, digits and hyphens.
+    /// Anchor of the section, unique in the page. It consists of letters, digits and hyphens.
     pub id: String,
     /// Heading of the section.
     pub title: String,
-    /// One or two sentences on how to read the section; may be empty.
+    /// One or two sentences on how to read the section. May be empty.
     pub lead: String,
-    /// The contents. Adjacent charts are placed side by side if there is room.
+    /// The contents of the section. Adjacent charts are placed side by side if there is room.
     pub blocks: Vec<Block>,
 }
 
@@ -146,31 +147,33 @@ pub enum Block {
     Text(String),
     /// A list of sentences.
     List(Vec<String>),
-    /// A chart with its data.
+    /// A chart, followed by a table of its data.
     Chart(Chart),
-    /// The text of `halfpower explain` about this study, folded away.
+    /// The text of `halfpower explain` about the study with this name, collapsed.
     Study(String),
-    /// A table.
+    /// A table of texts and numbers.
     Table(Table),
-    /// A table whose rows lead to other pages.
+    /// A table whose rows are links to other pages.
     Links(LinkTable),
 }
 
-/// A chart.
+/// A chart and its data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// Unique in the page: letters, digits and hyphens. Also the name of the CSV file.
+    /// Identifier, unique in the page. It consists of letters, digits and hyphens, and is also the
+    /// name of the CSV file.
     pub id: String,
     /// Heading of the chart.
     pub title: String,
-    /// One sentence that says what the chart shows or what to look for; also the text for screen
-    /// readers. A sentence on how to read the axes and marks is added when the chart is rendered.
+    /// One sentence about what the chart shows or what to look for, also used as the text for
+    /// screen readers. When the chart is rendered, a sentence on how to read its axes and marks is
+    /// added.
     pub summary: String,
-    /// The horizontal axis; the categories for [`Kind::Bars`].
+    /// The horizontal axis. For [`Kind::Bars`], the categories.
     pub x: Axis,
-    /// The vertical axis; the bar length for [`Kind::Bars`].
+    /// The vertical axis. For [`Kind::Bars`], the length of the bars.
     pub y: Axis,
-    /// The data of the chart.
+    /// The data series of the chart.
     pub series: Vec<Series>,
     /// Labelled lines across the chart.
     pub guides: Vec<Guide>,
@@ -181,35 +184,35 @@ pub struct Chart {
 /// How a chart draws its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Points joined by straight lines.
+    /// Points that are joined by straight lines.
     Lines,
-    /// Points only. A dashed series is a fitted curve, drawn as a line.
+    /// Points without lines. A dashed series is a fitted curve, which is drawn as a line.
     Scatter,
-    /// Horizontal bars, one group per category of the x axis.
+    /// Horizontal bars, with one group for each category of the x axis.
     Bars,
-    /// Cells. Each covers an interval of time, which begins at x and is as long as all others, and
-    /// a range of the y axis, from low to high. Its shade shows the field y, which is the share of
-    /// the interval's requests in that range.
+    /// Cells. Each cell covers an interval of time that begins at its x, and a range of the y axis
+    /// from its `low` to its `high`. All intervals have the same length. The shade of a cell shows
+    /// its y value, which is the share of the interval's requests in this range.
     HeatMap,
-    /// Steps: each value holds until the next point, as in a cumulative distribution.
+    /// Steps, where each value holds until the next point, as in a cumulative distribution.
     Steps,
 }
 
-/// An axis.
+/// An axis of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// Label, without the unit.
+    /// Label of the axis, without the unit.
     pub label: String,
-    /// The base unit of the axis's numbers.
+    /// The base unit of the numbers on the axis.
     pub unit: Unit,
-    /// Mapping from numbers to positions.
+    /// The mapping from numbers to positions on the axis.
     pub scale: Scale,
 }
 
-/// Mapping from numbers to positions on an axis.
+/// The mapping from numbers to positions on an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scale {
-    /// Linear; always includes zero.
+    /// Linear. The range always includes zero.
     Linear,
     /// Logarithmic, with ticks at powers of two. Values of zero or less are not drawn.
     Log2,
@@ -218,20 +221,22 @@ pub enum Scale {
     /// Percentiles, given as shares from 0 to below 1. 90%, 99%, 99.9% and so on are equally far
     /// apart. A share of 1 is not drawn.
     Percentile,
-    /// Categories; the x of a data point is the index of its category.
+    /// Categories. The x of a data point is the index of its category.
     Category(Vec<String>),
 }
 
-/// A line, set of points or set of bars.
+/// A data series: a line, a set of points or a set of bars.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// The name in the legend.
+    /// The name of the series in the legend.
     pub name: String,
-    /// The data, in drawing order.
+    /// The data points, in the order in which they are drawn.
     pub points: Vec<Point>,
-    /// Whether the line is dashed: for an upper bound, a fit, or the second of a pair.
+    /// Whether the line is dashed. Dashed lines are used for an upper bound, a fit, or the second
+    /// line of a pair.
     pub dashed: bool,
-    /// Colour and marker, which series may share; by default the index of the series.
+    /// Number of the colour and marker of the series. Several series may have the same number. If
+    /// None, the number is the index of the series.
     pub hue: Option<usize>,
 }
 
@@ -240,28 +245,29 @@ pub struct Series {
 pub struct Point {
     /// Position on the x axis, in the base unit of the axis.
     pub x: f64,
-    /// Value, in the base unit of the y axis; a share for [`Kind::HeatMap`].
+    /// Value, in the base unit of the y axis. For [`Kind::HeatMap`], a share.
     pub y: f64,
-    /// Lower end of the confidence interval.
+    /// Lower end of the confidence interval. For [`Kind::HeatMap`], the lower end of the cell.
     pub low: Option<f64>,
-    /// Upper end of the confidence interval.
+    /// Upper end of the confidence interval. For [`Kind::HeatMap`], the upper end of the cell.
     pub high: Option<f64>,
-    /// A note, shown in the tooltip and the table.
+    /// A note, which is shown in the tooltip and in the data table.
     pub note: Option<String>,
 }
 
 /// A labelled line across a chart, such as PAP/2.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Guide {
-    /// The label; at most one word for a horizontal line, because the label is in the margin.
+    /// The label of the line. For a horizontal line at most one word, because the label is in the
+    /// margin.
     pub label: String,
-    /// Position in the base unit of the axis.
+    /// Position of the line, in the base unit of the axis.
     pub at: f64,
     /// Orientation of the line.
     pub direction: Direction,
 }
 
-/// Orientation of a guide.
+/// Orientation of a [`Guide`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// A horizontal line at one value of y.
@@ -270,16 +276,18 @@ pub enum Direction {
     Vertical,
 }
 
-/// A table.
+/// A table of texts and numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// Unique in the page: letters, digits and hyphens. Also the name of the CSV file.
+    /// Identifier, unique in the page. It consists of letters, digits and hyphens, and is also the
+    /// name of the CSV file.
     pub id: String,
     /// Caption of the table.
     pub caption: String,
     /// The columns.
     pub columns: Vec<Column>,
-    /// The rows; cells missing at the end of a row are shown as missing.
+    /// The rows. If a row has fewer cells than the table has columns, the other cells are shown as
+    /// missing.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -288,18 +296,18 @@ pub struct Table {
 pub struct Column {
     /// Heading of the column.
     pub label: String,
-    /// The base unit of the column's numbers; `None` for text.
+    /// The base unit of the numbers in the column. `None` if the column contains text.
     pub unit: Option<Unit>,
 }
 
 /// A cell of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// Text.
+    /// A text.
     Text(String),
     /// A number in the base unit of its column.
     Number(f64),
-    /// Unknown.
+    /// An unknown value.
     Missing,
 }
 
@@ -315,10 +323,11 @@ impl From<&str> for Cell {
     }
 }
 
-/// A table whose rows lead to other pages.
+/// A table whose rows are links to other pages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkTable {
-    /// Unique in the page: letters, digits and hyphens. Also the name of the CSV file.
+    /// Identifier, unique in the page. It consists of letters, digits and hyphens, and is also the
+    /// name of the CSV file.
     pub id: String,
     /// Caption of the table.
     pub caption: String,
@@ -326,28 +335,29 @@ pub struct LinkTable {
     pub columns: Vec<Column>,
     /// The rows.
     pub rows: Vec<LinkRow>,
-    /// What can be done with chosen rows.
+    /// A form that sends the chosen rows. None if rows cannot be chosen.
     pub choice: Option<Choice>,
-    /// A box that searches the rows.
+    /// A box that searches the rows. None if the table has no search box.
     pub search: Option<Search>,
 }
 
 /// A row of a [`LinkTable`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkRow {
-    /// The value that the form sends for this row; `None` if the row cannot be chosen. The checkbox
+    /// The value that the form sends for this row. `None` if the row cannot be chosen. The checkbox
     /// is in the first cell.
     pub value: Option<String>,
-    /// The cells; those missing at the end are shown as missing.
+    /// The cells. If the row has fewer cells than the table has columns, the other cells are shown
+    /// as missing.
     pub cells: Vec<LinkedCell>,
 }
 
-/// A cell that may lead to another page.
+/// A cell that may be a link to another page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkedCell {
-    /// The content.
+    /// The content of the cell.
     pub cell: Cell,
-    /// Address of the other page.
+    /// Address of the other page. None if the cell is not a link.
     pub href: Option<String>,
 }
 
@@ -357,12 +367,12 @@ impl From<Cell> for LinkedCell {
     }
 }
 
-/// A form that sends the chosen rows.
+/// A form that sends the rows that the user chose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// Address that receives the form.
+    /// Address to which the form is sent.
     pub action: String,
-    /// Name of the parameter, sent once for each chosen row.
+    /// Name of the URL parameter, which is sent once for each chosen row.
     pub name: String,
     /// Text of the button.
     pub button: String,
@@ -371,9 +381,9 @@ pub struct Choice {
 /// A search box.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Search {
-    /// Address to which the search sends its words as parameter `q`, to search all rows. `None` if
-    /// there is no server; then the script searches the rows of the page.
+    /// Address to which the search words are sent as the parameter `q`, to search all rows. `None`
+    /// if there is no server. In this case, the script searches the rows of the page.
     pub action: Option<String>,
-    /// The words that were searched for.
+    /// The words of the current search.
     pub query: String,
 }

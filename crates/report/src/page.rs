@@ -1,7 +1,7 @@
-//! The whole page: head, first screen, sections, provenance.
+//! Renders the whole page: head, first screen, sections, provenance.
 //!
-//! The first screen shows what was measured, whether it can be trusted, the key numbers, the
-//! findings, and what to change, in this order. The page contains everything it needs; a content
+//! The first screen shows, in this order, the target, whether the result can be trusted, the key
+//! numbers, the findings, and the advice. The page contains everything it needs, and a content
 //! security policy forbids the browser to load anything else. The markup is also well-formed XML,
 //! so an XML parser can check it.
 
@@ -19,7 +19,7 @@ use crate::model::{
 use crate::table::table;
 
 const STYLE: &str = include_str!("style.css");
-/// The parts of the script in the order of their use, inside one function.
+/// The script of a page. Its parts, in the order of their use, are wrapped in one function.
 const SCRIPT: &str = concat!(
     "(() => {\n\"use strict\";\n",
     include_str!("script/page.js"),
@@ -32,7 +32,8 @@ const SCRIPT: &str = concat!(
     "})();\n",
 );
 
-/// Written by hand with closed void elements, because the page must be well-formed XML.
+/// The elements of the page's head. They are written by hand with closed void elements, because the
+/// page must be well-formed XML.
 const HEAD: &str = concat!(
     r#"<meta charset="utf-8"/>"#,
     r#"<meta name="viewport" content="width=device-width, initial-scale=1"/>"#,
@@ -43,8 +44,8 @@ const HEAD: &str = concat!(
     r#"<link rel="icon" href="data:,"/>"#,
 );
 
-/// What the content security policy lets a page load: a page in general, and the page of a run in
-/// progress.
+/// Directives of the content security policy that control what a page may load. The first is for a
+/// normal page, the second for the page of a run in progress.
 const LOADED: [&str; 2] = ["img-src data:", "img-src data:; connect-src 'self'"];
 
 /// Renders the page as one self-contained HTML document.
@@ -52,7 +53,7 @@ pub fn render(page: &Page) -> String {
     render_in(&Frame::default(), page)
 }
 
-/// Renders a page that is one of several.
+/// Renders a page that is one of several pages, with the additions in `frame`.
 pub fn render_in(frame: &Frame, page: &Page) -> String {
     let head = if frame.is_live { HEAD.replacen(LOADED[0], LOADED[1], 1) } else { HEAD.into() };
     let blocks = page.sections.iter().flat_map(|section| &section.blocks);
@@ -86,7 +87,8 @@ pub fn render_in(frame: &Frame, page: &Page) -> String {
     document.into_string()
 }
 
-/// A page that contains only a message, such as why a requested page cannot be shown.
+/// Renders a page that contains only a message, such as the reason why a requested page cannot be
+/// shown.
 pub fn message(frame: &Frame, title: &str, text: &str) -> String {
     let document = html! {
         (PreEscaped("<!DOCTYPE html>\n"))
@@ -106,33 +108,34 @@ pub fn message(frame: &Frame, title: &str, text: &str) -> String {
     document.into_string()
 }
 
-/// The lines at the end of the page, with the keyboard shortcuts of charts if there are any.
+/// Renders the text at the end of the page, with the keyboard shortcuts of charts if the page has
+/// any.
 fn footer(page: &Page) -> Markup {
     let blocks = page.sections.iter().flat_map(|section| &section.blocks);
     let has_charts = blocks.into_iter().any(|block| matches!(block, Block::Chart(_)));
     html! {
         footer {
-            p { "Made by halfpower. Sizes are powers of 1024; MB/s are decimal." }
+            p { "Made by halfpower. KiB, MiB and GiB are powers of 1024; MB/s is decimal." }
             @if has_charts {
                 p.keys id="keys" {
-                    "Charts: drag to zoom, double-click to see everything again. Keys: arrows move \
-                     between points and series, + and - zoom, 0 shows everything, Escape hides the \
-                     values. The address of the page keeps the view."
+                    "Charts: drag to zoom, double-click to show the whole chart. Keys: arrows move \
+                     between points and series, + and - zoom, 0 shows the whole chart, Escape \
+                     hides the values. The address of the page contains the current view."
                 }
             }
         }
     }
 }
 
-/// The script without indentation and without lines of comments, which saves a sixth of it. No
-/// string of the script may extend over several lines.
+/// Removes the indentation and the comment lines of the script, which saves a sixth of its size. A
+/// string in the script must not extend over several lines.
 fn without_comments(script: &str) -> String {
     let lines = script.lines().map(str::trim_start);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Style or script text, wrapped in CDATA for XML parsers and in comments for HTML parsers.
+/// Wraps the text of a style or a script in CDATA for XML parsers and in comments for HTML parsers.
 fn character_data(text: &str) -> Markup {
     PreEscaped(wrapped(text))
 }
@@ -141,8 +144,8 @@ fn wrapped(text: &str) -> String {
     format!("/*<![CDATA[*/\n{text}/*]]>*/")
 }
 
-/// The contents of all script elements that a page may have. A server can allow the browser to run
-/// these only.
+/// Returns the contents of all script elements that a page may have, so that a server can allow the
+/// browser to run only these scripts.
 pub fn scripts() -> [String; 2] {
     [wrapped(&without_comments(SCRIPT)), wrapped(links::SCRIPT)]
 }
@@ -185,7 +188,7 @@ fn badge(verdict: &Verdict) -> Markup {
     let meaning = match verdict.state {
         State::Valid if verdict.in_doubt.is_some() => "the figures shown passed every check",
         State::Valid => "every check passed",
-        State::Suspect => "read with care",
+        State::Suspect => "use with care",
         State::Invalid => "do not use",
     };
     let word = verdict.state.word();
@@ -392,7 +395,7 @@ mod tests {
     #[test]
     fn hostile_text_stays_text() {
         let html = render(&hostile_page());
-        assert_eq!(html.matches("<script>").count(), 1, "only the page's own script");
+        assert_eq!(html.matches("<script>").count(), 1, "the page has no other script");
         let document = parsed(&html);
         let own_attributes = document.descendants().flat_map(|node| node.attributes());
         assert!(own_attributes.clone().count() > 50);
@@ -487,14 +490,14 @@ mod tests {
         for text in [STYLE, SCRIPT] {
             assert!(!text.contains("]]>") && !text.contains("</"), "would end its element");
         }
-        // Zoom, pictures and the view in the URL take 18 KiB of it; a page with charts weighs ten
-        // times as much. More than this needs a reason.
+        // The limit on the size is deliberate. Zoom, pictures and the view in the URL take 18 KiB
+        // of the script. A page with charts is ten times as large.
         let shipped = without_comments(SCRIPT);
         assert!(shipped.len() < 28 * 1024, "{} bytes", shipped.len());
         assert!(!shipped.contains("\n//") && shipped.contains("register("));
     }
 
-    /// Relative luminance of WCAG 2, from `#rrggbb`.
+    /// Returns the relative luminance of a colour `#rrggbb`, as WCAG 2 defines it.
     fn luminance(colour: &str) -> f64 {
         let channel = |at: usize| {
             let value = u8::from_str_radix(&colour[at..at + 2], 16).unwrap();
@@ -504,7 +507,7 @@ mod tests {
         0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
     }
 
-    /// Light and dark colour of a variable of the style sheet.
+    /// Returns the luminance of a variable of the style sheet in the light and in the dark theme.
     fn colours(name: &str) -> [f64; 2] {
         let start = format!("--{name}: light-dark(");
         let rest = STYLE.split_once(&start).expect(name).1;

@@ -1,24 +1,26 @@
-//! Curves of latency against percentile, drawn from cumulative distributions. On the percentile
-//! axis 90%, 99%, 99.9% and so on are equally far apart.
+//! Draws latency by percentile, from cumulative distributions. On the percentile axis, 90%, 99%,
+//! 99.9% and so on have equal distances.
 //!
 //! Every curve has its points at the same round percentiles (50%, 60% ... 90%, 95% ... 99% ...), so
-//! that curves can be compared point by point. A curve ends where its requests are too few to say
-//! more.
+//! that curves can be compared point by point. A curve ends at the last percentile that still has
+//! at least one request above it.
 
 use crate::curves::{axis, lines};
 use crate::model::{Chart, Point, Scale, Series};
 use crate::units::Unit;
 
-/// Shares of requests above the percentiles 50%, 60%, 70%, 75%, 80%, 85% and 90%. A tenth of each
-/// share gives the next percentiles (95%, 96% ... 99%), and so on.
+/// Shares of requests above the percentiles 50%, 60%, 70%, 75%, 80%, 85% and 90%. Dividing each
+/// share by ten gives the next percentiles (95%, 96% ... 99%), and so on.
 const REMAINDERS: [f64; 7] = [0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1];
 
-/// Curves are drawn up to this number of nines; no trial has enough requests for more.
+/// Maximum number of nines in a drawn percentile (99.9% has three). No trial has enough requests
+/// for a percentile with more nines.
 const NINES: i32 = 8;
 
-/// A chart of latency against percentile, with a curve for each distribution. A distribution
-/// consists of a name, a list of latencies in nanoseconds, each with the share of requests that
-/// took at most as long (both ascending), and the number of requests. `None` without data.
+/// Creates a chart of latency by percentile, with one curve for each distribution. A distribution
+/// consists of a name, a cumulative distribution, and the number of requests. The cumulative
+/// distribution lists latencies (ns), each with the share of requests that took at most this long.
+/// Latencies and shares ascend. Returns None if there are no data.
 pub fn percentile_chart<'a>(
     id: &str,
     title: &str,
@@ -37,7 +39,7 @@ pub fn percentile_chart<'a>(
     lines(id, title, summary, (x, y), series.collect())
 }
 
-/// The latency at each round percentile above which at least one of the requests lies.
+/// Returns the latency at each round percentile that has at least one request above it.
 fn curve(cumulative: &[(f64, f64)], requests: u64) -> Vec<Point> {
     let reached = 1.0 - 1.0 / requests.max(2) as f64 + 1e-12;
     let percentiles = (0..NINES)
@@ -71,7 +73,7 @@ mod tests {
         assert_eq!(at(0.9), Some(200.0));
         assert_eq!(at(0.95), Some(300.0));
         assert_eq!(at(0.99), Some(300.0));
-        assert_eq!(at(0.995), None, "a hundred requests say nothing about 99.5%");
+        assert_eq!(at(0.995), None, "100 requests are too few for the 99.5th percentile");
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! How to read a chart, in one sentence that follows from its kind, axes and data.
+//! Generates the sentence that explains how to read a chart.
 //!
-//! The sentence stands below the summary, which says what the chart shows. It is derived from the
-//! chart, so every chart has one, and it cannot contradict the drawing.
+//! The page shows the sentence below the chart's summary. The sentence is derived from the kind,
+//! axes and data of the chart, so it cannot contradict the drawing.
 
 use crate::model::{Chart, Kind, Scale};
 use crate::units::Unit;
 
-/// One sentence on how to read `chart`.
+/// Returns one sentence that explains how to read `chart`.
 pub(crate) fn reading(chart: &Chart) -> String {
     let mut parts = vec![marks(chart)];
     parts.extend(better(chart));
@@ -23,21 +23,22 @@ pub(crate) fn reading(chart: &Chart) -> String {
     format!("{text}.")
 }
 
-/// What a mark of the chart is.
+/// Explains what one mark of the chart shows.
 fn marks(chart: &Chart) -> String {
     let (x, y) = (in_sentence(&chart.x.label), in_sentence(&chart.y.label));
     match chart.kind {
-        Kind::Lines => format!("each point is the {y} at one {x}"),
-        Kind::Scatter => format!("each mark is the {y} at one {x}"),
-        Kind::Bars => format!("each bar is the {y} of one {x}"),
-        Kind::HeatMap => "each cell is a moment and a range of latency; the stronger its colour, \
-                          the larger its share of the requests of that moment"
+        Kind::Lines => format!("each point shows the {y} at one {x}"),
+        Kind::Scatter => format!("each dot shows the {y} at one {x}"),
+        Kind::Bars => format!("each bar shows the {y} of one {x}"),
+        Kind::HeatMap => "each cell covers a time interval and a latency range; a stronger colour \
+                          means a larger share of the requests of that interval"
             .to_string(),
-        Kind::Steps => format!("each line gives the {y} for the {x} below it"),
+        Kind::Steps => format!("each curve shows the {y} at the {x} under it"),
     }
 }
 
-/// A label within a sentence: a lower first letter, unless it is an abbreviation.
+/// Returns a label for the middle of a sentence. Its first letter is lower case, unless the label
+/// starts with an abbreviation.
 fn in_sentence(label: &str) -> String {
     let mut letters = label.chars();
     let first = letters.next();
@@ -48,7 +49,8 @@ fn in_sentence(label: &str) -> String {
     first.into_iter().flat_map(char::to_lowercase).chain(letters).collect()
 }
 
-/// Whether higher or lower values are better, if the unit of the values tells.
+/// States whether higher or lower values are better. Returns None if this does not follow from the
+/// unit, and for step charts and heat maps.
 fn better(chart: &Chart) -> Option<String> {
     let (more, less) = match chart.kind {
         Kind::Bars => ("longer is faster", "shorter is better"),
@@ -62,11 +64,14 @@ fn better(chart: &Chart) -> Option<String> {
     }
 }
 
-/// Says which axes are logarithmic, or how to read an axis of percentiles.
+/// States which axes are logarithmic, or how to read a percentile axis. Returns None if there is
+/// nothing to explain.
 fn scales(chart: &Chart) -> Option<String> {
     let is_log = |scale: &Scale| matches!(scale, Scale::Log2 | Scale::Log10);
     if chart.x.scale == Scale::Percentile {
-        return Some("each step to the right is ten times rarer".to_string());
+        return Some(
+            "after 90%, the share of slower requests falls to a tenth at each tick".to_string(),
+        );
     }
     let text = match (is_log(&chart.x.scale), is_log(&chart.y.scale)) {
         (true, true) => "both axes are logarithmic",
@@ -105,11 +110,11 @@ mod tests {
         let full = chart(Kind::Lines, Unit::Nanoseconds, [Scale::Log2, Scale::Linear], Some(1.0));
         assert_eq!(
             reading(&full),
-            "Each point is the CPU time at one request size; lower is better; the horizontal axis \
-             is logarithmic; thin vertical bars are 95% intervals."
+            "Each point shows the CPU time at one request size; lower is better; the horizontal \
+             axis is logarithmic; thin vertical bars are 95% intervals."
         );
         let plain = chart(Kind::Scatter, Unit::Share, [Scale::Linear, Scale::Linear], None);
-        assert_eq!(reading(&plain), "Each mark is the CPU time at one request size.");
+        assert_eq!(reading(&plain), "Each dot shows the CPU time at one request size.");
     }
 
     #[test]

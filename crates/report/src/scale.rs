@@ -1,35 +1,35 @@
-//! Positions of values on an axis, and the ticks of the axis.
+//! Computes positions of values on an axis, and the ticks of the axis.
 //!
-//! A [`Projection`] is built from the values an axis must show and its range of drawing units. It
-//! gives the position of a value and the ticks. Ends are extended to round numbers: round in the
-//! displayed unit (MiB/s, not bytes), or powers of two or ten on logarithmic axes. Values that
-//! cannot be drawn have no position.
+//! A [`Projection`] is built from the values that an axis must show, and from the range of drawing
+//! units that the axis covers. The ends of the axis are extended to round numbers. On a linear axis
+//! they are round in the displayed unit (MiB/s, not bytes/s). On a logarithmic axis they are powers
+//! of two, or 1, 2 or 5 times a power of ten. Values that cannot be drawn have no position.
 
 use crate::model::Scale;
 use crate::units::{AxisUnit, Unit, trimmed};
 
-/// Maximum value that is drawn. It is far above any quantity of a storage system, and sums stay
-/// finite.
+/// Maximum value that is drawn. It is far above any quantity of a storage system, but small enough
+/// that sums of values stay finite.
 const LARGEST: f64 = 1e30;
 
-/// Maximum number of labels on an axis.
+/// Maximum number of labels on an axis whose labels are powers of two or ten.
 const MAX_LABELS: usize = 9;
 
-/// Maximum number of labels on a phone. With more labels, every second label is marked as spare.
+/// Maximum number of labels on narrow screens. If an axis has more labels, narrow screens omit the
+/// labels that are marked as spare.
 const MAX_LABELS_NARROW: usize = 5;
 
-/// A tick of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tick {
     /// Position in drawing units.
     pub position: f64,
-    /// Label; `None` for a minor tick.
+    /// Text of the label. None for a minor tick, which has no label.
     pub label: Option<String>,
-    /// Whether narrow screens omit the label.
+    /// Whether the label is omitted on narrow screens.
     pub spare: bool,
 }
 
-/// A mapping from values to drawing units.
+/// Mapping from the values of an axis to positions in drawing units.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Projection {
     kind: Kind,
@@ -49,13 +49,13 @@ enum Kind {
     Log {
         base: f64,
     },
-    /// Positions are numbers of nines, -log10(1 - share): 1 for 90%, 2 for 99%.
+    /// The position of a share is its number of nines, -log10(1 - share): 1 for 90%, 2 for 99%.
     Percentile,
 }
 
 impl Projection {
-    /// The projection of an axis that must show `values`, from `start` to `end` in drawing units.
-    /// `None` if no value can be drawn.
+    /// Creates the projection of an axis that must show `values`. The axis extends from `start` to
+    /// `end` in drawing units. Returns None if no value can be drawn.
     pub(crate) fn new(
         scale: &Scale,
         unit: Unit,
@@ -84,7 +84,7 @@ impl Projection {
         Some(Self { kind, unit, first, last, start, end })
     }
 
-    /// Position of `value`; `None` if it cannot be drawn.
+    /// Returns the position of `value`. None if the value cannot be drawn or is outside the axis.
     pub(crate) fn position(&self, value: f64) -> Option<f64> {
         let along = match self.kind {
             Kind::Linear { .. } => value,
@@ -98,9 +98,9 @@ impl Projection {
         inside.then_some(self.start + share * (self.end - self.start))
     }
 
-    /// The axis as text for the script: the scale, the ends of the axis (logarithms on a
-    /// logarithmic axis), the positions of these ends in the drawing, the size of the unit that a
-    /// linear axis shows, and the base unit.
+    /// Formats the axis as text for the script of the page: the scale, the ends of the axis
+    /// (logarithms on a logarithmic axis), the positions of these ends in the drawing, the divisor
+    /// of the unit that a linear axis shows, and the base unit.
     pub(crate) fn for_script(&self) -> String {
         let (scale, divisor) = match self.kind {
             Kind::Linear { axis_unit, .. } => ("linear", axis_unit.divisor),
@@ -116,7 +116,7 @@ impl Projection {
         format!("{scale} {first} {last} {start} {end} {divisor} {unit}")
     }
 
-    /// The unit to show with the axis label; empty if the ticks have units.
+    /// Returns the unit to show with the axis label. Empty if the tick labels contain the unit.
     pub(crate) fn suffix(&self) -> &'static str {
         match self.kind {
             Kind::Linear { axis_unit, .. } => axis_unit.suffix,
@@ -124,7 +124,7 @@ impl Projection {
         }
     }
 
-    /// The ticks, in ascending order of value.
+    /// Returns the ticks, in ascending order of value.
     pub(crate) fn ticks(&self) -> Vec<Tick> {
         let mut ticks = match self.kind {
             Kind::Linear { axis_unit, step } => self.linear_ticks(axis_unit, step),
@@ -153,8 +153,9 @@ impl Projection {
         (first..=last).filter_map(tick).collect()
     }
 
-    /// Ticks at powers of the base. Every power has a label, or every second, fourth ... if there
-    /// are many, so that a size axis reads 4 KiB, 64 KiB, 1 MiB.
+    /// Returns ticks at powers of the base. Every power has a label. If there are too many powers
+    /// for this, only every second, fourth ... power has a label, so that a size axis shows 4 KiB,
+    /// 64 KiB, 1 MiB.
     fn power_ticks(&self, base: f64) -> Vec<Tick> {
         let (first, last) = (self.first.ceil() as i64, self.last.floor() as i64);
         let span = last - first;
@@ -177,7 +178,7 @@ impl Projection {
         (first..=last).filter_map(tick).collect()
     }
 
-    /// The median, 90%, 99%, 99.9% ...
+    /// Returns ticks at 50%, 90%, 99%, 99.9% ...
     fn percentile_ticks(&self) -> Vec<Tick> {
         let nines = (self.first.ceil().max(1.0) as i32..=self.last.floor() as i32).enumerate();
         let tick = |share: f64, spare| {
@@ -189,7 +190,8 @@ impl Projection {
         tick(0.5, false).into_iter().chain(others).collect()
     }
 
-    /// Decades; if there are few, 2 and 5 have labels too.
+    /// Returns ticks at 1, 2 ... 9 times each power of ten. Powers of ten have labels. On an axis
+    /// of at most 2.5 decades, the ticks at 2 and 5 times a power of ten have labels too.
     fn decade_ticks(&self) -> Vec<Tick> {
         let span = self.last - self.first;
         if span > 4.0 {
@@ -211,13 +213,13 @@ impl Projection {
     }
 }
 
-/// The number of nines of a share below 1: 1 for 90%, 2 for 99%.
+/// Returns the number of nines of a share below 1: 1 for 90%, 2 for 99%.
 fn nines(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
 
-/// Ends and step of a linear axis: the ends enclose zero, `low` and `high`, and are multiples of
-/// the step, which is a round number and about a fifth of the range.
+/// Returns the step and the two ends of a linear axis. The ends enclose zero, `low` and `high`, and
+/// are multiples of the step. The step is a round number and about a fifth of the range.
 fn linear_ends(unit: Unit, low: f64, high: f64) -> (Kind, f64, f64) {
     let (low, high) = (low.min(0.0), high.max(0.0));
     let axis_unit = unit.axis_unit(high.max(-low));
@@ -231,8 +233,8 @@ fn linear_ends(unit: Unit, low: f64, high: f64) -> (Kind, f64, f64) {
     (Kind::Linear { axis_unit, step }, (low / step + 1e-9).floor() * step, last)
 }
 
-/// Ends of a logarithmic axis as exponents that enclose `low` and `high`: whole powers of two with
-/// some margin, or 1, 2 or 5 times a power of ten.
+/// Returns the two ends of a logarithmic axis as exponents. The ends enclose `low` and `high`. They
+/// are powers of two with a margin, or 1, 2 or 5 times a power of ten.
 fn log_ends(base: f64, low: f64, high: f64) -> (Kind, f64, f64) {
     let exponent = |value: f64| value.ln() / base.ln();
     let (low, high) = (exponent(low), exponent(high));

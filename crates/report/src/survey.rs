@@ -1,8 +1,9 @@
-//! The page of a survey.
+//! Creates the page of a survey.
 //!
-//! The first sections answer the usual questions of an application (which request size, which
-//! depth). The others show the evidence: cost, latency, time, ladder, all points. Charts that need
-//! only points are in `curves`; the others are made here. Sections without data are left out.
+//! The first sections show which request size and which queue depth an application should use. The
+//! next sections show the evidence: CPU cost, latency, throughput over time, the rates of the
+//! pipeline's components, and all points. Charts that need only points are drawn by `curves`, all
+//! other charts by this module. Sections without data are left out.
 
 use crate::curves::{
     axis, cpu_charts, depth_charts, distinct, lines, operations, pairs, random_charts, size_axis,
@@ -19,7 +20,7 @@ use crate::view::{
     RungView, SurveyView,
 };
 
-/// Lays out a survey as a page for [`crate::render`].
+/// Creates the page of a survey, which [`crate::render`] turns into HTML.
 pub fn survey_page(view: &SurveyView) -> Page {
     let subtitle: Vec<_> =
         [&view.host, &view.date].into_iter().filter(|text| !text.is_empty()).cloned().collect();
@@ -47,7 +48,7 @@ pub fn survey_page(view: &SurveyView) -> Page {
     }
 }
 
-/// A section; `None` if it would be empty.
+/// Creates a section. Returns None if `blocks` is empty.
 fn section(id: &str, title: &str, lead: &str, blocks: Vec<Block>) -> Option<Section> {
     let (id, title, lead) = (id.to_string(), title.to_string(), lead.to_string());
     (!blocks.is_empty()).then_some(Section { id, title, lead, blocks })
@@ -74,15 +75,15 @@ fn request_size(view: &SurveyView) -> Option<Section> {
     }
     section(
         "request-size",
-        "Which request size",
-        "The half-power point is the smallest request that gets more than half of the peak \
-         advertised performance (PAP). Bars are 95% intervals of the median.",
+        "Request size",
+        "The half-power point is the smallest request size that reaches more than half of the peak \
+         advertised performance (PAP). Vertical bars are 95% confidence intervals of the median.",
         blocks,
     )
 }
 
-/// The charts of a survey that a terminal shows: throughput of sequential reads against request
-/// size, and the latency distribution of random reads.
+/// Returns the charts of a survey that a terminal shows: the throughput of sequential reads by
+/// request size, and the latency distribution of random reads.
 pub fn terminal_charts(view: &SurveyView) -> Vec<Chart> {
     let throughput = throughput_against_size(view, "read");
     let mut random = view.clone();
@@ -130,9 +131,9 @@ fn depth(view: &SurveyView) -> Option<Section> {
     let operations = operations(view);
     section(
         "depth",
-        "How many requests at once",
-        "Depth is the number of requests outstanding per thread. At most four request sizes are \
-         drawn; the table of all points has the rest.",
+        "Queue depth",
+        "Depth is the number of requests outstanding per thread. The charts show at most four \
+         request sizes. The table of all points contains every size.",
         charts(operations.iter().flat_map(|name| depth_charts(view, name))),
     )
 }
@@ -149,10 +150,10 @@ fn cpu(view: &SurveyView) -> Option<Section> {
     }
     section(
         "cpu",
-        "What it costs in CPU",
-        "The lower bound is what the system charges to the process; the upper bound is all CPU \
-         time that the machine lost to the workload. The fit splits the cost into a fixed part for \
-         each request and a marginal part for each KiB.",
+        "CPU cost",
+        "The lower bound is the CPU time that the kernel charges to the process. The upper bound \
+         is all CPU time that the machine spent because of the workload. The fit splits the cost \
+         into a fixed part for each request and a marginal part for each KiB.",
         blocks,
     )
 }
@@ -180,7 +181,7 @@ fn cost_fit(view: &SurveyView) -> Option<Chart> {
     let chart = lines(
         "cost-fit".to_string(),
         "Cost model: CPU per request".to_string(),
-        "Points are measured, dashed lines are fixed + marginal cost.".to_string(),
+        "Points are measurements. Dashed lines are the fit (fixed + marginal cost).".to_string(),
         (size_axis(), axis("CPU time", Unit::Nanoseconds, Scale::Log10)),
         pairs(measured, fitted),
     )?;
@@ -201,7 +202,7 @@ fn cost_residuals(view: &SurveyView) -> Option<Chart> {
     let chart = lines(
         "cost-residuals".to_string(),
         "Cost model: residuals".to_string(),
-        "How far each measured point lies from the fit; a trend would mean a wrong model."
+        "Distance of each measured point from the fit. A trend means that the model is wrong."
             .to_string(),
         (size_axis(), axis("Residual", Unit::Share, Scale::Linear)),
         view.cost_models.iter().map(one).collect(),
@@ -210,8 +211,9 @@ fn cost_residuals(view: &SurveyView) -> Option<Chart> {
     Some(Chart { kind: Kind::Scatter, guides: vec![zero], ..chart })
 }
 
-/// How far a measured cost lies above the fitted one, as a share. On simulated systems the fit is
-/// exact, so rounding errors are removed.
+/// Returns the measured cost minus the fitted cost, as a share of the fitted cost. The result is
+/// rounded, because the fit of a simulated system is exact and would otherwise show rounding errors
+/// as residuals.
 fn residual(of: &ResidualView) -> f64 {
     ((of.measured_ns / of.fitted_ns - 1.0) * 1e9).round() / 1e9
 }
@@ -257,7 +259,7 @@ fn latency(view: &SurveyView) -> Option<Section> {
     let cumulative = lines(
         "latency-cdf".to_string(),
         "Latency: cumulative distribution".to_string(),
-        "Share of requests that completed within the time on the axis.".to_string(),
+        "Share of the requests whose latency is at most the value on the axis.".to_string(),
         (
             axis("Latency", Unit::Nanoseconds, Scale::Log10),
             axis("Share of requests", Unit::Share, Scale::Linear),
@@ -272,15 +274,16 @@ fn latency(view: &SurveyView) -> Option<Section> {
     let curves = percentile_chart(
         "latency-percentiles",
         "Latency by percentile",
-        "How slow the slowest requests are: each point is the latency within which that \
-         percentage of the requests completed.",
+        "Latency of the slowest requests. At each point, the given percentage of all requests took \
+         at most the given latency.",
         named,
     );
     section("latency", "Latency", "", charts(cumulative.into_iter().chain(curves)))
 }
 
-/// The points of a distribution that visibly change the drawing: the share rises by at least 0.4%.
-/// First and last are always kept.
+/// Thins out a distribution. A point is kept if its share is at least 0.004 larger than that of the
+/// last kept point, because a smaller step is not visible. The first and the last point are always
+/// kept.
 fn thinned(distribution: &DistributionView) -> Vec<(f64, f64)> {
     let all = &distribution.cumulative;
     let mut kept: Vec<(f64, f64)> = Vec::new();
@@ -303,8 +306,8 @@ fn over_time(view: &SurveyView) -> Option<Section> {
     let chart = lines(
         "throughput-over-time".to_string(),
         "Throughput within a trial".to_string(),
-        "A flat line is a steady rate. Steps and slopes show caches that fill, throttling, or \
-         other users of the device."
+        "A flat line shows a steady rate. Causes of steps and slopes are caches that fill, \
+         throttling, and other programs that use the device."
             .to_string(),
         (
             axis("Time since the start", Unit::Seconds, Scale::Linear),
@@ -358,11 +361,11 @@ fn all_points(view: &SurveyView) -> Option<Section> {
         rows: view.points.iter().map(|point| point_row(point, threaded)).collect(),
     };
     let blocks = if view.points.is_empty() { Vec::new() } else { vec![Block::Table(table)] };
-    section(POINTS_SECTION, "Every point", "A click on a heading sorts.", blocks)
+    section(POINTS_SECTION, "Every point", "Click a column heading to sort.", blocks)
 }
 
-/// The table row of a point. The number of threads is left out if it is one for all points, so that
-/// the table fits a screen.
+/// Formats a point as a table row. The number of threads is left out if every point has one thread
+/// (`threaded` is false), so that the table fits a screen.
 fn point_row(point: &PointView, threaded: bool) -> Vec<Cell> {
     let throughput = point.throughput_bytes_per_s;
     let pattern = match point.pattern {
@@ -429,8 +432,7 @@ fn instrument(view: &SurveyView) -> Option<Section> {
     section(
         "instrument",
         "Overhead of halfpower",
-        "CPU time of the load generator and its statistics; none of it is subtracted from the \
-         results above.",
+        "CPU time of the load generator and its statistics. The results above include this time.",
         blocks,
     )
 }
@@ -440,8 +442,8 @@ fn silent_rules(view: &SurveyView) -> Option<Section> {
     section(
         "silent-rules",
         "Not measured by a survey",
-        "This page gives advice only with a gain measured here. A study measures the gain of each \
-         of these rules.",
+        "This page recommends a change only if its gain was measured here. To measure the gain of \
+         one of these rules, run a study.",
         if rules.is_empty() { Vec::new() } else { vec![Block::List(rules)] },
     )
 }

@@ -1,12 +1,13 @@
-//! SVG elements: numbers, paths and marker shapes.
+//! Formats SVG numbers, paths and marker shapes.
 //!
-//! Nothing here depends on axes or data. Coordinates have one decimal, which is finer than a screen
-//! shows and keeps pages small.
+//! This module does not depend on axes or data. Coordinates are rounded to one decimal. This is
+//! finer than the pixels of a screen, and it keeps pages small.
 
 use std::fmt::Write;
 
-/// Marker shapes, distinguishable without colour, centred on the origin, about nine units wide:
-/// circle, square, triangle, diamond, inverted triangle, cross, bar, pentagon.
+/// SVG paths of the marker shapes: circle, square, triangle, diamond, inverted triangle, cross,
+/// bar, pentagon. Each shape is centred on the origin and about nine units wide. The shapes can be
+/// distinguished without colour.
 const MARKERS: [&str; 8] = [
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "M-3.6-3.6h7.2v7.2h-7.2z",
@@ -18,30 +19,31 @@ const MARKERS: [&str; 8] = [
     "M0-4.8L4.6-1.5L2.8 3.9H-2.8L-4.6-1.5z",
 ];
 
-/// Number of marker shapes, and of colours in the style sheet.
+/// Number of marker shapes. The style sheet defines the same number of colours.
 pub(crate) const HUES: usize = MARKERS.len();
 
-/// A dot for dense series; invisible until the style sheet gives it a stroke.
+/// SVG path of a dot, which marks points of dense series. The dot is invisible until the style
+/// sheet gives it a stroke.
 pub(crate) const DOT: &str = "M0 0h0";
 
-/// The marker shape of a hue.
+/// Returns the marker shape for the colour with number `hue`.
 pub(crate) fn marker(hue: usize) -> &'static str {
     MARKERS[hue % HUES]
 }
 
-/// A coordinate with at most one decimal.
+/// Formats a coordinate with at most one decimal.
 pub(crate) fn number(value: f64) -> String {
     let rounded = (value * 10.0).round() / 10.0;
     if rounded == 0.0 { "0".to_string() } else { format!("{rounded}") }
 }
 
-/// A transform that moves a shape to a place.
+/// Formats an SVG transform that moves a shape to a position.
 pub(crate) fn translate(x: f64, y: f64) -> String {
     format!("translate({} {})", number(x), number(y))
 }
 
-/// A line through points; `None` interrupts it. With `steps`, each value holds until the next
-/// point. Empty if there is nothing to draw.
+/// Formats a path through points. A `None` interrupts the line. With `steps`, the line stays
+/// horizontal up to the next point. Returns an empty path if there is nothing to draw.
 pub(crate) fn line(places: &[Option<(f64, f64)>], steps: bool) -> String {
     let mut path = String::new();
     let mut drawing = false;
@@ -62,7 +64,8 @@ pub(crate) fn line(places: &[Option<(f64, f64)>], steps: bool) -> String {
     path
 }
 
-/// Vertical error bars with caps, each given by its x and the y of both ends.
+/// Formats vertical error bars with caps. Each item of `bars` contains the x of a bar, and the y of
+/// its lower and its upper end.
 pub(crate) fn error_bars(bars: &[(f64, f64, f64)]) -> String {
     let mut path = String::new();
     for (x, low, high) in bars {

@@ -1,18 +1,18 @@
-//! Tables, and the data table of a chart.
+//! Renders tables, and the data table of a chart.
 //!
-//! A number cell shows a readable number and has the exact value in `data-v`. Sorting and CSV
-//! download read that attribute, so no number is in the page twice. Column headings also carry the
-//! CSV column name.
+//! A number cell shows a readable number and has the exact value in the attribute `data-v`. Sorting
+//! and CSV download read this attribute, so the page needs no second copy of the data. A column
+//! heading has the CSV name of its column in the attribute `data-csv`.
 
 use maud::{Markup, html};
 
 use crate::model::{Cell, Chart, Column, Kind, Scale, Series, Table};
 use crate::units::{MISSING, Unit};
 
-/// Text cells longer than this are wrapped.
+/// Maximum length of a text cell that is not wrapped (characters).
 const PROSE: usize = 24;
 
-/// A table with caption and download button; large tables scroll on their own.
+/// Renders a table with its caption and a download button. A large table scrolls within the page.
 pub(crate) fn table(table: &Table) -> Markup {
     html! {
         figure.table id=(table.id) {
@@ -25,8 +25,8 @@ pub(crate) fn table(table: &Table) -> Markup {
     }
 }
 
-/// The collapsible data table of a chart. Its rows are the data points in drawing order; the marks
-/// of the drawing refer to them by index.
+/// Renders the collapsible data table of a chart. Its rows are the data points in drawing order.
+/// The marks of the drawing refer to these rows by index.
 pub(crate) fn chart_data(chart: &Chart) -> Markup {
     let (columns, rows) = chart_rows(chart);
     html! {
@@ -37,7 +37,8 @@ pub(crate) fn chart_data(chart: &Chart) -> Markup {
     }
 }
 
-/// A button that saves the numbers of a figure as CSV; hidden until the script runs.
+/// Renders a button that saves the numbers of a figure as CSV. The button is hidden until the
+/// script runs.
 pub(crate) fn csv_button(id: &str) -> Markup {
     html! {
         button.quiet.csv type="button" data-name=(format!("{id}.csv"))
@@ -45,8 +46,8 @@ pub(crate) fn csv_button(id: &str) -> Markup {
     }
 }
 
-/// The role is `group`, which is no landmark. With a landmark for each table, nobody would find the
-/// other landmarks.
+/// Renders a scrollable frame around a table. The frame has the role `group`, which is not an ARIA
+/// landmark, because one landmark per table would make the other landmarks hard to find.
 pub(crate) fn scroller(label: &str, grid: &Markup) -> Markup {
     html! { div.scroller role="group" tabindex="0" aria-label=(label) { (grid) } }
 }
@@ -68,7 +69,7 @@ fn grid(columns: &[Column], rows: &[Vec<Cell>], sortable: bool) -> Markup {
     }
 }
 
-/// The headings of the columns.
+/// Renders the column headings.
 pub(crate) fn heads(columns: &[Column]) -> Markup {
     html! {
         @for column in columns {
@@ -88,7 +89,8 @@ pub(crate) fn cell(column: &Column, cell: &Cell) -> Markup {
     }
 }
 
-/// CSV name of a column: lower case with the base unit, such as `throughput_bytes_per_s`.
+/// Returns the CSV name of a column: its label in lower case and the base unit, such as
+/// `throughput_bytes_per_s`.
 fn csv_name(column: &Column) -> String {
     let letters = |c: char| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     let mut name: String = column.label.chars().map(letters).collect();
@@ -100,9 +102,9 @@ fn csv_name(column: &Column) -> String {
     name
 }
 
-/// The columns and rows of a chart's data table. The columns are series, x, y, and the interval and
-/// the note if any point has them. In a heat map y is the share of requests, and the interval is
-/// the range of latency.
+/// Returns the columns and rows of a chart's data table. The columns are the series, x and y, then
+/// the interval and the note if any point has these. For a heat map, y is the share of requests,
+/// and the interval is the latency range.
 fn chart_rows(chart: &Chart) -> (Vec<Column>, Vec<Vec<Cell>>) {
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let intervals = points().any(|point| point.low.is_some() || point.high.is_some());
@@ -153,7 +155,7 @@ fn point_rows<'a>(
     })
 }
 
-/// The name at index `x`; a dash if there is none.
+/// Returns the name at index `x`, or a dash if there is no such name.
 fn category(names: &[String], x: f64) -> &str {
     let known = x >= 0.0 && x.fract() == 0.0;
     known.then(|| names.get(x as usize)).flatten().map_or(MISSING, String::as_str)

@@ -1,27 +1,28 @@
-//! Charts as text, for a terminal of any width: the same [`Chart`] that the page draws as SVG.
+//! Draws a [`Chart`] as text, for a terminal of any width. The page draws the same chart as SVG.
 //!
-//! Each series has its own symbol, so that charts need no colour. Symbols are joined by dots.
-//! Libraries for terminal charts tell series apart by colour only, so this one is our own.
+//! Each series has its own symbol, so charts need no colour. Dots connect the symbols of a series.
+//! This module uses no library, because libraries for terminal charts distinguish series by colour
+//! only.
 
 use crate::model::{Chart, Direction, Kind};
 use crate::scale::Projection;
 use crate::wrap::wrapped;
 
-/// Rows of the drawing area.
+/// Number of rows of the drawing area.
 const ROWS: usize = 11;
-/// Maximum number of series that are drawn; each has a symbol.
+/// Maximum number of series that are drawn, because each series needs its own symbol.
 const SERIES_MAX: usize = 5;
-/// Width of the labels of the vertical axis, including the line.
+/// Width of the labels of the vertical axis, including the axis line (characters).
 const LABEL_COLUMNS: usize = 11;
-/// Minimum number of columns of the drawing area.
+/// Minimum width of the drawing area (characters).
 const COLUMNS_MIN: usize = 16;
 
-/// The characters of a chart.
+/// Character set of a text chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charset {
-    /// Unicode symbols and lines.
+    /// Symbols and lines of Unicode.
     Unicode,
-    /// ASCII only.
+    /// Only ASCII characters.
     Ascii,
 }
 
@@ -33,8 +34,8 @@ impl Charset {
         }
     }
 
-    /// The characters of the vertical axis, a tick on it, the corner, the horizontal axis, a guide,
-    /// and the line between points.
+    /// Returns six characters, for: the vertical axis, a tick of the vertical axis, the corner of
+    /// the axes, the horizontal axis, a guide, and the line between points.
     fn lines(self) -> [char; 6] {
         match self {
             Charset::Unicode => ['│', '┤', '└', '─', '╌', '·'],
@@ -43,8 +44,9 @@ impl Charset {
     }
 }
 
-/// A chart as lines of at most `width` characters: title, drawing, legend. `None` for bars
-/// and heat maps, and if nothing can be drawn.
+/// Draws a chart as lines of text: title, drawing, legend. The lines have at most `width`
+/// characters if `width` is at least 28. Returns None for bars and heat maps, and if nothing can be
+/// drawn.
 pub fn text_chart(chart: &Chart, width: usize, charset: Charset) -> Option<Vec<String>> {
     if matches!(chart.kind, Kind::Bars | Kind::HeatMap) {
         return None;
@@ -113,7 +115,7 @@ pub fn text_chart(chart: &Chart, width: usize, charset: Charset) -> Option<Vec<S
     Some(lines)
 }
 
-/// The drawing area.
+/// Drawing area, as rows of characters.
 struct Canvas {
     cells: Vec<Vec<char>>,
 }
@@ -139,7 +141,8 @@ impl Canvas {
         }
     }
 
-    /// Draws dots between two points, over empty cells and guides.
+    /// Draws dots between two points. The symbols of the points are drawn later, so that no dot
+    /// hides a symbol.
     fn join(&mut self, (x0, y0): (usize, usize), (x1, y1): (usize, usize), dot: char) {
         let steps = x0.abs_diff(x1).max(y0.abs_diff(y1));
         for step in 1..steps {
@@ -152,7 +155,7 @@ impl Canvas {
     }
 }
 
-/// The label of each row, if it has one.
+/// Returns the label of each row. None for a row without a labelled tick.
 fn row_labels(projection: &Projection) -> Vec<Option<String>> {
     let mut labels = vec![None; ROWS];
     for tick in projection.ticks() {
@@ -164,7 +167,7 @@ fn row_labels(projection: &Projection) -> Vec<Option<String>> {
     labels
 }
 
-/// The labels below the horizontal axis, as many as fit.
+/// Formats the line of labels below the horizontal axis. Labels that do not fit are left out.
 fn column_labels(projection: &Projection, columns: usize) -> String {
     let mut line = String::new();
     for tick in projection.ticks() {
@@ -181,14 +184,15 @@ fn column_labels(projection: &Projection, columns: usize) -> String {
     line
 }
 
-/// The symbols with the names of their series, as many to a line as fit.
+/// Formats the legend: the symbol and the name of each series, with as many series in a line as
+/// fit.
 fn legend(chart: &Chart, charset: Charset, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let named = chart.series.iter().zip(charset.symbols());
     let mut entries: Vec<String> =
         named.map(|(series, symbol)| format!("{symbol} {}", series.name)).collect();
     if chart.series.len() > SERIES_MAX {
-        entries.push(format!("({} more on the page)", chart.series.len() - SERIES_MAX));
+        entries.push(format!("(the page shows {} more series)", chart.series.len() - SERIES_MAX));
     }
     for entry in entries {
         let fits = |line: &&mut String| line.chars().count() + 3 + entry.chars().count() <= width;
@@ -262,10 +266,10 @@ mod tests {
     #[test]
     fn the_highest_point_is_above_the_lowest() {
         let lines = text_chart(&chart(), 60, Charset::Ascii).unwrap();
-        // The title contains letters too.
+        // The title is skipped, because its letters could be taken for symbols.
         let lines = &lines[1..];
         let row_of = |symbol| lines.iter().position(|line| line.contains(symbol)).unwrap();
-        // The first row with each symbol: 500 MiB/s lie above 480.
+        // The series `x` reaches 500 MiB/s, the series `o` only 480 MiB/s.
         assert!(row_of('x') <= row_of('o'), "{}", lines.join("\n"));
         let last = lines.iter().rposition(|line| line.contains('|') && line.contains('o'));
         assert!(last.unwrap() > row_of('x') + 5, "{}", lines.join("\n"));
@@ -284,7 +288,8 @@ mod tests {
             let rows = text.lines().map(|row| row.match_indices('.').map(|(at, _)| at).collect());
             rows.collect::<Vec<Vec<usize>>>()
         };
-        // One row runs to the next point; all other rows have their dot above its end.
+        // In exactly one row, the dots run to the x of the next point. Every other row with dots
+        // has a single dot, in the column where this run ends.
         let rows = columns_with_dots(&drawn(Kind::Steps));
         let long: Vec<_> = rows.iter().filter(|row| row.len() > 1).collect();
         assert_eq!(long.len(), 1, "{}", drawn(Kind::Steps));

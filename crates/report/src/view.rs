@@ -1,15 +1,15 @@
 //! The input of a survey report: plain numbers and texts.
 //!
-//! The program fills a [`SurveyView`] from its results; [`crate::survey_page`] lays it out. Rates
-//! are in bytes or requests per second, times in nanoseconds, sizes in bytes. A section whose data
-//! are empty is left out of the page.
+//! The program fills a [`SurveyView`] from its results, and [`crate::survey_page`] creates the page
+//! from this view. Rates are in bytes or requests per second, times in nanoseconds, sizes in bytes.
+//! A section without data is left out of the page.
 
 use crate::model::{Advice, Finding, KeyFigure, State, Verdict};
 
-/// A value with its confidence interval, in one unit.
+/// A value with its 95% confidence interval. All three numbers have the same unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The median or the fitted value.
+    /// The estimated value: a median or the result of a fit.
     pub value: f64,
     /// Lower end of the 95% interval.
     pub low: f64,
@@ -20,39 +20,39 @@ pub struct Estimate {
 /// All contents of a survey report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SurveyView {
-    /// What was measured: path, file system, device.
+    /// Description of the measured target: path, file system and device.
     pub target: String,
-    /// The machine.
+    /// Description of the machine.
     pub host: String,
-    /// Date, formatted.
+    /// Date of the survey, formatted for readers.
     pub date: String,
     /// Whether the survey can be trusted.
     pub verdict: Verdict,
-    /// Four to six numbers for the first screen.
+    /// Four to six key figures for the top of the page.
     pub key_figures: Vec<KeyFigure>,
-    /// Findings, most important first.
+    /// Findings, with the most important finding first.
     pub findings: Vec<Finding>,
-    /// Recommended changes, largest gain first.
+    /// Recommended changes, with the largest gain first.
     pub advice: Vec<Advice>,
     /// Rules that a survey does not measure, one line each.
     pub rules_without_experiment: Vec<String>,
-    /// All points; the charts of rate, depth and CPU are drawn from them.
+    /// All measured points. The charts of throughput, depth and CPU time are drawn from these.
     pub points: Vec<PointView>,
-    /// PAP (peak advertised or assumed performance), one per operation.
+    /// PAP (peak advertised or assumed performance) of each operation.
     pub pap: Vec<PapView>,
-    /// Half-power points.
+    /// Half-power points, one for each curve.
     pub half_power: Vec<HalfPowerView>,
-    /// Fits of CPU cost against request size.
+    /// Fits of CPU cost as a function of request size.
     pub cost_models: Vec<CostModelView>,
     /// Latency distributions of selected points.
     pub distributions: Vec<DistributionView>,
     /// Throughput over time of selected trials.
     pub time_series: Vec<TimeSeriesView>,
-    /// The components of the pipeline; `None` if not measured.
+    /// Rates of the pipeline's components. None if they were not measured.
     pub ladder: Option<LadderView>,
-    /// Cost of the measuring instrument itself: names and values.
+    /// Overhead of halfpower itself: names and values.
     pub instrument: Vec<(String, String)>,
-    /// Facts in groups: heading, then names and values.
+    /// Groups of facts about the run. Each group has a heading and a list of names with values.
     pub provenance: Vec<(String, Vec<(String, String)>)>,
 }
 
@@ -61,7 +61,7 @@ pub struct SurveyView {
 pub enum Pattern {
     /// Each request starts at the end of the previous request.
     Sequential,
-    /// Random offsets.
+    /// Each request starts at a random offset.
     Random,
 }
 
@@ -70,29 +70,30 @@ pub enum Pattern {
 pub struct PointView {
     /// Access pattern.
     pub pattern: Pattern,
-    /// `read`, `write` or a mix.
+    /// Operation: `read`, `write` or a mix.
     pub operation: String,
     /// Caching mode: `buffered`, `direct` ...
     pub caching: String,
     /// Request size in bytes.
     pub request_bytes: u64,
-    /// Requests outstanding per thread.
+    /// Number of requests outstanding per thread.
     pub depth: u32,
     /// Number of threads.
     pub threads: u32,
-    /// Throughput.
+    /// Throughput (bytes/s).
     pub throughput_bytes_per_s: Estimate,
-    /// Request rate.
+    /// Request rate (requests/s).
     pub requests_per_s: Estimate,
-    /// Median latency.
+    /// Median latency (ns). None if not measured.
     pub latency_p50_ns: Option<f64>,
-    /// 99th percentile of latency.
+    /// 99th percentile of latency (ns). None if not measured.
     pub latency_p99_ns: Option<f64>,
-    /// 99.9th percentile of latency.
+    /// 99.9th percentile of latency (ns). None if not measured.
     pub latency_p99_9_ns: Option<f64>,
-    /// CPU time charged to the process, per request.
+    /// CPU time that the kernel charges to the process, per request (ns). None if not measured.
     pub cpu_lower_ns_per_request: Option<f64>,
-    /// CPU time lost by the whole machine, per request.
+    /// CPU time that the whole machine spent because of the workload, per request (ns). None if not
+    /// measured.
     pub cpu_upper_ns_per_request: Option<f64>,
     /// Number of trials.
     pub trials: u32,
@@ -103,47 +104,50 @@ pub struct PointView {
 /// The reference rate (PAP) of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PapView {
-    /// `read`, `write` or a mix.
+    /// Operation: `read`, `write` or a mix.
     pub operation: String,
-    /// The rate.
+    /// Reference rate (bytes/s).
     pub bytes_per_s: f64,
-    /// Its source: stated, advertised by the link, or the highest plateau measured.
+    /// Source of the rate: stated by the user, advertised by the link, or measured as the highest
+    /// plateau.
     pub source: String,
 }
 
 /// The half-power point of one curve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HalfPowerView {
-    /// `read`, `write` or a mix.
+    /// Operation: `read`, `write` or a mix.
     pub operation: String,
     /// Caching mode.
     pub caching: String,
-    /// Requests outstanding per thread.
+    /// Number of requests outstanding per thread.
     pub depth: u32,
-    /// Smallest measured request size above PAP/2; `None` if never reached.
+    /// Smallest measured request size whose throughput exceeds PAP/2 (bytes). None if no size
+    /// reaches it.
     pub measured_bytes: Option<u64>,
-    /// The half-power point from the fit T = f + s S, in bytes.
+    /// Half-power point of the fitted model T = f + s S, in which a request of S bytes takes the
+    /// time T (bytes). None if the fit gives no such size.
     pub fitted_bytes: Option<f64>,
-    /// The rate at the measured half-power point.
+    /// Throughput at the measured half-power point (bytes/s). None if there is no such point.
     pub throughput_bytes_per_s: Option<f64>,
-    /// Why there is no half-power point, or how certain it is; may be empty.
+    /// Reason why there is no half-power point, or how certain the point is. May be empty.
     pub remark: String,
 }
 
-/// Fitted CPU cost: fixed plus marginal.
+/// Fit of CPU cost: a fixed cost per request plus a marginal cost per KiB.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CostModelView {
-    /// `read`, `write` or a mix.
+    /// Operation: `read`, `write` or a mix.
     pub operation: String,
     /// Caching mode.
     pub caching: String,
-    /// Fixed cost per request.
+    /// Fixed cost per request (ns).
     pub fixed_ns: Estimate,
-    /// Additional cost per KiB.
+    /// Marginal cost per KiB (ns).
     pub marginal_ns_per_kib: Estimate,
-    /// Share of the variance the fit explains.
+    /// Share of the variance that the fit explains (0 to 1).
     pub r2: f64,
-    /// Measured and fitted cost of each point.
+    /// Measured and fitted cost at each request size.
     pub residuals: Vec<ResidualView>,
 }
 
@@ -152,9 +156,9 @@ pub struct CostModelView {
 pub struct ResidualView {
     /// Request size in bytes.
     pub request_bytes: u64,
-    /// Measured CPU time per request.
+    /// Measured CPU time per request (ns).
     pub measured_ns: f64,
-    /// Fitted CPU time per request.
+    /// Fitted CPU time per request (ns).
     pub fitted_ns: f64,
 }
 
@@ -163,8 +167,8 @@ pub struct ResidualView {
 pub struct DistributionView {
     /// Name of the point.
     pub name: String,
-    /// Latency in nanoseconds and the share of requests at or below it, both ascending. Long lists
-    /// are thinned out for drawing.
+    /// Latencies (ns), each with the share of requests that took at most this long. Latencies and
+    /// shares ascend. Long lists are thinned out for drawing.
     pub cumulative: Vec<(f64, f64)>,
     /// Number of requests.
     pub requests: u64,
@@ -175,16 +179,17 @@ pub struct DistributionView {
 pub struct TimeSeriesView {
     /// Name of the trial.
     pub name: String,
-    /// Seconds since the start of the trial, and bytes per second in the interval that ended then.
+    /// Throughput of each interval: the end of the interval (s since the start of the trial), and
+    /// the throughput in the interval (bytes/s).
     pub samples: Vec<(f64, f64)>,
 }
 
-/// Advertised and delivered rates along the pipeline.
+/// Advertised and delivered rates of the pipeline's components.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LadderView {
     /// The components in pipeline order.
     pub rungs: Vec<RungView>,
-    /// The bottleneck, and the evidence.
+    /// Text that names the bottleneck and the evidence for it.
     pub conclusion: String,
 }
 
@@ -193,9 +198,9 @@ pub struct LadderView {
 pub struct RungView {
     /// Name of the component.
     pub component: String,
-    /// Advertised rate.
+    /// Advertised rate (bytes/s). None if unknown.
     pub pap_bytes_per_s: Option<f64>,
-    /// Delivered rate.
+    /// Delivered rate (bytes/s). None if unknown.
     pub rap_bytes_per_s: Option<f64>,
     /// Whether the component is the bottleneck.
     pub binding: bool,
@@ -210,7 +215,7 @@ pub(crate) mod tests {
         Estimate { value, low: value * 0.9, high: value * 1.1 }
     }
 
-    /// A plausible point, for tests to modify.
+    /// Returns a plausible point that tests can modify.
     pub(crate) fn point(
         operation: &str,
         caching: &str,
@@ -237,7 +242,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A survey without measurements.
+    /// Returns a survey without measurements.
     pub(crate) fn empty() -> SurveyView {
         SurveyView {
             target: "/mnt/data".to_string(),
@@ -270,7 +275,7 @@ pub(crate) mod tests {
         TimeSeriesView { name: word.to_string(), samples }
     }
 
-    /// A survey with every field filled; all texts are derived from `word`.
+    /// Returns a survey with every field filled. Most texts are `word`.
     pub(crate) fn full(word: &str) -> SurveyView {
         let text = || word.to_string();
         let mut points = Vec::new();

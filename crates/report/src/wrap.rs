@@ -1,9 +1,9 @@
-//! Text wrapped to a width, for charts and texts on a terminal.
+//! Wraps text to the width of a terminal.
 //!
-//! Words are kept whole. A word that is longer than the width gets a line of its own.
+//! Words are kept whole. A word that is longer than the width gets a separate line.
 
-/// Wraps text to lines of at most `width` characters, the first after `prefix`, the others indented
-/// by its width.
+/// Wraps text to lines of at most `width` characters. The first line starts with `prefix`, and all
+/// other lines are indented by the width of `prefix`.
 pub fn wrapped(width: usize, prefix: &str, text: &str) -> Vec<String> {
     let length = |text: &str| text.chars().count();
     let indent = " ".repeat(length(prefix));

@@ -1,13 +1,13 @@
-//! Tests of the page in headless Chromium: an invented survey is rendered, opened from a file, and
-//! operated as a reader would.
+//! Tests the page in headless Chromium. The tests render a survey with invented numbers, open the
+//! page from a file, and operate the page as a reader would.
 //!
-//! Two scripts are added to the page under test. One collects errors; the other operates the page
-//! and writes its observations as JSON into the document, which the browser prints at the end. One
-//! visit to a page serves all tests of that page. The page is shown at full width, in frames as
-//! narrow as a phone, and with its print style in a frame as narrow as a sheet of paper. Without a
-//! browser every test is skipped. Colours, fonts and looks are not checked.
+//! Two scripts are added to the page under test. The collector script collects errors. The driver
+//! script operates the page and writes its observations as JSON into the document, which the
+//! browser prints at the end. All tests of a page share one visit to the page. The page is shown at
+//! full width, in frames as narrow as a phone, and with its print style in a frame as narrow as a
+//! sheet of paper. Without a browser, every test is skipped. Colours and fonts are not checked.
 
-// In tests a panic is a failure, so unwrap is fine. Skips are reported on stderr.
+// Tests may use unwrap, because a panic fails the test. Skipped tests are reported on stderr.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use std::collections::BTreeSet;
@@ -40,12 +40,12 @@ const FLAGS: [&str; 9] = [
     "--virtual-time-budget=30000",
 ];
 
-/// A browser that takes longer is considered stuck and killed.
+/// Time after which a browser is considered stuck and is killed.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 // ---- skipping
 
-/// Unwraps the result of a visit, or ends the test as skipped.
+/// Unwraps the result of a visit, or reports the test as skipped and returns from the test.
 macro_rules! or_skip {
     ($visit:expr) => {
         match $visit {
@@ -58,7 +58,8 @@ macro_rules! or_skip {
     };
 }
 
-/// Reports a skipped test on stderr and in the file named by HALFPOWER_SKIP_LOG.
+/// Reports a skipped test on stderr, and in the file given by the environment variable
+/// HALFPOWER_SKIP_LOG.
 fn skip(closure_in_test: &str) {
     let test = closure_in_test.trim_end_matches("::{{closure}}");
     let test = test.rsplit("::").next().unwrap();
@@ -72,7 +73,7 @@ fn skip(closure_in_test: &str) {
 
 // ---- visits
 
-/// The first browser on PATH.
+/// Finds the first browser on PATH.
 fn browser() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let folders: Vec<_> = std::env::split_paths(&path).collect();
@@ -80,7 +81,8 @@ fn browser() -> Option<PathBuf> {
     places.into_iter().find(|place| place.is_file())
 }
 
-/// The output of the browser for `page`, or why it failed; `None` without a browser.
+/// Runs the browser on `page` with the option `asked`. Returns the browser's output, or why the
+/// browser failed. None if no browser is installed.
 fn browse(folder: &Path, page: &str, asked: &str) -> Option<Result<String, String>> {
     let complaints = folder.join("stderr");
     let mut child = Command::new(browser()?)
@@ -99,7 +101,7 @@ fn browse(folder: &Path, page: &str, asked: &str) -> Option<Result<String, Strin
     thread::spawn(move || {
         let mut printed = String::new();
         let result = stdout.read_to_string(&mut printed).map(|_| printed);
-        // The receiver is gone if the browser was killed.
+        // Sending fails only if the browser was killed, because the receiver is then gone.
         let _ = sender.send(result);
     });
     let printed = receiver.recv_timeout(TIMEOUT);
@@ -111,12 +113,13 @@ fn browse(folder: &Path, page: &str, asked: &str) -> Option<Result<String, Strin
     let said = fs::read_to_string(&complaints).unwrap_or_default();
     Some(match printed {
         Ok(Ok(printed)) if status.success() => Ok(printed),
-        Ok(_) => Err(format!("the browser ended with {status}:\n{said}")),
+        Ok(_) => Err(format!("the browser exited with {status}:\n{said}")),
         Err(_) => Err(format!("the browser was stuck on {page} and was killed:\n{said}")),
     })
 }
 
-/// A section with a heat map: hits of a cache all the time, misses from the middle on.
+/// Returns a section with a heat map. All requests in the first half are cache hits. In the second
+/// half, every third request is a cache miss.
 fn over_time() -> Section {
     let request = |index: u64| {
         let misses = index > 2_000 && index.is_multiple_of(3);
@@ -132,8 +135,9 @@ fn over_time() -> Section {
     }
 }
 
-/// A folder with the page under test (`page.html`), the same with its print style forced on
-/// (`paper.html`), the frames around both, and the original page (`shipped.html`).
+/// Creates a folder with the page under test (`page.html`), the same page with its print style
+/// forced on (`paper.html`), a page that shows these two in frames (`frames.html`), a list of runs
+/// (`links.html`), and the page without test scripts (`shipped.html`).
 fn folder() -> TempDir {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut page = report::survey_page(&survey::made_up());
@@ -168,7 +172,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// A list of runs with a search box and a choice of rows.
+/// Renders a list of runs with a search box and selectable rows.
 fn links_page() -> String {
     use report::model::{Block, Cell, Choice, Column, LinkRow, LinkTable, LinkedCell, Search};
     let column = |label: &str| Column { label: label.to_owned(), unit: None };
@@ -194,39 +198,40 @@ fn links_page() -> String {
     report::render(&page)
 }
 
-/// The JSON that the driver script wrote into the document.
+/// Parses the JSON that the driver script wrote into the document.
 fn result(document: &str) -> Value {
     let (_, rest) = document
         .split_once("<pre id=\"test-result\">")
-        .expect("the driver ran to its end; open the page under test to see why not");
+        .expect("the driver script did not finish; open the page in a browser to see why");
     let (json, _) = rest.split_once("</pre>").unwrap();
     let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u{a0}");
     serde_json::from_str(&json.replace("&amp;", "&")).unwrap()
 }
 
-/// What the browser returned for a page, or why it failed; `None` without a browser. All tests
-/// share the result, so that a page that hangs the browser costs only one timeout.
+/// Output of the browser for a page, or why the browser failed. None if no browser is installed.
+/// All tests share the result, so that a page that hangs the browser costs only one timeout.
 type Visit = OnceLock<Option<Result<String, String>>>;
 
-/// The observations of a page, from its first visit.
+/// Returns the driver script's observations of a page. Only the first call opens the page.
 fn visit(page: &str, visit: &Visit) -> Option<Value> {
     let document = visit.get_or_init(|| browse(folder().path(), page, "--dump-dom"));
     let document = document.as_ref()?.as_ref();
     Some(result(document.unwrap_or_else(|failure| panic!("{failure}"))))
 }
 
-/// The page at the width of a window.
+/// Returns the observations of the page at full window width.
 fn window() -> Option<Value> {
     static VISIT: Visit = OnceLock::new();
     visit("page.html", &VISIT)
 }
 
-/// The page opened from a link with this fragment.
+/// Returns the observations of the page when it is opened with the link fragment `link`.
 fn opened(link: &str) -> Option<Value> {
     visit(&format!("page.html{link}"), &Visit::new())
 }
 
-/// The page in frames 390 and 360 px wide, and on paper.
+/// Returns the observations of the page in frames 390 and 360 pixels wide, and with its print style
+/// in a third frame.
 fn frames() -> Option<Value> {
     static VISIT: Visit = OnceLock::new();
     visit("frames.html", &VISIT)
@@ -244,17 +249,18 @@ fn strings(value: &Value) -> Vec<&str> {
 
 fn charts(seen: &Value) -> &Vec<Value> {
     let charts = items(&seen["charts"]);
-    assert!(charts.len() >= 10, "a full survey has many charts, not {}", charts.len());
+    assert!(charts.len() >= 10, "a full survey has 10 charts or more, not {}", charts.len());
     charts
 }
 
-/// Asserts that a tooltip is shown and contains everything in its row of the data table.
+/// Asserts that a tooltip is shown, and that it contains every value in the data table's row of the
+/// point.
 fn assert_tells_its_row(chart: &Value, how: &str) {
     let shown = &chart[how];
     let text =
         shown["text"].as_str().unwrap_or_else(|| panic!("{}: no tooltip: {shown}", chart["id"]));
     let wanted = strings(&shown["wanted"]);
-    assert!(wanted.len() >= 3, "series, x and y: {wanted:?}");
+    assert!(wanted.len() >= 3, "a row has at least series, x and y: {wanted:?}");
     for part in wanted {
         assert!(text.contains(part), "{} {how}: {part:?} is not in {text:?}", chart["id"]);
     }
@@ -264,7 +270,7 @@ fn assert_hidden(chart: &Value, when: &str) {
     assert_eq!(chart[when], serde_json::json!({"hidden": true, "lit": 0}), "{}", chart["id"]);
 }
 
-/// The fields of CSV as RFC 4180 describes it.
+/// Splits CSV text into fields, as specified by RFC 4180.
 fn csv_fields(text: &str) -> Vec<Vec<String>> {
     let (mut rows, mut row, mut field) = (Vec::new(), Vec::new(), String::new());
     let (mut quoted, mut letters) = (false, text.chars().peekable());
@@ -280,7 +286,7 @@ fn csv_fields(text: &str) -> Vec<Vec<String>> {
             _ => field.push(letter),
         }
     }
-    assert!(row.is_empty() && field.is_empty() && !quoted, "the last row is not ended");
+    assert!(row.is_empty() && field.is_empty() && !quoted, "the last row has no line end");
     rows
 }
 
@@ -324,7 +330,7 @@ fn pointing_at_a_mark_shows_its_numbers_and_leaving_hides_them() {
     for chart in charts(&or_skip!(window())) {
         assert_tells_its_row(chart, "hover");
         let off_by = chart["hover_off_by"].as_f64().unwrap();
-        assert!(off_by < 1.0, "{}: the mark lit is {off_by} px away", chart["id"]);
+        assert!(off_by < 1.0, "{}: the highlighted mark is {off_by} px away", chart["id"]);
         assert_hidden(chart, "left");
     }
 }
@@ -353,7 +359,7 @@ fn the_legend_switches_a_series_off_and_on() {
         assert_eq!((&off["pressed"], &off["drawn"]), (&"false".into(), &"none".into()));
         assert_eq!(on["pressed"], "true");
         assert_ne!(on["drawn"], "none");
-        assert_ne!(chart["hover_off"], 0, "{}: a hidden series answers", chart["id"]);
+        assert_ne!(chart["hover_off"], 0, "{}: a hidden series shows a tooltip", chart["id"]);
     }
 }
 
@@ -361,16 +367,16 @@ fn the_legend_switches_a_series_off_and_on() {
 fn a_drag_zooms_to_its_range_with_new_ticks() {
     let window = or_skip!(window());
     let zooms = items(&window["zooms"]);
-    assert!(zooms.len() >= 10, "all charts with two axes of numbers, not {}", zooms.len());
+    assert!(zooms.len() >= 10, "expected 10 or more zoomed charts, not {}", zooms.len());
     for zoom in zooms {
         let id = zoom["id"].as_str().unwrap();
         assert_eq!((&zoom["rectangles"], &zoom["left_over"]), (&1.into(), &0.into()), "{id}");
         let off_by = zoom["off_by"].as_f64().unwrap();
-        assert!(off_by < 0.5, "{id}: a mark is {off_by} units from where it belongs");
+        assert!(off_by < 0.5, "{id}: a mark is {off_by} units away from its position");
         let (before, zoomed) = (strings(&zoom["before"]), strings(&zoom["zoomed"]));
         assert!((2..=12).contains(&zoomed.len()), "{id}: {zoomed:?}");
         assert_ne!(before, zoomed, "{id}");
-        assert_eq!(zoom["y_kept"], true, "{id}: a level drag leaves the other axis alone");
+        assert_eq!(zoom["y_kept"], true, "{id}: a horizontal drag changed the y axis");
         assert!(zoom["range"].as_str().unwrap().contains(" to "), "{id}: {}", zoom["range"]);
         assert!(zoom["link"].as_str().unwrap().contains(&format!("{id}.x=")), "{}", zoom["link"]);
     }
@@ -380,13 +386,14 @@ fn a_drag_zooms_to_its_range_with_new_ticks() {
 fn showing_everything_gives_the_chart_of_the_page_again() {
     for zoom in items(&or_skip!(window())["zooms"]) {
         let (id, whole) = (&zoom["id"], &zoom["whole"]);
-        // The script computes places from the table; the page has those that Rust computed.
+        // The script computes positions from the data table. Rust computed the positions in the
+        // page, so the two may differ slightly.
         let off_by = whole["off_by"].as_f64().unwrap();
-        assert!(off_by < 0.11, "{id}: the script places a mark {off_by} units beside the page");
+        assert!(off_by < 0.11, "{id}: the script moves a mark by {off_by} units");
         assert_eq!(whole["x"], zoom["before"], "{id}");
         assert_eq!(whole["line"], true, "{id}");
         assert_eq!((&whole["range"], &whole["link"]), (&"".into(), &"".into()), "{id}");
-        assert_eq!(zoom["after"], "", "{id}: a double click");
+        assert_eq!(zoom["after"], "", "{id}: a double click resets the range");
     }
 }
 
@@ -398,7 +405,7 @@ fn keys_zoom_around_the_point_and_reach_every_point_of_a_zoomed_series() {
         assert!(zoom["moved"].as_f64().unwrap() < 160.0, "{id}: {}", zoom["moved"]);
         let reached = &zoom["reached"];
         assert_eq!(reached["rows"], reached["marks"], "{id}");
-        assert_eq!(reached["outside"], 0, "{id}: a point is lit beyond the axes");
+        assert_eq!(reached["outside"], 0, "{id}: a point outside the axes is highlighted");
     }
 }
 
@@ -428,7 +435,8 @@ fn a_link_opens_the_view_that_it_was_copied_from() {
 fn a_link_to_a_section_works_with_and_without_a_view() {
     for link in ["#depth", "#depth&throughput-read.x=4096~65536"] {
         let opened = or_skip!(opened(link));
-        // The browser itself follows a plain link, smoothly, which takes frames that are not drawn.
+        // The browser itself scrolls to the target of a plain link. Smooth scrolling needs
+        // animation frames, which are not drawn here, so it is sufficient that the target matches.
         let scrolled = opened["view"]["scrolled"].as_f64().unwrap();
         assert!(opened["view"]["target"] == "depth" || scrolled > 100.0, "{link}");
         assert_eq!(opened["view"]["opened"]["link"], link);
@@ -489,7 +497,7 @@ fn a_chart_is_saved_as_png_with_two_pixels_for_each_unit() {
 fn the_theme_button_changes_the_theme_and_says_the_other_one() {
     let window = or_skip!(window());
     let states = items(&window["theme"]);
-    let [start, once, twice] = &states[..] else { panic!("three states: {states:?}") };
+    let [start, once, twice] = &states[..] else { panic!("expected three states: {states:?}") };
     let chosen = [&once["theme"], &twice["theme"]].map(|theme| theme.as_str().unwrap());
     assert_eq!(BTreeSet::from(chosen), BTreeSet::from(["dark", "light"]));
     assert_ne!(once["background"], start["background"]);
@@ -502,7 +510,7 @@ fn a_csv_file_holds_exactly_the_rows_of_its_table() {
     let window = or_skip!(window());
     let downloads = items(&window["downloads"]);
     let names: BTreeSet<_> = downloads.iter().map(|one| one["file"].as_str().unwrap()).collect();
-    assert_eq!(names.len(), downloads.len(), "each table has a file of its own");
+    assert_eq!(names.len(), downloads.len(), "each table has a separate file");
     assert!(names.contains("points.csv") && names.contains("throughput-read.csv"), "{names:?}");
     for download in downloads {
         let rows: Vec<_> = items(&download["rows"]).iter().map(strings).collect();
@@ -520,7 +528,7 @@ fn every_column_of_the_points_sorts_both_ways() {
     let columns = items(&window["sorted"]);
     assert!(columns.len() > 10);
     for column in columns {
-        let [up, down] = &items(&column["orders"])[..] else { panic!("two clicks") };
+        let [up, down] = &items(&column["orders"])[..] else { panic!("expected two orders") };
         assert_eq!([&up["sort"], &down["sort"]], ["ascending", "descending"]);
         let (rising, mut falling) = (strings(&up["cells"]), strings(&down["cells"]));
         falling.reverse();
@@ -578,9 +586,9 @@ fn the_page_prints_to_a_pdf_of_several_pages() {
     assert!((2..=40).contains(&pages), "{pages} pages");
 }
 
-// ---- tables whose rows lead to other pages
+// ---- tables with links to other pages
 
-/// The list of runs.
+/// Returns the observations of the list of runs.
 fn links() -> Option<Value> {
     static VISIT: Visit = OnceLock::new();
     visit("links.html", &VISIT)
@@ -590,7 +598,7 @@ fn links() -> Option<Value> {
 fn a_search_shows_the_rows_with_all_words_in_any_case() {
     let seen = or_skip!(links());
     assert_eq!(seen["errors"], serde_json::json!([]));
-    assert_eq!(seen["shown_first"], serde_json::json!(["12", "2"]), "the words it began with");
+    assert_eq!(seen["shown_first"], serde_json::json!(["12", "2"]), "the initial search words");
     assert_eq!(seen["shown_two"], serde_json::json!(["12"]));
     assert_eq!(seen["shown_none"], serde_json::json!([]));
     assert_eq!(seen["shown_all"], serde_json::json!(["12", "3", "2"]));

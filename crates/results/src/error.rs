@@ -1,7 +1,7 @@
-//! Errors of the store; each names its cause and a remedy.
+//! Errors of the store. Each message gives the cause and a remedy.
 //!
-//! [`Error::from_sqlite`] translates SQLite result codes. There are no retries here: when
-//! [`Error::Busy`] appears, SQLite has already waited for the other writer.
+//! [`Error::from_sqlite`] translates SQLite result codes. [`Error::Busy`] is not a reason to retry,
+//! because SQLite has already waited for the other writer.
 
 use std::fs::File;
 use std::io;
@@ -10,87 +10,87 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 
-/// Why a store could not be opened, written or read. The message names the cause and the remedy.
+/// Why a store could not be opened, written or read. The message gives the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The folder for the new database does not exist.
     #[error(
         "cannot create the database {}: the folder {} does not exist; create it or choose \
-         another place for the database",
+         another path for the database",
         path.display(), folder.display()
     )]
     FolderNotFound {
-        /// The requested database.
+        /// Path of the requested database.
         path: PathBuf,
-        /// The missing folder.
+        /// Path of the missing folder.
         folder: PathBuf,
     },
 
     /// The database to read does not exist.
     #[error(
-        "there is no database {}: give the path of an existing database, or create one with \
+        "there is no database {}: specify the path of an existing database, or create one with \
          halfpower run",
         path.display()
     )]
     NotFound {
-        /// The requested database.
+        /// Path of the requested database.
         path: PathBuf,
     },
 
     /// The path is not a regular file, so it cannot hold a database.
     #[error(
-        "{} is not a regular file and cannot hold the database: give the path of a file",
+        "{} is not a regular file and cannot hold the database: specify the path of a file",
         path.display()
     )]
     NotAFile {
-        /// The given path.
+        /// Path that was given for the database.
         path: PathBuf,
     },
 
     /// The file cannot be read.
-    #[error("cannot read {}: {source}; check its permissions and those of its folder",
+    #[error("cannot read {}: {source}; check the permissions of the file and of its folder",
         path.display())]
     Unreadable {
-        /// The given path.
+        /// Path that was given for the database.
         path: PathBuf,
-        /// The error of the system.
+        /// The system error.
         source: io::Error,
     },
 
-    /// The file belongs to another program; it was not changed.
+    /// The file belongs to another program. It was not changed.
     #[error(
-        "{} is not a halfpower database and was left as it is: choose another path for the \
+        "{} is not a halfpower database and was not changed: choose another path for the \
          database",
         path.display()
     )]
     NotHalfpower {
-        /// The given path.
+        /// Path that was given for the database.
         path: PathBuf,
     },
 
-    /// A file that does not belong to SQLite has the name of one of the database's log files. It
-    /// was not changed.
+    /// A file has the name of one of the database's log files, but is not a log of the database.
+    /// The file was not changed.
     #[error(
-        "{} would be removed by opening the database {}: move that file away, or choose another \
-         path for the database",
+        "SQLite would delete the file {} when it opens the database {}: move this file to another \
+         folder, or choose another path for the database",
         beside.display(), path.display()
     )]
     InTheWay {
-        /// The given path.
+        /// Path that was given for the database.
         path: PathBuf,
-        /// The conflicting file.
+        /// Path of the file that would be deleted.
         beside: PathBuf,
     },
 
-    /// A newer program wrote the database; it was not changed.
+    /// A newer version of the program wrote the database. The database was not changed.
     #[error(
-        "{} was written by a newer halfpower (schema {found}, this one knows {supported}): \
-         update halfpower, or choose another path for the database",
+        "{} was written by a newer halfpower (the file has schema {found}, this version supports \
+         schema {supported}): update halfpower, or choose another path for the database",
         path.display()
     )]
     NewerSchema {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
         /// Schema version of the database.
         found: i64,
@@ -100,12 +100,13 @@ pub enum Error {
 
     /// The database has an older schema and cannot be migrated in read-only mode.
     #[error(
-        "{} has the older schema {found} (this halfpower needs {needed}) and was opened for \
-         reading only: open it once for writing, or make a copy that can be written",
+        "the database {} has schema {found}, but this halfpower needs schema {needed} and cannot \
+         migrate a database that is opened read-only: open the database once for writing, or open \
+         a writable copy",
         path.display()
     )]
     OlderSchema {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
         /// Schema version of the database.
         found: i64,
@@ -120,123 +121,122 @@ pub enum Error {
         path.display()
     )]
     ReadOnly {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
     },
 
     /// Reading needs log files beside the database, but its folder is not writable.
     #[error(
         "cannot read the database {}: the last program that wrote it did not close it, and its \
-         folder is read-only; copy it, with its -wal file if that exists, to a writable folder and \
-         open the copy",
+         folder is read-only; copy the database and its -wal file (if there is one) to a writable \
+         folder and open the copy",
         path.display()
     )]
     NotClosed {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
     },
 
-    /// The file system is full. The current write was lost; all earlier results are stored.
+    /// The file system is full. The current write was lost. All earlier results are stored.
     #[error(
         "the file system of the database {} is full: free space or choose another path for the \
          database; the results stored so far are safe",
         path.display()
     )]
     DiskFull {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
     },
 
-    /// The limit on open files is reached. A database needs three: itself, and its log and index
-    /// while it is written.
+    /// The limit on open files is reached. A database needs three files: the database itself and,
+    /// while it is written, its write-ahead log and the index of this log.
     #[error(
         "cannot open the database {}: too many open files; raise the limit (ulimit -n), or use \
          fewer threads and targets",
         path.display()
     )]
     TooManyOpenFiles {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
     },
 
     /// The database reached the file size limit of this process.
     #[error(
-        "the database {} reached the limit on the size of files; raise it (ulimit -f); the \
+        "the database {} reached the limit on the size of files; raise the limit (ulimit -f); the \
          results stored so far are safe",
         path.display()
     )]
     FileTooLarge {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
     },
 
     /// Another program held the lock for longer than the store waits.
     #[error(
-        "the database {} is locked by another program: wait until it is done, or choose another \
-         path for the database",
+        "the database {} is locked by another program: wait until that program is done, or choose \
+         another path for the database",
         path.display()
     )]
     Busy {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
     },
 
     /// The file is damaged.
     #[error(
-        "the database {} is damaged: move it away to start a new one; \
-         `sqlite3 FILE .recover` may save its rows",
+        "the database {} is damaged: move it away, so that halfpower can create a new database; \
+         `sqlite3 FILE .recover` may recover the rows of the damaged file",
         path.display()
     )]
     Corrupt {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
     },
 
-    /// A row violates a constraint: the row that it belongs to does not exist, or the row itself
-    /// exists already.
-    #[error("the database {} refuses a row: {source}; this is a fault in halfpower, report it",
+    /// A row violates a constraint: its parent row does not exist, or the row already exists.
+    #[error("the database {} rejected a row: {source}; this is a fault in halfpower, report it",
         path.display())]
     Conflict {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
-        /// The error of SQLite.
+        /// The error that SQLite returned.
         source: rusqlite::Error,
     },
 
-    /// A number is above 2^63 - 1, the largest that SQLite can store.
+    /// A number is above 2^63 - 1, the largest number that SQLite can store.
     #[error(
         "the database {} cannot hold a number above 9223372036854775807; this is a fault in \
          halfpower, report it",
         path.display()
     )]
     NumberTooLarge {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
     },
 
     /// No run matches the selector.
     #[error(
-        "no run {selector:?} in the database {}: give a run's number, the first characters of \
-         its uuid, or \"latest\"",
+        "no run {selector:?} in the database {}: specify a run's number, its label, the first \
+         characters of its uuid, or \"latest\"",
         path.display()
     )]
     RunNotFound {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
-        /// The selector.
+        /// The text with which the user selected a run.
         selector: String,
     },
 
     /// Several runs match the selector.
     #[error(
-        "{selector:?} is the label or the beginning of the uuid of several runs in the database \
-         {}: {}; give a run's number",
+        "{selector:?} matches the label or the start of the uuid of several runs in the database \
+         {} (runs {}); specify a run's number",
         path.display(), runs.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
     )]
     RunAmbiguous {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
-        /// The selector.
+        /// The text with which the user selected a run.
         selector: String,
         /// Numbers of the matching runs.
         runs: Vec<i64>,
@@ -247,11 +247,11 @@ pub enum Error {
     Export(#[from] io::Error),
 
     /// Any other error of SQLite.
-    #[error("the database {} failed: {source}; check the disk it is on", path.display())]
+    #[error("cannot use the database {}: {source}; check the disk of this file", path.display())]
     Sqlite {
-        /// The database.
+        /// Path of the database.
         path: PathBuf,
-        /// The error of SQLite.
+        /// The error that SQLite returned.
         source: rusqlite::Error,
     },
 }
@@ -287,13 +287,14 @@ impl Error {
     }
 }
 
-/// Whether this process has a file size limit. SQLite does not report why a write failed.
+/// Checks whether this process has a file size limit, because SQLite does not report why a write
+/// failed.
 fn file_sizes_are_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
 }
 
-/// Whether this process can open the three files a database needs. SQLite does not report why it
-/// cannot open a file.
+/// Checks whether this process can open the three files that a database needs, because SQLite does
+/// not report why it cannot open a file.
 fn can_open_more_files() -> bool {
     let opened: io::Result<Vec<File>> = (0..3).map(|_| File::open("/dev/null")).collect();
     opened.is_ok()

@@ -1,9 +1,9 @@
-//! Tidy tables of a run for spreadsheets, notebooks and other programs: one row for each point,
-//! trial, interval or histogram bucket, with its workload.
+//! Exports tidy tables of a run for spreadsheets, notebooks and other programs. A table has one row
+//! for each point, trial, interval or histogram bucket, and each row contains its workload.
 //!
 //! The columns are those of the views `points`, `trials`, `intervals` and `latency_buckets`. Rows
 //! are written as they are read, so memory does not grow with the number of rows. CSV follows
-//! RFC 4180 with `\n` as line end, and NULL is an empty field; in NDJSON it is `null`.
+//! RFC 4180 with `\n` as line end. NULL is an empty field in CSV, and `null` in NDJSON.
 
 use std::io::{self, Write};
 
@@ -16,13 +16,13 @@ use crate::store::Store;
 /// A table of a run that can be exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
-    /// A row for each point (workload).
+    /// One row for each point (workload).
     Points,
-    /// A row for each trial.
+    /// One row for each trial.
     Trials,
-    /// A row for each interval of a trial.
+    /// One row for each interval of a trial.
     Intervals,
-    /// A row for each bucket of a trial's latency histogram.
+    /// One row for each bucket of a trial's latency histogram.
     Latency,
 }
 
@@ -35,7 +35,8 @@ impl Table {
         ("latency", Table::Latency),
     ];
 
-    /// Selects the rows of one run (the parameter), in plan order.
+    /// Returns the SQL query for the rows of one run, in plan order. Its parameter is the run's
+    /// number.
     fn sql(self) -> &'static str {
         match self {
             Self::Points => "SELECT * FROM points WHERE run_id = ? ORDER BY point_id",
@@ -59,31 +60,31 @@ impl Table {
 pub enum Kind {
     /// Whole numbers.
     Integer,
-    /// Numbers.
+    /// Floating-point numbers.
     Real,
-    /// Texts.
+    /// Text.
     Text,
 }
 
 /// The value of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cell<'a> {
-    /// Not measured.
+    /// A value that was not measured.
     Null,
     /// A whole number.
     Integer(i64),
-    /// Another number.
+    /// A floating-point number.
     Real(f64),
     /// A text.
     Text(&'a str),
 }
 
 impl Store {
-    /// Passes each row of a table to `row`, with the names of the columns.
+    /// Calls `row` for each row of a table, with the names of the columns and the row's cells.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`]; [`Error::Export`] if `row` fails; also if the database is locked or
-    /// damaged.
+    /// [`Error::RunNotFound`] if the run does not exist, [`Error::Export`] if `row` fails. Other
+    /// errors if the database is locked or damaged.
     pub fn each_row(
         &self,
         run: RunId,
@@ -106,7 +107,7 @@ impl Store {
         Ok(())
     }
 
-    /// Names of the columns of a table.
+    /// Returns the names of the columns of a table.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -115,11 +116,11 @@ impl Store {
         Ok(statement.column_names().map(str::to_owned).collect())
     }
 
-    /// The type of each column: the declared one or, for a computed column, one that can hold all
-    /// of its values.
+    /// Returns the type of each column. For a stored column, this is the declared type. For a
+    /// computed column, it is a type that can hold all values of the column in these runs.
     ///
     /// # Errors
-    /// As [`Store::each_row`].
+    /// The errors of [`Store::each_row`].
     pub fn kinds(&self, runs: &[RunId], table: Table) -> Result<Vec<Kind>, Error> {
         let statement = self.connection().prepare(table.sql()).map_err(|e| self.error(e))?;
         let mut kinds: Vec<Option<Kind>> =
@@ -141,7 +142,7 @@ impl Store {
     /// Writes a table of several runs as CSV: a header line, then the rows.
     ///
     /// # Errors
-    /// As [`Store::each_row`].
+    /// The errors of [`Store::each_row`].
     pub fn export_csv(
         &self,
         runs: &[RunId],
@@ -166,10 +167,10 @@ impl Store {
         Ok(csv.flush()?)
     }
 
-    /// Writes a table of several runs as NDJSON: a JSON object for each row, one in each line.
+    /// Writes a table of several runs as NDJSON: each line is the JSON object of one row.
     ///
     /// # Errors
-    /// As [`Store::each_row`].
+    /// The errors of [`Store::each_row`].
     pub fn export_ndjson(
         &self,
         runs: &[RunId],
@@ -190,7 +191,7 @@ impl Store {
     }
 }
 
-/// The type that the schema declares.
+/// Parses the type that the schema declares for a column. Returns None for any other type.
 fn declared_kind(name: &str) -> Option<Kind> {
     match name {
         "INTEGER" => Some(Kind::Integer),
@@ -201,7 +202,7 @@ fn declared_kind(name: &str) -> Option<Kind> {
 }
 
 impl Cell<'_> {
-    /// The type that can hold this value and all values of the type `known`.
+    /// Returns the type that can hold this value and all values of the type `known`.
     fn widened(self, known: Option<Kind>) -> Option<Kind> {
         match (known, self) {
             (_, Cell::Null) => known,
@@ -211,7 +212,7 @@ impl Cell<'_> {
         }
     }
 
-    /// The value as JSON. Numbers that JSON cannot express (infinity) are null.
+    /// Formats the value as JSON. Numbers that JSON cannot express (infinity) become null.
     fn json(self) -> String {
         match self {
             Cell::Null => "null".to_owned(),
@@ -268,7 +269,7 @@ mod tests {
             let csv = csv_of(&store, run, table);
             assert!(column(&csv, "rw").iter().all(|rw| rw == "randrw"), "{table:?}");
             assert!(column(&csv, "request_bytes").iter().all(|bytes| bytes == "4096"));
-            assert!(!csv.contains('{'), "no JSON to take apart: {csv}");
+            assert!(!csv.contains('{'), "a column contains JSON: {csv}");
         }
         assert_eq!(column(&csv_of(&store, run, Table::Latency), "count"), ["1", "2"]);
         assert_eq!(column(&csv_of(&store, run, Table::Intervals), "interval_ordinal"), ["0", "1"]);

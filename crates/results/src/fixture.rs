@@ -1,4 +1,4 @@
-//! Test fixtures: rows with a different value in every field, so that tests notice swapped columns.
+//! Creates test rows with a different value in every field, so that tests notice swapped columns.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::row::{
     Verdict,
 };
 
-/// A run that begins at `started_unix_ns`.
+/// Returns a run that begins at `started_unix_ns`.
 pub(crate) fn sample_run(uuid: &str, started_unix_ns: i64) -> NewRun {
     NewRun {
         uuid: uuid.into(),
@@ -46,7 +46,7 @@ pub(crate) fn a_point(ordinal: u32) -> PointRow {
     }
 }
 
-/// A trial of 4000 requests and 16 384 000 bytes in half a second, with 2 ms of CPU.
+/// Returns a trial of 4000 requests and 16 384 000 bytes in half a second, with 2 ms of CPU time.
 pub(crate) fn sample_trial(ordinal: u32) -> TrialRow {
     TrialRow {
         ordinal,
@@ -96,7 +96,7 @@ pub(crate) fn sample_trial(ordinal: u32) -> TrialRow {
     }
 }
 
-/// `buckets` latency buckets that hold 1, 2, 3 ... reads.
+/// Returns `buckets` latency buckets that contain 1, 2, 3 ... reads.
 pub(crate) fn sample_histogram(buckets: u64) -> Vec<LatencyRow> {
     (0..buckets)
         .map(|i| LatencyRow {
@@ -130,14 +130,14 @@ pub(crate) fn an_end() -> RunEnd {
     }
 }
 
-/// A new empty folder and the path of a database in it.
+/// Creates an empty folder, and returns it with the path of a database in this folder.
 pub(crate) fn temp_database() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("halfpower.db");
     (folder, path)
 }
 
-/// The names of the files in `folder`, sorted.
+/// Returns the names of the files in `folder`, sorted.
 pub(crate) fn files_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<_> =

@@ -1,15 +1,15 @@
-//! Storage of results in one SQLite file.
+//! Stores results in one SQLite file.
 //!
-//! A [`Store`] holds runs. A run holds points (one workload each). A point holds trials (one timed
-//! execution each) with their latency histogram and per-interval series. Data are written as soon
-//! as they are known. A trial is stored completely or not at all; once [`Store::add_trial`] has
-//! returned, it survives a crash of the program or the machine.
+//! A [`Store`] contains runs. A run contains points (one workload each). A point contains trials
+//! (one timed execution each). A trial has a latency histogram and a series of intervals. Data are
+//! written as soon as they are known. A trial is stored completely or not at all. Once
+//! [`Store::add_trial`] has returned, the trial survives a crash of the program or the machine.
 //!
-//! Only this crate contains SQL. Its rows are flat and follow the schema; the program converts its
-//! own types to and from them. The crate reads no clock and judges no results: times and verdicts
-//! come from the caller.
+//! Only this crate contains SQL. Its row types are flat structs that follow the schema, and the
+//! program converts its own types to and from these structs. The crate does not read the clock and
+//! does not judge results: the caller passes times and verdicts.
 //!
-//! The file is meant for other tools too. Tables and columns have plain names with units. The views
+//! Other tools can read the file. Tables and columns have plain names with units. The views
 //! `points`, `trials`, `intervals`, `latency_buckets`, `latency_percentiles`, `hosts`,
 //! `latency_cumulative` and `series_rate` provide the common joins and rates.
 #![forbid(unsafe_code)]

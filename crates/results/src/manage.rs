@@ -1,6 +1,7 @@
-//! Changes to stored runs: labels, deletion, merging of databases, compaction.
+//! Changes stored runs: imports, labels, notes, baselines, deletion, merging of databases, and
+//! compaction.
 //!
-//! Each change is one transaction. Merging copies the runs whose uuid is not in this database yet,
+//! Each change is one transaction. Merging copies the runs that this database does not have yet,
 //! with all their points, trials, histograms and series. The other database is only read.
 
 use rusqlite::types::Value;
@@ -16,23 +17,24 @@ use crate::store::{Store, insert, update};
 /// The result of [`Store::merge`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// Runs that were copied.
+    /// Number of runs that were copied because this database did not have them.
     pub added: u64,
-    /// Runs that this database already had.
+    /// Number of runs that this database already had, so that they were not copied.
     pub known: u64,
-    /// Runs that this database already had, but unfinished or with fewer trials; they were
-    /// replaced.
+    /// Number of runs that were replaced, because this database had them only unfinished or with
+    /// fewer trials.
     pub replaced: u64,
 }
 
-/// A run of another tool.
+/// A run of another tool, as input of [`Store::add_import`].
 #[derive(Clone, Debug)]
 pub struct Import {
-    /// The run. Its uuid is computed from the tool's output, so that a second import is recognised.
+    /// The run. Its uuid is computed from the tool's output, so that a second import of the same
+    /// output is recognised.
     pub run: NewRun,
-    /// Its end and verdict.
+    /// The end and the verdict of the run.
     pub end: RunEnd,
-    /// The file and the tool that it came from.
+    /// The file and the tool from which the run was imported.
     pub origin: OriginRow,
     /// The points with their verdicts and trials.
     pub points: Vec<(PointRow, PointEnd, Vec<ImportedTrial>)>,
@@ -42,7 +44,7 @@ pub struct Import {
 pub type ImportedTrial = (TrialRow, Vec<LatencyRow>, Vec<SeriesRow>);
 
 impl Store {
-    /// Stores a whole run of another tool in one transaction.
+    /// Stores a run of another tool, with all its points and trials, in one transaction.
     ///
     /// # Errors
     /// If a run with this uuid exists, the disk is full, or the database is locked or damaged. The
@@ -68,7 +70,7 @@ impl Store {
         })
     }
 
-    /// The origin of a run; None if it was not imported.
+    /// Returns the origin of a run. None if the run was not imported.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -76,10 +78,11 @@ impl Store {
         Ok(self.select("origin WHERE run_id = ?", [run], OriginRow::read)?.pop())
     }
 
-    /// Makes a run the baseline with this name, and replaces an earlier one.
+    /// Sets the baseline `name` to a run. An earlier baseline of this name is replaced.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`]; also if the disk is full, or the database is locked or damaged.
+    /// [`Error::RunNotFound`] if the run does not exist. Other errors if the disk is full, or the
+    /// database is locked or damaged.
     pub fn set_baseline(&mut self, name: &str, run: RunId) -> Result<(), Error> {
         if !self.has_run(run)? {
             return Err(self.no_run(&run.to_string()));
@@ -88,7 +91,7 @@ impl Store {
         self.write(|transaction| transaction.execute(sql, (name, run)).map(drop))
     }
 
-    /// Removes a baseline and keeps its run. Returns whether the baseline existed.
+    /// Removes a baseline, but not its run. Returns true if the baseline existed.
     ///
     /// # Errors
     /// If the disk is full, or the database is locked or damaged.
@@ -98,7 +101,7 @@ impl Store {
         })
     }
 
-    /// The baselines with their runs, by name.
+    /// Returns the baselines with their runs, sorted by name.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -107,10 +110,11 @@ impl Store {
         self.select(rows, [], |row| Ok((row.get("name")?, RunRow::read(row)?)))
     }
 
-    /// Sets the label of a run; with `None`, removes it.
+    /// Sets the label of a run. `None` removes the label.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`]; also if the disk is full, or the database is locked or damaged.
+    /// [`Error::RunNotFound`] if the run does not exist. Other errors if the disk is full, or the
+    /// database is locked or damaged.
     pub fn set_label(&mut self, run: RunId, label: Option<&str>) -> Result<(), Error> {
         let changed = self.write(|transaction| {
             transaction.execute("UPDATE run SET label = ? WHERE id = ?", (label, run))
@@ -118,12 +122,13 @@ impl Store {
         if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
     }
 
-    /// The runs that a user wants to delete, newest first: the named runs, the runs that started
-    /// before a time (ns since 1970), or all but the newest `keep` runs. With both limits, only
-    /// runs beyond both. A run in progress is never deleted.
+    /// Returns the runs that a user wants to delete, newest first. These are the runs selected by
+    /// `names`, and the runs that started before `before_unix_ns` (ns since 1970) and are not among
+    /// the newest `keep` runs. A limit that is `None` is ignored, and if both are `None`, only
+    /// `names` counts. A run in progress is never returned.
     ///
     /// # Errors
-    /// If a name is not that of a run, or the database is locked or damaged.
+    /// If a name does not select exactly one run, or the database is locked or damaged.
     pub fn runs_to_delete(
         &self,
         names: &[String],
@@ -145,10 +150,11 @@ impl Store {
         Ok(rows.map(|(_, row)| row).collect())
     }
 
-    /// Sets the user's note on a run; with `None`, removes it.
+    /// Sets the user's note on a run. `None` removes the note.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`]; also if the disk is full, or the database is locked or damaged.
+    /// [`Error::RunNotFound`] if the run does not exist. Other errors if the disk is full, or the
+    /// database is locked or damaged.
     pub fn set_note(&mut self, run: RunId, note: Option<&str>) -> Result<(), Error> {
         let changed = self.write(|transaction| {
             transaction.execute("UPDATE run SET note = ? WHERE id = ?", (note, run))
@@ -156,8 +162,8 @@ impl Store {
         if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
     }
 
-    /// Deletes runs with all their points and trials. The file keeps its size until
-    /// [`Store::vacuum`].
+    /// Deletes runs with all their points and trials. The file does not become smaller until
+    /// [`Store::vacuum`] is called.
     ///
     /// # Errors
     /// If the disk is full, or the database is locked or damaged. Either all runs are deleted or
@@ -169,8 +175,8 @@ impl Store {
         })
     }
 
-    /// Copies all runs of another database that this one does not have, or has only in an
-    /// unfinished state.
+    /// Copies the runs of another database that do not exist in this database. If a run exists in
+    /// this database, but is unfinished or has fewer trials, it is replaced.
     ///
     /// # Errors
     /// If the disk is full, or one of the databases is locked or damaged. This database is then
@@ -179,7 +185,7 @@ impl Store {
         let runs = other.runs()?;
         let from = other.connection();
         self.write(|transaction| {
-            // In one transaction, all reads see the same state of the other database.
+            // The transaction makes all reads see the same state of the other database.
             let from = from.unchecked_transaction()?;
             let from = &from;
             let mut merged = Merged::default();
@@ -210,15 +216,15 @@ impl Store {
     /// Returns the space of deleted runs to the file system.
     ///
     /// # Errors
-    /// If the disk is full (the database is rewritten beside itself), or the database is locked or
-    /// damaged.
+    /// If the disk is full (SQLite needs space for a second copy of the database), or the database
+    /// is locked or damaged.
     pub fn vacuum(&mut self) -> Result<(), Error> {
         self.connection().execute_batch("VACUUM").map_err(|error| self.error(error))
     }
 }
 
-/// Whether a stored run finished or failed by itself, and its number of trials. None if there is no
-/// such run.
+/// Returns whether a stored run has the state finished or failed, and its number of trials. A
+/// greater value means a more complete run. None if there is no such run.
 fn completeness(of: &Connection, uuid: &str) -> rusqlite::Result<Option<(bool, i64)>> {
     let sql = "SELECT state IN ('finished', 'failed'), (SELECT count(*) FROM trial \
                JOIN point ON point.id = trial.point_id WHERE point.run_id = run.id) \
@@ -226,7 +232,7 @@ fn completeness(of: &Connection, uuid: &str) -> rusqlite::Result<Option<(bool, i
     of.query_row(sql, [uuid], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 
-/// The rows of a table where a column has a given value.
+/// Selection of the rows of `table` in which `column` has the value `value`.
 #[derive(Clone, Copy)]
 struct Rows {
     table: &'static str,
@@ -254,8 +260,9 @@ fn copy_trials(
     Ok(())
 }
 
-/// Copies the rows whose `column` has the value `value`. In the copies, the column has the value
-/// `parent`, if there is one. Returns the old and new ids; the old id is 0 for tables without ids.
+/// Copies the selected rows from one database to another. If `parent` is given, `column` has this
+/// value in the copies. Returns the old and the new id of each row. The old id is 0 for tables
+/// without an id column.
 fn copied(
     from: &Connection,
     to: &Transaction<'_>,
@@ -400,7 +407,7 @@ mod tests {
         assert_eq!(all.merge(&host).unwrap(), replaced, "finished");
         assert_eq!(all.run("a").unwrap().state, RunState::Finished);
         assert_eq!(content(&all), content(&host));
-        // The older copy does not replace the newer run.
+        // A less complete copy does not replace a more complete run.
         let older = with_runs(&["a"]);
         assert_eq!(all.merge(&older).unwrap(), Merged { added: 0, known: 1, replaced: 0 });
     }
@@ -411,7 +418,7 @@ mod tests {
         store.set_label(RunId(1), Some("bbbb")).unwrap();
         let error = store.run("bbbb").unwrap_err();
         assert!(error.to_string().contains("1, 2"), "{error}");
-        assert!(store.run("bb").is_err(), "three characters name nothing");
+        assert!(store.run("bb").is_err(), "a uuid prefix needs at least four characters");
         store.set_label(RunId(1), Some("2024")).unwrap();
         assert_eq!(store.run("2024").unwrap().id, RunId(1));
     }

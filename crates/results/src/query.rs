@@ -1,7 +1,7 @@
-//! Reads stored rows back.
+//! Reads stored rows.
 //!
-//! Rows are selected by key, or by the name that a user gives for a run. The caller does all
-//! statistics.
+//! Rows are selected by key. A run can also be selected by text that a user types. Statistics are
+//! not computed here, but by the caller.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,19 @@ use crate::row::{
 };
 use crate::store::Store;
 
-/// Minimum length of a uuid prefix that selects a run.
+/// Minimum length of a uuid prefix that selects a run (characters).
 const IDENTIFIER_LENGTH_MIN: usize = 4;
-/// Minimum length of a uuid prefix that consists of digits only; a shorter one is a run's number.
+/// Minimum length of a uuid prefix that consists only of digits (characters). A shorter string of
+/// digits can only select a run by its number or label.
 const IDENTIFIER_DIGITS_MIN: usize = 8;
 
-/// A consistent view of the database; see [`Store::snapshot`].
+/// A read transaction, in which all queries see the same state of the database. See
+/// [`Store::snapshot`].
 #[derive(Debug)]
 pub struct Snapshot<'a>(#[expect(dead_code, reason = "ends when it is dropped")] Transaction<'a>);
 
 impl Store {
-    /// All runs, newest first.
+    /// Returns all runs, newest first.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -34,8 +36,8 @@ impl Store {
         self.select_sql(&sql, [], |row| RunRow::read_from(row, 0))
     }
 
-    /// Calls `each` with the head of each run (when and where it was made), in the order of the
-    /// runs' numbers. Only one row at a time is in memory.
+    /// Calls `each` for each run with the columns that show when and where the run was made, in
+    /// ascending order of the run's number. Only one row at a time is in memory.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -43,8 +45,8 @@ impl Store {
         self.each_record("run ORDER BY id", each)
     }
 
-    /// Calls `each` with the columns of each run that a list of runs shows, newest first. Only one
-    /// row at a time is in memory.
+    /// Calls `each` for each run with the columns that a list of runs shows, newest run first. Only
+    /// one row at a time is in memory.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -65,7 +67,7 @@ impl Store {
         read().map_err(|error| self.error(error))
     }
 
-    /// The runs with a label, newest first.
+    /// Returns the runs with the label `label`, newest first.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -74,12 +76,13 @@ impl Store {
         self.select(labelled, [label], RunRow::read)
     }
 
-    /// Finds a run by what the user typed: `latest`, a run's number, the start of a uuid, or a
-    /// label that only one run has. If digits are the number of an existing run, they select that
-    /// run, even if a uuid starts with them.
+    /// Finds the run that a user selects by `latest`, a run's number, the start of a uuid, or a
+    /// label that only one run has. The number of an existing run always selects this run, even if
+    /// a uuid starts with the same digits.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`], [`Error::RunAmbiguous`]; also if the database is locked or damaged.
+    /// [`Error::RunNotFound`] if no run matches, [`Error::RunAmbiguous`] if several runs match.
+    /// Other errors if the database is locked or damaged.
     pub fn run(&self, selector: &str) -> Result<RunRow, Error> {
         let selector = selector.trim();
         if selector.is_empty() {
@@ -95,7 +98,8 @@ impl Store {
         {
             return Ok(run);
         }
-        // A short number is a run's number; matching a uuid would be a coincidence.
+        // A short number is meant as a run's number, so it does not select a run whose uuid happens
+        // to start with the same digits.
         let is_number = selector.bytes().all(|byte| byte.is_ascii_digit());
         let length_min = if is_number { IDENTIFIER_DIGITS_MIN } else { IDENTIFIER_LENGTH_MIN };
         let prefix = selector.to_ascii_lowercase();
@@ -113,8 +117,8 @@ impl Store {
         }
     }
 
-    /// Until the result is dropped, all queries see the same state of the database, and its lock is
-    /// taken only once.
+    /// Begins a read transaction. Until the result is dropped, all queries see the same state of
+    /// the database, and the lock on the database is taken only once.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -123,16 +127,16 @@ impl Store {
         transaction.map(Snapshot).map_err(|error| self.error(error))
     }
 
-    /// The points of a run in plan order, with their numbers.
+    /// Returns the points of a run in plan order, with their numbers.
     ///
     /// # Errors
-    /// If the database is locked or damaged. An unknown run has no points; that is not an error.
+    /// If the database is locked or damaged. For an unknown run, the result is empty.
     pub fn points(&self, run: RunId) -> Result<Vec<(PointId, PointRow)>, Error> {
         let sql = with_id::<PointRow>("point WHERE run_id = ? ORDER BY ordinal");
         self.select_sql(&sql, [run], |row| Ok((row.get(0)?, PointRow::read_from(row, 1)?)))
     }
 
-    /// The verdict of a point; empty while its run continues.
+    /// Returns the verdict of a point. The verdict is empty while the run continues.
     ///
     /// # Errors
     /// If there is no such point, or the database is locked or damaged.
@@ -142,29 +146,29 @@ impl Store {
         end.map_err(|error| self.error(error))
     }
 
-    /// The trials of a point in order, with their numbers.
+    /// Returns the trials of a point in order, with their numbers.
     ///
     /// # Errors
-    /// If the database is locked or damaged. An unknown point has no trials; that is not an error.
+    /// If the database is locked or damaged. For an unknown point, the result is empty.
     pub fn trials(&self, point: PointId) -> Result<Vec<(TrialId, TrialRow)>, Error> {
         let sql = with_id::<TrialRow>("trial WHERE point_id = ? ORDER BY ordinal");
         self.select_sql(&sql, [point], |row| Ok((row.get(0)?, TrialRow::read_from(row, 1)?)))
     }
 
-    /// The columns of a point's trials that comparisons need, in order.
+    /// Returns the trials of a point in order, with only the columns that comparisons need.
     ///
     /// # Errors
-    /// If the database is locked or damaged. An unknown point has no trials; that is not an error.
+    /// If the database is locked or damaged. For an unknown point, the result is empty.
     pub fn trial_rates(&self, point: PointId) -> Result<Vec<TrialRates>, Error> {
         let columns = TrialRates::COLUMNS.join(", ");
         let sql = format!("SELECT {columns} FROM trial WHERE point_id = ? ORDER BY ordinal");
         self.select_sql(&sql, [point], |row| TrialRates::read_from(row, 0))
     }
 
-    /// Numbers of points and trials stored for a run.
+    /// Returns the numbers of points and trials that are stored for a run.
     ///
     /// # Errors
-    /// If the database is locked or damaged. Both are 0 for an unknown run; that is not an error.
+    /// If the database is locked or damaged. For an unknown run, both numbers are 0.
     pub fn counts(&self, run: RunId) -> Result<(u64, u64), Error> {
         let counts = "SELECT count(DISTINCT point.id), count(trial.id) FROM point \
                       LEFT JOIN trial ON trial.point_id = point.id WHERE point.run_id = ?";
@@ -173,7 +177,7 @@ impl Store {
             .map_err(|error| self.error(error))
     }
 
-    /// Numbers of points and trials of all runs.
+    /// Returns the numbers of points and trials of all runs that have points.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -188,25 +192,25 @@ impl Store {
         rows().map_err(|error| self.error(error))
     }
 
-    /// The latency histogram of a trial: reads before writes, in ascending order of latency.
+    /// Returns the latency histogram of a trial: first reads, then writes, each in ascending order
+    /// of latency.
     ///
     /// # Errors
-    /// If the database is locked or damaged. An unknown trial has no histogram; that is not an
-    /// error.
+    /// If the database is locked or damaged. For an unknown trial, the result is empty.
     pub fn latency(&self, trial: TrialId) -> Result<Vec<LatencyRow>, Error> {
         let of_trial = "latency WHERE trial_id = ? ORDER BY operation, low_ns";
         self.select(of_trial, [trial], LatencyRow::read)
     }
 
-    /// The intervals of a trial in order.
+    /// Returns the intervals of a trial in order.
     ///
     /// # Errors
-    /// If the database is locked or damaged. An unknown trial has no series; that is not an error.
+    /// If the database is locked or damaged. For an unknown trial, the result is empty.
     pub fn series(&self, trial: TrialId) -> Result<Vec<SeriesRow>, Error> {
         self.select("series WHERE trial_id = ? ORDER BY ordinal", [trial], SeriesRow::read)
     }
 
-    /// Whether a run with this number exists.
+    /// Checks whether a run with this number exists.
     pub(crate) fn has_run(&self, run: RunId) -> Result<bool, Error> {
         self.connection()
             .query_row("SELECT 1 FROM run WHERE id = ?", [run], |_| Ok(()))
@@ -232,7 +236,7 @@ impl Store {
         read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, Error> {
         let rows = || -> rusqlite::Result<Vec<T>> {
-            // The cache saves parsing the same statement for each point of a run.
+            // The statement is cached, so that it is not parsed again for each point of a run.
             let mut statement = self.connection().prepare_cached(sql)?;
             statement.query_map(parameters, read)?.collect()
         };
@@ -240,7 +244,7 @@ impl Store {
     }
 }
 
-/// Selects the id and the columns of a row.
+/// Returns the SQL query that selects the id and the columns of `R`.
 fn with_id<R: Columns>(from: &str) -> String {
     format!("SELECT id, {} FROM {from}", R::COLUMNS.join(", "))
 }
@@ -498,8 +502,8 @@ mod tests {
     #[test]
     fn the_point_view_takes_the_median_of_the_trials_without_the_soaked_ones() {
         let (mut store, _, point) = a_store_with_a_point();
-        // Each trial takes one second, so its bytes are its bytes per second. Trials with an even
-        // ordinal ran without the soaker.
+        // Each trial takes one second, so the number of bytes is also the throughput in bytes/s.
+        // Trials with an even ordinal ran without the soaker.
         for (i, bytes) in [70, 10, 40, 60].into_iter().enumerate() {
             let ordinal = 2 * i as u32;
             let trial = TrialRow { bytes, elapsed_ns: 1_000_000_000, ..sample_trial(ordinal) };

@@ -1,8 +1,8 @@
-//! The rows of the schema as flat structs, and the words that its columns may contain.
+//! Flat structs for the rows of the schema, and enums for the words that columns may contain.
 //!
-//! Each row struct is written once. A macro derives the column names, and the code that binds and
-//! reads them, from its fields, so that all three agree. Rows have no behaviour and no checks. The
-//! columns are described here and in the migration that creates them.
+//! From the fields of a struct, the macro `row!` generates the column names and the code that binds
+//! and reads values. Struct, names and code therefore always agree. Rows have no behaviour and no
+//! checks. The columns are described here and in the migration that creates them.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ pub(crate) trait Columns: Sized {
     /// The names of the columns, in the order of [`Columns::values`].
     const COLUMNS: &'static [&'static str];
 
-    /// The field values in the order of [`Columns::COLUMNS`], ready to be bound.
+    /// Returns the field values in the order of [`Columns::COLUMNS`], ready to be bound.
     fn values(&self) -> Vec<&dyn ToSql>;
 
     /// Reads the fields by name from a row that has all [`Columns::COLUMNS`].
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self>;
 
-    /// Reads the fields from consecutive columns, in the order of [`Columns::COLUMNS`]. This is
-    /// much faster than reading by name.
+    /// Reads the fields from consecutive columns, in the order of [`Columns::COLUMNS`]. The index
+    /// of the first column is `first`. This is much faster than reading by name.
     fn read_from(row: &rusqlite::Row<'_>, first: usize) -> rusqlite::Result<Self>;
 }
 
@@ -91,7 +91,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The word stored in the database.
+            /// Returns the word that is stored in the database.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -133,17 +133,17 @@ id! {
 }
 
 id! {
-    /// The number of a point, unique in its database.
+    /// The number of a point. It is unique in its database.
     PointId
 }
 
 id! {
-    /// The number of a trial, unique in its database.
+    /// The number of a trial. It is unique in its database.
     TrialId
 }
 
-/// The seed of a random generator. Stored as decimal text, because SQLite's integers are signed
-/// and a seed uses all 64 bits.
+/// The seed of a random number generator. It is stored as decimal text, because SQLite's integers
+/// are signed and a seed uses all 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seed(pub u64);
 
@@ -161,30 +161,30 @@ impl FromSql for Seed {
 }
 
 words! {
-    /// The command that made a run. A new word needs a new schema version. An older program then
-    /// reports that the database is newer, instead of failing on the unknown word.
+    /// The command that made a run. Adding a word requires a new schema version, so that an older
+    /// program reports a newer database instead of an unknown word.
     RunKind {
-        /// A single workload.
+        /// The run of a single workload.
         Run = "run",
-        /// A complete characterisation of a target.
+        /// A survey, which measures a target with many workloads.
         Survey = "survey",
         /// A sweep over several axes.
         Sweep = "sweep",
-        /// An experiment of the papers or of a user's plan.
+        /// An experiment from one of the papers or from a user's plan.
         Study = "study",
-        /// Results of another tool.
+        /// Imported results of another tool.
         Import = "import",
     }
 }
 
 words! {
-    /// Progress of a run.
+    /// The state of a run.
     RunState {
         /// The run is still measuring, or its process died.
         Running = "running",
         /// The run completed.
         Finished = "finished",
-        /// The user or a crash stopped the run; its trials are valid.
+        /// The user or a crash stopped the run. Its stored trials are valid.
         Interrupted = "interrupted",
         /// An error stopped the run.
         Failed = "failed",
@@ -204,13 +204,13 @@ words! {
 }
 
 words! {
-    /// Direction of requests.
+    /// The direction of requests.
     Operation {
-        /// Reads.
+        /// Only reads.
         Read = "read",
-        /// Writes.
+        /// Only writes.
         Write = "write",
-        /// A mix of reads and writes; for points only, never for a latency row.
+        /// A mix of reads and writes. Only points have this value, never latency rows.
         Mix = "mix",
     }
 }
@@ -218,42 +218,42 @@ words! {
 row! {
     /// The facts known at the start of a run: settings, target, host and process.
     NewRun {
-        /// Identifies the run, also in copies of the database.
+        /// Unique identifier of the run. It is the same in every copy of the database.
         uuid: String,
-        /// Kind of run.
+        /// The command that made the run.
         kind: RunKind,
-        /// The command line.
+        /// The command line that started the run.
         command_line: String,
-        /// The user's label.
+        /// The user's label. None if the run has no label.
         label: Option<String>,
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
-        /// Version of the program.
+        /// Version of the program that made the run.
         version: String,
         /// Version of the program's JSON output.
         schema: u32,
-        /// The seed of all random choices of the run.
+        /// The seed from which all random choices of the run are generated.
         seed: Seed,
-        /// Id of the process that performs the run.
+        /// Process id of the program that performs the run.
         pid: u32,
-        /// Boot id of the machine while that process runs (`/proc/sys/kernel/random/boot_id`); it
-        /// shows whether the process id may be reused.
+        /// Boot id of the machine during the run (`/proc/sys/kernel/random/boot_id`). After a
+        /// reboot, the same process id belongs to another process.
         boot_id: String,
-        /// Kernel, CPU, governor and the like, as JSON.
+        /// Facts about the host (kernel, CPU, governor ...), as JSON.
         host_json: String,
-        /// File system, device, scheduler, write cache and the like, as JSON.
+        /// Facts about the target (file system, device, scheduler, write cache ...), as JSON.
         target_json: String,
-        /// All settings, explicit and default, as JSON.
+        /// All settings of the run, both explicit settings and defaults, as JSON.
         settings_json: String,
     }
 }
 
 row! {
-    /// The result of a point, from all its trials, at the end of its run.
+    /// The verdict on a point, which is stored at the end of its run.
     PointEnd {
-        /// Whether the point can be trusted; `None` if nothing was measured or the run continues.
+        /// Whether the point can be trusted. None if nothing was measured or the run continues.
         verdict: Option<Verdict>,
-        /// The reasons, as a JSON list of strings.
+        /// The reasons for the verdict, as a JSON list of strings.
         verdict_reasons_json: String,
     }
 }
@@ -261,122 +261,123 @@ row! {
 row! {
     /// The result of a run at its end.
     RunEnd {
-        /// Final state: any but [`RunState::Running`].
+        /// Final state of the run: any state except [`RunState::Running`].
         state: RunState,
         /// End time, in nanoseconds since 1970-01-01 UTC.
         finished_unix_ns: i64,
-        /// The findings of the run's analysis, as JSON.
+        /// The findings of the run's analysis, as JSON. None if the run has no findings.
         findings_json: Option<String>,
-        /// Whether the run can be trusted; `None` if nothing was measured.
+        /// Whether the run can be trusted. None if nothing was measured.
         verdict: Option<Verdict>,
-        /// The reasons, as a JSON list of strings.
+        /// The reasons for the verdict, as a JSON list of strings.
         verdict_reasons_json: String,
     }
 }
 
 row! {
-    /// A stored run: the fields of [`NewRun`], and those of [`RunEnd`] once it has ended.
+    /// A stored run. It has the fields of [`NewRun`] and, once the run has ended, of [`RunEnd`].
     RunRow {
         /// Run number.
         id: RunId,
-        /// Identifies the run, also in copies of the database.
+        /// Unique identifier of the run. It is the same in every copy of the database.
         uuid: String,
-        /// Kind of run.
+        /// The command that made the run.
         kind: RunKind,
-        /// The command line.
+        /// The command line that started the run.
         command_line: String,
-        /// The user's label.
+        /// The user's label. None if the run has no label.
         label: Option<String>,
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
-        /// End time; `None` while the run is in progress or if its process died.
+        /// End time, in nanoseconds since 1970-01-01 UTC. None while the run is in progress or if
+        /// its process died.
         finished_unix_ns: Option<i64>,
         /// State of the run.
         state: RunState,
-        /// Version of the program.
+        /// Version of the program that made the run.
         version: String,
         /// Version of the program's JSON output.
         schema: u32,
-        /// The seed of all random choices of the run.
+        /// The seed from which all random choices of the run are generated.
         seed: Seed,
-        /// Id of the process that performs the run.
+        /// Process id of the program that performs the run.
         pid: u32,
-        /// Boot id of the machine while that process runs.
+        /// Boot id of the machine during the run.
         boot_id: String,
-        /// Kernel, CPU, governor and the like, as JSON.
+        /// Facts about the host (kernel, CPU, governor ...), as JSON.
         host_json: String,
-        /// File system, device, scheduler, write cache and the like, as JSON.
+        /// Facts about the target (file system, device, scheduler, write cache ...), as JSON.
         target_json: String,
-        /// All settings, explicit and default, as JSON.
+        /// All settings of the run, both explicit settings and defaults, as JSON.
         settings_json: String,
-        /// The findings of the run's analysis, as JSON.
+        /// The findings of the run's analysis, as JSON. None if the run has no findings.
         findings_json: Option<String>,
-        /// Whether the run can be trusted; `None` until it ends, or if nothing was measured.
+        /// Whether the run can be trusted. None until the run ends, or if nothing was measured.
         verdict: Option<Verdict>,
-        /// The reasons, as a JSON list of strings.
+        /// The reasons for the verdict, as a JSON list of strings.
         verdict_reasons_json: String,
-        /// The user's note.
+        /// The user's note. None if the run has no note.
         note: Option<String>,
     }
 }
 
 row! {
-    /// The columns of a run that say when and where it was made; see [`RunRow`].
+    /// The columns of [`RunRow`] that show when and where a run was made.
     RunHead {
         /// Run number.
         id: RunId,
-        /// Identifies the run, also in copies of the database.
+        /// Unique identifier of the run. It is the same in every copy of the database.
         uuid: String,
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
-        /// Version of the program.
+        /// Version of the program that made the run.
         version: String,
-        /// Kernel, CPU, governor and the like, as JSON.
+        /// Facts about the host (kernel, CPU, governor ...), as JSON.
         host_json: String,
-        /// File system, device, scheduler, write cache and the like, as JSON.
+        /// Facts about the target (file system, device, scheduler, write cache ...), as JSON.
         target_json: String,
     }
 }
 
 row! {
-    /// What a list of runs shows; see [`RunRow`]. Settings and findings, which may be large, are
-    /// not read.
+    /// The columns of [`RunRow`] that a list of runs shows. Settings and findings are not included,
+    /// because they may be large.
     RunBrief {
         /// Run number.
         id: RunId,
-        /// Kind of run.
+        /// The command that made the run.
         kind: RunKind,
-        /// The command line.
+        /// The command line that started the run.
         command_line: String,
-        /// The user's label.
+        /// The user's label. None if the run has no label.
         label: Option<String>,
-        /// The user's note.
+        /// The user's note. None if the run has no note.
         note: Option<String>,
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
         /// State of the run.
         state: RunState,
-        /// Whether the run can be trusted.
+        /// Whether the run can be trusted. None until the run ends, or if nothing was measured.
         verdict: Option<Verdict>,
-        /// Kernel, CPU, governor and the like, as JSON.
+        /// Facts about the host (kernel, CPU, governor ...), as JSON.
         host_json: String,
-        /// File system, device, scheduler, write cache and the like, as JSON.
+        /// Facts about the target (file system, device, scheduler, write cache ...), as JSON.
         target_json: String,
     }
 }
 
 row! {
-    /// Where an imported run came from.
+    /// The origin of an imported run.
     OriginRow {
         /// The tool with its version, such as `fio-3.33`.
         tool: String,
-        /// Format of the document.
+        /// Format of the imported file, such as `fio-json`.
         format: String,
-        /// The file, as named by the user.
+        /// Path of the imported file, as specified by the user.
         file: String,
-        /// What the tool did not report, as a JSON list of strings.
+        /// Quantities that the tool did not report, as a JSON list of strings.
         missing_json: String,
-        /// The tool's output.
+        /// The output of the tool.
         document: String,
     }
 }
@@ -384,9 +385,9 @@ row! {
 row! {
     /// A workload of a run with all settings resolved.
     PointRow {
-        /// Index in the run's plan, from 0; unique in the run.
+        /// Index of the point in the run's plan, from 0. It is unique in the run.
         ordinal: u32,
-        /// The workload's fio name: `read`, `randwrite`, `randrw` ...
+        /// The value of fio's option `rw` for this workload: `read`, `randwrite`, `randrw` ...
         rw: String,
         /// Direction of the workload's requests.
         operation: Operation,
@@ -394,21 +395,21 @@ row! {
         pattern: String,
         /// Request size in bytes.
         request_bytes: u64,
-        /// Requests outstanding per thread.
+        /// Number of requests outstanding per thread.
         depth: u32,
         /// Number of threads that issue requests.
         threads: u32,
-        /// I/O engine.
+        /// Name of the I/O engine.
         ioengine: String,
         /// The caching mode: `buffered`, `direct` ...
         caching: String,
-        /// Bytes of the target that are accessed.
+        /// Size of the region of the target that is accessed (bytes).
         size_bytes: u64,
         /// Share of reads, in percent.
         read_percent: u32,
-        /// Request rate of an open loop; `None` for a closed loop.
+        /// Request rate of an open-loop workload. None for a closed-loop workload.
         rate_requests_per_s: Option<f64>,
-        /// The seed of the workload's offsets and data.
+        /// The seed from which the workload's offsets and data are generated.
         seed: Seed,
         /// The whole workload, as JSON.
         workload_json: String,
@@ -416,33 +417,35 @@ row! {
 }
 
 row! {
-    /// One timed execution of a point. `None` means not measured.
+    /// One timed execution of a point. A value that was not measured is None.
     TrialRow {
-        /// Index among the trials of its point, from 0; unique in the point.
+        /// Index of the trial in its point, from 0. It is unique in the point.
         ordinal: u32,
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
-        /// Whether the soaker ran at the same time.
+        /// Whether the soaker, which measures idle CPU time, ran during the trial.
         soaked: bool,
-        /// Bytes transferred in the trial.
+        /// Number of bytes transferred in the trial.
         bytes: u64,
-        /// Requests completed.
+        /// Number of requests completed.
         requests: u64,
-        /// Requests that failed.
+        /// Number of requests that failed.
         errors: u64,
-        /// Requests that transferred fewer bytes than requested.
+        /// Number of requests that transferred fewer bytes than requested.
         short_transfers: u64,
-        /// Bytes read in the trial.
+        /// Number of bytes read in the trial.
         read_bytes: u64,
-        /// Read requests.
+        /// Number of read requests completed.
         read_requests: u64,
-        /// Bytes written in the trial.
+        /// Number of bytes written in the trial.
         write_bytes: u64,
-        /// Write requests.
+        /// Number of write requests completed.
         write_requests: u64,
-        /// Time from the first submission to the end of the trial, including a flush at its end.
+        /// Time from the first submission to the end of the trial, including a flush if the trial
+        /// ends with a flush.
         elapsed_ns: u64,
-        /// Buffered writes: time from the first submission to the last accepted write.
+        /// For buffered writes: time from the first submission until the page cache accepted the
+        /// last write.
         accepted_ns: Option<u64>,
         /// Mean latency. All latencies are 0 if no request completed.
         latency_mean_ns: u64,
@@ -458,77 +461,83 @@ row! {
         latency_p99_9_ns: u64,
         /// Maximum latency.
         latency_max_ns: u64,
-        /// Calls that submitted requests; requests divided by calls is the mean batch size.
+        /// Number of calls that submitted requests. The mean batch size is the number of requests
+        /// divided by this number.
         submit_calls: u64,
-        /// Calls that collected completions.
+        /// Number of calls that collected completions.
         reap_calls: u64,
-        /// CPU time charged to the process: a lower bound of the cost.
+        /// CPU time that the kernel charged to the process. It is a lower bound on the CPU cost.
         cpu_process_ns: u64,
-        /// User time, included in `cpu_process_ns`.
+        /// User time, which is part of `cpu_process_ns`.
         cpu_user_ns: u64,
-        /// System time, included in `cpu_process_ns`.
+        /// System time, which is part of `cpu_process_ns`.
         cpu_system_ns: u64,
         /// Busy time of all CPUs of the machine.
         cpu_machine_ns: Option<u64>,
-        /// CPU time lost by the soaker, without background load: an upper bound of the cost.
+        /// CPU time that the soaker lost during the trial, minus the background load. It is an
+        /// upper bound on the CPU cost.
         cpu_soaker_ns: Option<u64>,
-        /// Instructions retired by the process.
+        /// Number of instructions that the process retired.
         instructions: Option<u64>,
-        /// CPU cycles of the process.
+        /// Number of CPU cycles of the process.
         cycles: Option<u64>,
-        /// Reads completed by the block device (this and the next five are from
-        /// `/sys/block/*/stat`).
+        /// Number of reads that the block device completed. This field and the next five fields are
+        /// from `/sys/block/*/stat`.
         device_reads: Option<u64>,
-        /// Reads merged before reaching the device.
+        /// Number of reads that were merged before they reached the device.
         device_read_merges: Option<u64>,
-        /// Sectors of 512 bytes read from the device.
+        /// Number of sectors of 512 bytes read from the device.
         device_read_sectors: Option<u64>,
-        /// Writes completed by the block device.
+        /// Number of writes that the block device completed.
         device_writes: Option<u64>,
-        /// Writes merged before reaching the device.
+        /// Number of writes that were merged before they reached the device.
         device_write_merges: Option<u64>,
-        /// Sectors of 512 bytes written to the device.
+        /// Number of sectors of 512 bytes written to the device.
         device_write_sectors: Option<u64>,
-        /// Bytes of the target in the page cache before the trial.
+        /// Number of bytes of the target in the page cache before the trial.
         resident_before_bytes: Option<u64>,
-        /// Bytes of the target in the page cache after the trial.
+        /// Number of bytes of the target in the page cache after the trial.
         resident_after_bytes: Option<u64>,
         /// Whether the trial can be trusted.
         verdict: Verdict,
-        /// The reasons, as a JSON list of strings.
+        /// The reasons for the verdict, as a JSON list of strings.
         verdict_reasons_json: String,
-        /// Closed loops: start of the time with a full queue, counted from the start of the trial.
-        /// This time begins after at least as many completions as the queue has slots.
+        /// For closed loops: start of the period in which the queue was full, as time since the
+        /// start of the trial. The period does not begin before the number of completed requests
+        /// reaches the number of slots of the queue.
         full_queue_start_ns: Option<u64>,
-        /// End of the time with a full queue, before the queue drains.
+        /// End of the period in which the queue was full, as time since the start of the trial. The
+        /// queue drains after this time.
         full_queue_end_ns: Option<u64>,
-        /// Bytes per second while the queue was full.
+        /// Throughput while the queue was full.
         full_queue_bytes_per_s: Option<f64>,
-        /// Requests per second while the queue was full.
+        /// Request rate while the queue was full.
         full_queue_requests_per_s: Option<f64>,
-        /// What each rank measured, as a JSON list; None for a trial of one process.
+        /// Results of each rank (MPI process), as a JSON list. None for a trial of one process.
         ranks_json: Option<String>,
     }
 }
 
 row! {
-    /// The columns of a trial that comparisons need; see [`TrialRow`].
+    /// The columns of [`TrialRow`] that comparisons need.
     TrialRates {
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
-        /// Whether the soaker ran at the same time.
+        /// Whether the soaker, which measures idle CPU time, ran during the trial.
         soaked: bool,
-        /// Bytes read in the trial.
+        /// Number of bytes read in the trial.
         read_bytes: u64,
-        /// Read requests.
+        /// Number of read requests completed.
         read_requests: u64,
-        /// Bytes written in the trial.
+        /// Number of bytes written in the trial.
         write_bytes: u64,
-        /// Write requests.
+        /// Number of write requests completed.
         write_requests: u64,
-        /// Time from the first submission to the end of the trial, including a flush at its end.
+        /// Time from the first submission to the end of the trial, including a flush if the trial
+        /// ends with a flush.
         elapsed_ns: u64,
-        /// Buffered writes: time from the first submission to the last accepted write.
+        /// For buffered writes: time from the first submission until the page cache accepted the
+        /// last write.
         accepted_ns: Option<u64>,
         /// Median latency.
         latency_p50_ns: u64,
@@ -536,27 +545,27 @@ row! {
         latency_p99_ns: u64,
         /// 99.9th percentile of latency.
         latency_p99_9_ns: u64,
-        /// CPU time charged to the process.
+        /// CPU time that the kernel charged to the process.
         cpu_process_ns: u64,
         /// Whether the trial can be trusted.
         verdict: Verdict,
-        /// The reasons, as a JSON list of strings.
+        /// The reasons for the verdict, as a JSON list of strings.
         verdict_reasons_json: String,
-        /// Start of the time with a full queue.
+        /// Start of the period in which the queue was full.
         full_queue_start_ns: Option<u64>,
-        /// End of the time with a full queue.
+        /// End of the period in which the queue was full.
         full_queue_end_ns: Option<u64>,
-        /// Bytes per second while the queue was full.
+        /// Throughput while the queue was full.
         full_queue_bytes_per_s: Option<f64>,
-        /// Requests per second while the queue was full.
+        /// Request rate while the queue was full.
         full_queue_requests_per_s: Option<f64>,
     }
 }
 
 row! {
-    /// A non-empty bucket of a trial's latency histogram.
+    /// A bucket of a trial's latency histogram. Empty buckets are not stored.
     LatencyRow {
-        /// Direction: [`Operation::Read`] or [`Operation::Write`].
+        /// Direction of the requests: [`Operation::Read`] or [`Operation::Write`].
         operation: Operation,
         /// Lowest latency in the bucket.
         low_ns: u64,
@@ -568,17 +577,17 @@ row! {
 }
 
 row! {
-    /// Completions in one interval of a trial.
+    /// One interval of a trial, with the requests that completed in this interval.
     SeriesRow {
-        /// Index in the trial, from 0.
+        /// Index of the interval in the trial, from 0.
         ordinal: u32,
-        /// Start, from the start of the trial.
+        /// Start of the interval, as time since the start of the trial.
         start_ns: u64,
         /// Length of the interval.
         length_ns: u64,
-        /// Bytes transferred in the interval.
+        /// Number of bytes transferred in the interval.
         bytes: u64,
-        /// Requests completed.
+        /// Number of requests completed in the interval.
         requests: u64,
     }
 }

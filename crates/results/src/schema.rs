@@ -1,10 +1,11 @@
-//! Schema migrations, and recognition of a database file.
+//! Migrates the schema, and recognises database files of halfpower.
 //!
-//! A database stores its program in SQLite's `application_id` and its schema in `user_version`. The
-//! application id is read from the file header without SQLite, because SQLite may change another
-//! program's database when it opens it: it recovers or removes the log. A released migration is
-//! never edited; each change is a new file in `migration/`. All missing migrations run in one
-//! transaction, so that a failure leaves the database unchanged.
+//! In the header of a database, SQLite's `application_id` identifies halfpower, and `user_version`
+//! is the schema version. The application id is read from the file header without SQLite, because
+//! SQLite may recover or remove the log of a database when it opens the database, and another
+//! program's database must not be changed. A released migration is never edited. Each change is a
+//! new file in `migration/`. All missing migrations run in one transaction, so that a failure
+//! leaves the database unchanged.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -26,14 +27,15 @@ pub(crate) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"HPWR");
 /// The first bytes of an SQLite file
 /// (<https://www.sqlite.org/fileformat2.html#the_database_header>).
 const MAGIC: &[u8] = b"SQLite format 3\0";
-/// Offset of the page size in the header of an SQLite file.
+/// Offset of the page size in the header of an SQLite file (bytes).
 const PAGE_SIZE_AT: usize = 16;
-/// Offset of the application id in the header of an SQLite file.
+/// Offset of the application id in the header of an SQLite file (bytes).
 const APPLICATION_ID_AT: usize = 68;
 const HEADER_BYTES: u64 = 100;
 
-/// Suffixes of the files that SQLite keeps beside a database, with their possible magic numbers:
-/// rollback journal, write-ahead log and its index, from the same document.
+/// Suffixes of the files that SQLite keeps beside a database, with the magic numbers at the start
+/// of these files: rollback journal, write-ahead log, and index of the write-ahead log. The magic
+/// numbers are from the document that describes the database header.
 const LOGS: [(&str, &[&[u8]]); 3] = [
     ("-journal", &[b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"]),
     ("-wal", &[b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"]),
@@ -43,14 +45,14 @@ const LOGS: [(&str, &[&[u8]]); 3] = [
 /// What exists at the path of a database.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FileState {
-    /// Nothing, or an empty file.
+    /// No file, or an empty file.
     Nothing,
-    /// A halfpower database of some version.
+    /// A halfpower database of any version.
     Database,
 }
 
-/// Examines the file at `path` without changing it. Files other than an empty file or a halfpower
-/// database are an error.
+/// Examines the file at `path` without changing it. Returns an error if a file exists that is
+/// neither empty nor a halfpower database.
 pub(crate) fn recognise(path: &Path) -> Result<FileState, Error> {
     let unreadable = |source| Error::Unreadable { path: path.to_path_buf(), source };
     match fs::metadata(path) {
@@ -75,12 +77,13 @@ pub(crate) fn recognise(path: &Path) -> Result<FileState, Error> {
     Ok(FileState::Database)
 }
 
-/// Whether a database file ends in the middle of a page. SQLite would silently read the missing
-/// part as zeros and lose its rows. If a log exists, recovery may still complete the page.
+/// Checks whether a database file ends in the middle of a page. SQLite would silently read the
+/// missing part as zeros and lose its rows. Returns false if a log exists, because recovery may
+/// still complete the page.
 fn is_cut_off(path: &Path, header: &[u8]) -> bool {
     let Some(&[high, low]) = header.get(PAGE_SIZE_AT..PAGE_SIZE_AT + 2) else { return true };
     let page_bytes = match u64::from(u16::from_be_bytes([high, low])) {
-        // 65536 does not fit into two bytes; the format encodes it as 1.
+        // The format encodes 65536 as 1, because 65536 does not fit into two bytes.
         1 => 1 << 16,
         bytes => bytes,
     };
@@ -93,8 +96,8 @@ fn is_cut_off(path: &Path, header: &[u8]) -> bool {
     !has_log && (page_bytes == 0 || !length.is_multiple_of(page_bytes))
 }
 
-/// Refuses files that SQLite would delete when it opens the database: files that have the name of a
-/// log but are not logs, and logs without a database.
+/// Returns an error if SQLite would delete a file when it opens the database. SQLite deletes a file
+/// that has the name of a log if it is not a log or if its database does not exist.
 pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     for (suffix, magic) in LOGS {
@@ -104,7 +107,8 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
         if fs::symlink_metadata(&beside).is_err() {
             continue;
         }
-        // SQLite creates the database before its log, so checking in this order has no race.
+        // There is no race, because SQLite creates the database before the log, and the database is
+        // checked after the log was found.
         let is_log = real.exists() && begins_like(&beside, magic);
         if !is_log {
             return Err(Error::InTheWay { path: path.to_path_buf(), beside });
@@ -113,8 +117,9 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a file can be a log: it is empty or starts with a magic number or zeros, because SQLite
-/// writes the header of a log last. A file that has been removed in the meantime is accepted.
+/// Checks whether a file can be a log. A log is empty, or starts with a magic number, or starts
+/// with zeros, because SQLite writes the header of a log last. A file that has been removed in the
+/// meantime is accepted.
 fn begins_like(path: &Path, magic: &[&[u8]]) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(8).read_to_end(&mut head));
@@ -124,10 +129,10 @@ fn begins_like(path: &Path, magic: &[&[u8]]) -> bool {
     }
 }
 
-/// The schema version of an open database; 0 for an empty one.
+/// Returns the schema version of an open database. The version of an empty database is 0.
 ///
 /// # Errors
-/// [`Error::NewerSchema`] if this program does not support it.
+/// [`Error::NewerSchema`] if this program does not support the version.
 pub(crate) fn version(
     connection: &Connection,
     path: &Path,
@@ -145,8 +150,8 @@ pub(crate) fn version(
     })
 }
 
-/// Refuses a database in which a view has the name of a table, because a query on a view may never
-/// end.
+/// Returns an error if one of the tables is missing. A damaged database may contain a view of the
+/// same name instead, and a query on such a view may never end.
 pub(crate) fn check_tables(connection: &Connection, path: &Path) -> Result<(), Error> {
     const SQL: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' \
                        AND name IN ('run', 'point', 'trial', 'latency', 'series')";
@@ -156,8 +161,8 @@ pub(crate) fn check_tables(connection: &Connection, path: &Path) -> Result<(), E
     if tables == 5 { Ok(()) } else { Err(Error::Corrupt { path: path.to_path_buf() }) }
 }
 
-/// Migrates an open database to the last of `migrations` in one transaction. Two processes may do
-/// this concurrently; the second finds nothing left to do.
+/// Migrates an open database to the last of `migrations` in one transaction. Two processes may
+/// migrate a database concurrently: the second process then has nothing left to do.
 pub(crate) fn migrate(
     connection: &mut Connection,
     path: &Path,

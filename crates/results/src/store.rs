@@ -4,10 +4,10 @@
 //! synchronisation. Other programs can read at the same time, and stored data survive a crash of
 //! the program or the machine. Closing the store checkpoints the log and leaves write-ahead mode.
 //! The database is then a single file that can be copied and read from read-only media. On file
-//! systems with blocks below 4 KiB, the rollback journal is used instead (see `has_small_blocks`);
-//! readers and the writer then wait for each other.
+//! systems with blocks smaller than 4 KiB, the rollback journal is used instead (see
+//! `has_small_blocks`), so that readers and the writer wait for each other.
 //!
-//! Every writing call is one transaction. Reading is in `query.rs` and `export.rs`.
+//! Every call that writes is one transaction. Reading is implemented in `query.rs` and `export.rs`.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -24,14 +24,15 @@ use crate::row::{
 };
 use crate::schema::{self, FileState, MIGRATIONS};
 
-/// Maximum wait for another program's lock. A checkpoint of a large log on a slow disk takes less.
+/// Maximum time that the store waits for another program's lock. It is longer than the checkpoint
+/// of a large log on a slow disk.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum attempts to enter write-ahead mode. When six processes constantly opened and closed one
-/// database, one attempt in two thousand failed.
+/// Maximum number of attempts to enter write-ahead mode. When six processes constantly opened and
+/// closed one database, one attempt in two thousand failed.
 const MODE_CHANGE_ATTEMPTS: u32 = 4;
 
-/// Smallest memory page size (bytes).
+/// Smallest size of a memory page on any supported machine (bytes).
 const PAGE_BYTES: u64 = 4096;
 
 /// An open results database. Dropping the value closes the database like [`Store::close`], but
@@ -44,12 +45,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the database at `path` for writing. Creates it if it does not exist, and migrates an
-    /// older schema.
+    /// Opens the database at `path` for writing. Creates the database if it does not exist, and
+    /// migrates an older schema.
     ///
     /// # Errors
-    /// When the folder is missing or not writable, the disk is full, or the file belongs to another
-    /// program or a newer halfpower. Such files are not changed.
+    /// If the folder is missing or not writable, the disk is full, or the file belongs to another
+    /// program or to a newer halfpower. Such files are not changed.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = absolute(path.as_ref())?;
         schema::check_beside(&path)?;
@@ -62,13 +63,14 @@ impl Store {
         if connection.is_readonly("main").map_err(failed)? {
             return Err(Error::ReadOnly { path });
         }
-        // The first tables are created before write-ahead mode, so that the application id is in
-        // the file header itself and not only in the log.
+        // The tables are created before the database enters write-ahead mode, so that the
+        // application id is in the file header itself and not only in the log.
         schema::migrate(&mut connection, &path, MIGRATIONS)?;
         schema::check_tables(&connection, &path)?;
-        // Without shared memory (on some network file systems), SQLite keeps its rollback journal.
-        // Readers and the writer then wait for each other, and a power failure may undo the last
-        // commit, because in this mode SQLite's FULL does not synchronise the directory.
+        // On file systems without shared memory (some network file systems), SQLite keeps the
+        // rollback journal. Readers and the writer then wait for each other, and a power failure
+        // may undo the last commit, because in this mode SQLite's FULL does not synchronise the
+        // directory.
         if has_small_blocks(&path) {
             set_journal_mode(&connection, "delete").map_err(failed)?;
         } else {
@@ -78,13 +80,13 @@ impl Store {
         Ok(Self { connection, path, writable: true })
     }
 
-    /// Opens the same database again, in the same mode: for writing a second run at the same time,
-    /// or for reading in another thread.
+    /// Opens the same database again in the same mode, to write a second run at the same time or to
+    /// read in another thread.
     ///
-    /// If this process has the file open, it must not open it again with [`Store::open`], which
-    /// reads the header outside of SQLite. When a process closes any descriptor of a file, it loses
-    /// all its locks on that file (fcntl(2)). Another program could then truncate the shared memory
-    /// that is still in use.
+    /// A process that has the database open must not call [`Store::open`] for the same file,
+    /// because that function reads the header outside of SQLite. When a process closes any
+    /// descriptor of a file, the process loses all its locks on that file (fcntl(2)). Another
+    /// program could then truncate the shared memory that is still in use.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -98,20 +100,20 @@ impl Store {
         Ok(Self { connection, path: self.path.clone(), writable: self.writable })
     }
 
-    /// Refuses a path where creating a database would delete a foreign file.
+    /// Checks that opening a database at `path` would not delete another program's file.
     ///
     /// # Errors
-    /// [`Error::InTheWay`].
+    /// [`Error::InTheWay`] if a file would be deleted.
     pub fn check_beside(path: impl AsRef<Path>) -> Result<(), Error> {
         schema::check_beside(&absolute(path.as_ref())?)
     }
 
-    /// Opens an existing database read-only; writing calls fail with [`Error::ReadOnly`]. Another
-    /// program may be writing to it.
+    /// Opens an existing database read-only. Calls that write then fail with [`Error::ReadOnly`].
+    /// Another program may write to the database at the same time.
     ///
     /// # Errors
-    /// Those of [`Store::open`]; also when the database does not exist, its schema is older, or it
-    /// needs recovery in a folder that is not writable.
+    /// The errors of [`Store::open`]. Other errors if the database does not exist, has an older
+    /// schema, or needs recovery but is in a folder that is not writable.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = absolute(path.as_ref())?;
         if schema::recognise(&path)? == FileState::Nothing {
@@ -122,9 +124,9 @@ impl Store {
             let found = schema::version(&connection, &path, MIGRATIONS)?;
             Ok((connection, found))
         };
-        // The header of the database could be read, so what needs a writer is the journal or log of
-        // a program that was killed. When a writer connects and reads, SQLite undoes or completes
-        // the last commit of that program.
+        // The header of the database could be read, so this error means that a killed program left
+        // a journal or log, which only a writer can process. When a writer connects and reads,
+        // SQLite undoes or completes the last commit of the killed program.
         let read = read().or_else(|error| match error {
             Error::ReadOnly { .. } => {
                 let writer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -146,10 +148,10 @@ impl Store {
         Ok(Self { connection, path, writable: false })
     }
 
-    /// A temporary store in memory, for tests and runs that are not kept.
+    /// Creates a temporary store in memory, for tests and for runs that are not kept.
     ///
     /// # Errors
-    /// Only when memory runs out.
+    /// If there is not enough memory.
     pub fn in_memory() -> Result<Self, Error> {
         let path = PathBuf::from("(in memory)");
         let failed = |error| Error::from_sqlite(&path, error);
@@ -159,17 +161,17 @@ impl Store {
         Ok(Self { connection, path, writable: true })
     }
 
-    /// Absolute path of the database.
+    /// Returns the absolute path of the database.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Records the start of a run, in the state [`RunState::Running`].
+    /// Records the start of a run, with the state [`RunState::Running`].
     ///
     /// # Errors
-    /// [`Error::Conflict`] if the uuid exists already; also if the disk is full, or the database is
-    /// locked or damaged.
+    /// [`Error::Conflict`] if the uuid already exists. Other errors if the disk is full, or the
+    /// database is locked or damaged.
     pub fn begin_run(&mut self, run: &NewRun) -> Result<RunId, Error> {
         self.write(|transaction| {
             insert(transaction, "run", ("state", &RunState::Running), [run])?;
@@ -180,8 +182,8 @@ impl Store {
     /// Adds a point to a run.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if the run does not exist or the ordinal is taken; also if the disk is
-    /// full, or the database is locked or damaged.
+    /// [`Error::Conflict`] if the run does not exist or the ordinal is already used. Other errors
+    /// if the disk is full, or the database is locked or damaged.
     pub fn add_point(&mut self, run: RunId, point: &PointRow) -> Result<PointId, Error> {
         self.write(|transaction| {
             insert(transaction, "point", ("run_id", &run), [point])?;
@@ -193,8 +195,8 @@ impl Store {
     /// survives a crash.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if the point does not exist or the ordinal is taken; also if the disk is
-    /// full, or the database is locked or damaged. Earlier trials are safe in each case.
+    /// [`Error::Conflict`] if the point does not exist or the ordinal is already used. Other errors
+    /// if the disk is full, or the database is locked or damaged. Earlier trials are always kept.
     pub fn add_trial(
         &mut self,
         point: PointId,
@@ -214,8 +216,8 @@ impl Store {
     /// Records the end of a run and the verdicts of its points.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`] if the run does not exist; also if the disk is full, or the database
-    /// is locked or damaged.
+    /// [`Error::RunNotFound`] if the run does not exist. Other errors if the disk is full, or the
+    /// database is locked or damaged.
     pub fn finish_run(
         &mut self,
         run: RunId,
@@ -259,11 +261,12 @@ impl Store {
         })
     }
 
-    /// Closes the store. The `-wal` and `-shm` files disappear, unless another program has the
-    /// database open; the next writer then removes them.
+    /// Closes the store and deletes the `-wal` and `-shm` files. If another program has the
+    /// database open, the next writer deletes these files.
     ///
     /// # Errors
-    /// When the checkpoint fails (full disk). Nothing is lost; the next opening repeats it.
+    /// If the checkpoint fails, for example because the disk is full. No data are lost, because the
+    /// checkpoint is repeated when the database is opened again.
     pub fn close(self) -> Result<(), Error> {
         self.checkpoint_and_leave_wal().map_err(|error| self.error(error))
     }
@@ -274,7 +277,7 @@ impl Store {
             return Ok(());
         }
         match set_journal_mode(&self.connection, "delete") {
-            // Another program has the database open: checkpoint what is possible.
+            // If another program has the database open, only a part of the log may be checkpointed.
             Err(error) if is_busy(&error) => {
                 self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
             }
@@ -312,12 +315,13 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // A destructor cannot report errors; the next opening repeats the checkpoint.
+        // The error can be ignored, because the checkpoint is repeated when the database is opened
+        // again.
         let _ = self.checkpoint_and_leave_wal();
     }
 }
 
-/// The path made absolute, so that SQLite does not interpret names such as `:memory:`.
+/// Makes a path absolute, so that SQLite does not interpret names such as `:memory:`.
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path)
         .map_err(|source| Error::Unreadable { path: path.to_path_buf(), source })
@@ -338,25 +342,25 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
         .map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-    // Without this, SQLite plans a query again whenever its parameters have changed.
+    // This setting prevents SQLite from planning a query again whenever its parameters change.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
-    // Recommended by SQLite for untrusted or damaged files
+    // SQLite recommends these two settings for untrusted or damaged files
     // (<https://www.sqlite.org/security.html>).
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
     connection.pragma_update(None, "cell_size_check", true).map_err(failed)?;
     Ok(connection)
 }
 
-/// Whether the file system has blocks smaller than a memory page. A page of SQLite's shared memory
-/// (the `-shm` file) may then be only partly allocated. If the disk is full, touching the rest
-/// kills the process (SIGBUS). The rollback journal needs no such file.
+/// Checks whether the file system has blocks smaller than a memory page. A page of SQLite's shared
+/// memory (the `-shm` file) may then be only partly allocated. If the disk is full, an access to
+/// the unallocated part kills the process (SIGBUS). The rollback journal uses no shared memory.
 fn has_small_blocks(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.blksize() < PAGE_BYTES)
 }
 
-/// Enters write-ahead mode. SQLite waits for locks only at the start of a transaction, not while it
-/// changes the mode. If another program opens or closes the database at this moment, an empty
-/// transaction does the waiting.
+/// Enters write-ahead mode. SQLite waits for locks at the start of a transaction, but not while it
+/// changes the mode. If another program opens or closes the database at the same time, this
+/// function starts an empty transaction, which waits for the lock, and tries again.
 fn enter_write_ahead_mode(connection: &Connection) -> rusqlite::Result<()> {
     for _ in 1..MODE_CHANGE_ATTEMPTS {
         match set_journal_mode(connection, "wal") {
@@ -375,7 +379,7 @@ fn set_journal_mode(connection: &Connection, mode: &str) -> rusqlite::Result<()>
     connection.pragma_update_and_check(None, "journal_mode", mode, |_| Ok(()))
 }
 
-/// Updates the row with this `id` to the values of `row`; returns the number of changed rows.
+/// Writes the values of `row` to the row with this `id`. Returns the number of changed rows.
 pub(crate) fn update<R: Columns>(
     transaction: &Transaction<'_>,
     table: &str,
@@ -389,7 +393,8 @@ pub(crate) fn update<R: Columns>(
     transaction.execute(&sql, values.as_slice())
 }
 
-/// Inserts rows; `shared` is an additional column with the same value in all of them.
+/// Inserts rows into `table`. `shared` is the name of an additional column and its value, which is
+/// the same in all rows.
 pub(crate) fn insert<'r, R: Columns + 'r>(
     transaction: &Transaction<'_>,
     table: &str,
@@ -422,7 +427,7 @@ pub(crate) mod tests {
     };
     use crate::row::{Operation, Verdict};
 
-    /// A store in memory with one run that has one point.
+    /// Creates a store in memory with one run that has one point.
     pub(crate) fn a_store_with_a_point() -> (Store, RunId, PointId) {
         with_a_point(Store::in_memory().unwrap())
     }
@@ -463,7 +468,8 @@ pub(crate) mod tests {
         Store::open(&path).unwrap();
     }
 
-    /// Number of trials in a store; asserts that each is complete and the database is sound.
+    /// Counts the trials of a point. Asserts that each trial is complete and that the database is
+    /// not damaged.
     fn whole_trials(store: &Store, point: PointId) -> usize {
         let sound: String =
             store.connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -488,7 +494,7 @@ pub(crate) mod tests {
         name.into()
     }
 
-    /// A copy of the files of an open database, in the state that a killed program would leave.
+    /// Copies the files of an open database, in the state that a killed program would leave.
     fn a_crashed_copy(path: &Path) -> (tempfile::TempDir, PathBuf) {
         let (folder, copy) = temp_database();
         fs::copy(path, &copy).unwrap();
@@ -633,8 +639,8 @@ pub(crate) mod tests {
     #[test]
     fn an_older_schema_is_brought_up_to_date_by_a_writer_and_refused_by_a_reader() {
         let (_folder, path) = temp_database();
-        // Schema 0 with the application id. No release wrote schema 0, but the test needs a schema
-        // older than the first.
+        // The database has schema 0 and the application id. No release wrote schema 0, but the test
+        // needs a schema older than the first schema.
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "application_id", schema::APPLICATION_ID).unwrap();
         drop(connection);
@@ -664,8 +670,8 @@ pub(crate) mod tests {
         assert!(error.to_string().contains("choose another path"), "{error}");
     }
 
-    /// Calls `body` while `folder` is read-only; the argument is false for root, who can still
-    /// write.
+    /// Calls `body` while `folder` is read-only. The argument of `body` is false for root, who can
+    /// write to the folder anyway.
     #[cfg(unix)]
     fn while_read_only<T>(folder: &Path, body: impl FnOnce(bool) -> T) -> T {
         use std::os::unix::fs::PermissionsExt;
@@ -709,7 +715,8 @@ pub(crate) mod tests {
         assert!(log_of(&copy).exists());
     }
 
-    /// As [`a_crashed_copy`], of a writer with a rollback journal in the middle of a transaction.
+    /// Copies the files of a database whose writer uses a rollback journal and is in the middle of
+    /// a transaction, in the state that a killed writer would leave.
     fn a_copy_with_a_hot_journal(path: &Path) -> (tempfile::TempDir, PathBuf) {
         let writer = Connection::open(path).unwrap();
         set_journal_mode(&writer, "delete").unwrap();
@@ -757,7 +764,8 @@ pub(crate) mod tests {
             add_trials(&mut store, point, trials - 1..trials);
             assert_eq!(whole_trials(&reader, point), trials as usize);
         }
-        // The writer closes first. Nothing is lost; the next writer removes the log.
+        // The writer closes while a reader is open. No data are lost, and the next writer removes
+        // the log.
         store.close().unwrap();
         assert_eq!(whole_trials(&reader, point), 5);
         reader.close().unwrap();
@@ -839,7 +847,7 @@ pub(crate) mod tests {
         let (_folder, path) = temp_database();
         let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
         add_trials(&mut store, point, 0..4);
-        // A cache of one page makes SQLite spill the open transaction into the log.
+        // A cache of one page makes SQLite write the open transaction to the log before the commit.
         store.connection.pragma_update(None, "cache_size", 1).unwrap();
         let open = store.connection.transaction().unwrap();
         insert(&open, "trial", ("point_id", &point), [&sample_trial(4)]).unwrap();
@@ -861,7 +869,7 @@ pub(crate) mod tests {
         let (_folder, path) = temp_database();
         let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
         store.connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).unwrap();
-        // Lengths of the log at the moments when a trial was reported as stored.
+        // These are the lengths of the log right after each trial was reported as stored.
         let mut stored_at = Vec::new();
         let mut longest = 0;
         for ordinal in 0..6 {

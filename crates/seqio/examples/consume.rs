@@ -1,7 +1,8 @@
-//! Benchmark for `cargo xtask bench seqio`: reads a file in a given way, with a consumer that looks
-//! at every byte or at none. Prints the plan and the time, measured from before the file is opened.
-//! The way `fixed` is `blocks` with a constant depth.
-#![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
+//! Benchmark program of `cargo xtask bench seqio`. Reads a file through one of several interfaces.
+//! The consumer of the data either examines every byte (`lines`) or ignores the data (`none`).
+//! Prints the plan and the elapsed time, which includes opening the file. The interface `fixed` is
+//! `blocks` with a constant depth.
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use std::hint::black_box;
 use std::io::{self, BufRead, Read};
@@ -11,11 +12,11 @@ use seqio::tokio::AsyncReader;
 use seqio::{Options, Plan, Reader};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 
-/// Default read size if the program provides the memory (KiB). It is small enough that the data are
-/// still in the first-level cache when the consumer looks at them.
+/// Default size of a read into the program's memory (KiB). It is small enough that the data are
+/// still in the first-level cache when the consumer examines the data.
 const PIECE_KIB: usize = 32;
 
-/// A consumer that looks at all bytes of a file, or only counts them.
+/// A consumer that examines all bytes of a file, or only counts the bytes.
 struct Consumer {
     looks: bool,
     bytes: u64,
@@ -98,7 +99,7 @@ fn bufread(mut reader: Reader, consumer: &mut Consumer) -> io::Result<()> {
     }
 }
 
-/// Runs a task to completion.
+/// Runs an async task to completion.
 fn task(task: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().build()?.block_on(task)
 }

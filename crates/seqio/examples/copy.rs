@@ -1,6 +1,6 @@
-//! Copies a file with several requests in flight and makes the copy durable, like `cp` followed by
-//! `sync` of the file.
-#![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
+//! Copies a file with several requests in flight and makes the copy durable, like `cp FROM TO`
+//! followed by `sync TO`.
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();

@@ -1,5 +1,5 @@
-//! Counts the lines of files, like `wc -l`. The blocks are not copied in memory.
-#![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
+//! Counts the lines of files, like `wc -l`. The data are not copied in memory.
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use seqio::Reader;
 

@@ -1,8 +1,9 @@
-//! A log as in a database. Records with length and checksum are appended and made durable in
-//! groups. After a crash, all complete records are read back, and the log continues after them.
+//! Writes a log as a database does. Records with length and checksum are appended, and are made
+//! durable in groups. After a crash, all complete records are read, and new records are appended
+//! after the last complete record.
 //!
-//! The file is never larger than what was written to it, so its end is the end of the log.
-#![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
+//! The file size never exceeds the written bytes, so the end of the file is the end of the log.
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,7 +14,7 @@ use seqio::{Options, Reader, Writer};
 /// Number of records that become durable together.
 const GROUP: u64 = 1000;
 
-/// A log open for appending.
+/// A log that is open for appending.
 struct Log {
     writer: Writer,
     records: u64,
@@ -24,7 +25,7 @@ impl Log {
         Ok(Log { writer: Options::new().create_new(path)?, records: 0 })
     }
 
-    /// Continues after the last complete record; anything behind it is dropped.
+    /// Opens a log to continue after the last complete record. Truncates the file there.
     fn resume(path: &Path) -> io::Result<Log> {
         let (records, end) = recover(path, |_| {})?;
         let mut file = OpenOptions::new().write(true).open(path)?;
@@ -49,7 +50,8 @@ impl Log {
     }
 }
 
-/// Passes each complete record to `each`; returns their number and the end of the last one (bytes).
+/// Calls `each` for each complete record. Returns the number of complete records and the end of the
+/// last complete record (bytes).
 fn recover(path: &Path, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u64)> {
     let mut reader = Reader::open(path)?;
     let size = reader.size()?;
@@ -76,7 +78,7 @@ fn recover(path: &Path, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u64)> {
     }
 }
 
-/// FNV-1a with 64 bits.
+/// Computes the checksum FNV-1a with 64 bits.
 fn checksum(record: &[u8]) -> u64 {
     let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     record.iter().fold(0xcbf2_9ce4_8422_2325, add)
@@ -92,18 +94,18 @@ fn main() -> io::Result<()> {
     }
     println!("{} records written", log.finish()?);
 
-    // Simulates a crash that leaves the last record incomplete.
+    // Truncating the file simulates a crash that leaves the last record incomplete.
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(file.metadata()?.len().saturating_sub(3))?;
     let (whole, end) = recover(path, |_| {})?;
-    println!("{whole} records are whole, up to byte {end}");
+    println!("{whole} records are complete, up to byte {end}");
 
     let mut log = Log::resume(path)?;
     log.append(b"the first after the crash")?;
-    println!("{} records after going on", log.finish()?);
+    println!("{} records after the recovery", log.finish()?);
     let mut last = Vec::new();
     recover(path, |record| last = record.to_vec())?;
-    println!("the last is `{}`", String::from_utf8_lossy(&last));
+    println!("the last record is `{}`", String::from_utf8_lossy(&last));
     Ok(())
 }
 

@@ -1,6 +1,7 @@
-//! Benchmark for `cargo xtask bench seqio`: writes a durable file in a given way and prints the
-//! plan. The producer computes every byte, or only stamps blocks that are already filled.
-#![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
+//! Benchmark program of `cargo xtask bench seqio`. Writes a durable file through one of several
+//! interfaces, and prints the plan and the elapsed time. The producer computes every byte (`all`),
+//! or writes only a stamp into each page of buffers that are already filled (`stamp`).
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -10,12 +11,12 @@ use seqio::tokio::AsyncWriter;
 use seqio::{Options, Writer};
 use tokio::io::AsyncWriteExt;
 
-/// Write size if the program provides the memory (bytes).
+/// Size of a write from the program's memory (bytes).
 const PIECE_BYTES: usize = 128 << 10;
-/// Distance between stamps (bytes), so that no two pages are equal.
+/// Distance between stamps (bytes). Every page has a stamp, so that no two pages are equal.
 const STAMP_BYTES: usize = 4096;
 
-/// A producer of the bytes of a file.
+/// Producer, which generates the bytes of a file.
 struct Producer {
     makes_all: bool,
     left: u64,
@@ -25,7 +26,7 @@ struct Producer {
 }
 
 impl Producer {
-    /// Fills memory with the next bytes; returns how many it filled.
+    /// Fills memory with the next bytes. Returns the number of bytes filled.
     fn fill(&mut self, space: &mut [u8]) -> usize {
         let amount = self.left.min(space.len() as u64) as usize;
         let space = &mut space[..amount];

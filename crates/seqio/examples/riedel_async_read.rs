@@ -1,8 +1,8 @@
-//! The fourth sample program of Riedel, van Ingen and Gray (1997), Figure 21: direct reads of a
-//! file with eight requests of 64 KiB in flight, until one returns nothing; then the same with
-//! seqio. The standard library has no completion routines, so eight threads take the offset of the
-//! next request from a counter. The paper's program gets its blocks out of order; seqio gives them
-//! in order.
+//! The fourth sample program of Riedel, van Ingen and Gray (1997), Figure 21, compared with the
+//! same program written with seqio. It reads a file with direct I/O and eight requests of 64 KiB in
+//! flight, until a read returns nothing. The standard library has no completion routines, so each
+//! of eight threads takes the offset of its next request from a shared counter. The paper's program
+//! gets the blocks out of order. With seqio, the blocks are in order.
 mod support;
 
 use std::fs::OpenOptions;

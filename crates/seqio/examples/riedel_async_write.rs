@@ -1,7 +1,8 @@
-//! The third sample program of Riedel, van Ingen and Gray (1997), Figure 20: direct writes to a
-//! preallocated file with eight requests of 64 KiB in flight, each filled just before it is issued;
-//! then the same with seqio. The standard library has no asynchronous requests, so each of eight
-//! threads issues every eighth request. Both end with a flush.
+//! The third sample program of Riedel, van Ingen and Gray (1997), Figure 20, compared with the same
+//! program written with seqio. It writes a preallocated file with direct I/O and eight requests of
+//! 64 KiB in flight. Each request is filled just before it is issued. The standard library has no
+//! asynchronous requests, so each of eight threads issues every eighth request. Both programs end
+//! with a flush.
 mod support;
 
 use std::fs::OpenOptions;

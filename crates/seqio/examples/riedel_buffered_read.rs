@@ -1,5 +1,5 @@
-//! The first sample program of Riedel, van Ingen and Gray (1997), Figure 18: buffered sequential
-//! reads of 64 KiB; then the same with seqio.
+//! The first sample program of Riedel, van Ingen and Gray (1997), Figure 18, compared with the same
+//! program written with seqio. It reads a file sequentially with buffered reads of 64 KiB.
 mod support;
 
 use std::fs::File;

@@ -1,5 +1,6 @@
-//! The second sample program of Riedel, van Ingen and Gray (1997), Figure 19: direct sequential
-//! writes of 64 KiB to a new file; then the same with seqio. Both end with a flush.
+//! The second sample program of Riedel, van Ingen and Gray (1997), Figure 19, compared with the
+//! same program written with seqio. It writes a new file sequentially with direct writes of 64 KiB.
+//! Both programs end with a flush.
 mod support;
 
 use std::fs::OpenOptions;

@@ -1,6 +1,6 @@
-//! Benchmark for `cargo xtask bench seqio`: many short reads instead of one long stream. It does
-//! random reads of one file, or reads every file of a folder, with seqio or with `BufReader`.
-#![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
+//! Benchmark program of `cargo xtask bench seqio`. It makes many short reads instead of reading one
+//! long stream: random reads of one file, or all files of a directory, with seqio or `BufReader`.
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use std::fs::File;
 use std::hint::black_box;
@@ -17,7 +17,7 @@ fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, what, how, path, count] = &arguments[..] else { usage() };
     let (Ok(count), path) = (count.parse::<u64>(), Path::new(path)) else { usage() };
-    // Listing the folder is not part of the comparison.
+    // The directory is listed before the clock starts, so the time does not include the listing.
     let files = if what == "files" { listed(path)? } else { Vec::new() };
     let clock = Monotonic::uncalibrated();
     let start_ns = clock.now_ns();

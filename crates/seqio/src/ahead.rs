@@ -1,30 +1,33 @@
-//! Adapts the queue depth while a stream runs: it is doubled as long as that increases the rate.
+//! Adapts the queue depth of a running stream: the depth is doubled as long as this increases the
+//! rate.
 //!
-//! It measures the rate of a window of blocks at one depth, then at twice that depth. If the second
-//! rate is higher by more than `GAIN`, the search continues; otherwise the depth returns to the
-//! lower value and stays there. A window does not count if the program was slower than the storage;
-//! after the depth was doubled, such a window ends the search. At most one window of a stream runs
-//! at a useless depth.
+//! The rate is measured in a window of blocks at one depth, then at twice this depth. If the second
+//! rate is at least `GAIN` times the first rate, the search continues. Otherwise the depth returns
+//! to the lower value and stays there. A window does not count if the program was slower than the
+//! storage. After the depth was doubled, such a window ends the search. At most one window of a
+//! stream runs at a depth that brings no gain.
 
 use ioengine::clock::{Clock, Monotonic};
 
-/// Minimum gain to keep a doubled depth.
+/// Minimum ratio of the new rate to the old rate for which a doubled depth is kept.
 const GAIN: f64 = 1.05;
-/// Minimum number of blocks in a window.
+/// Minimum length of a window (blocks).
 const WINDOW_BLOCKS: u64 = 64;
-/// Minimum length of a window (ns), so that clock resolution and short stalls do not decide.
+/// Minimum length of a window (ns). It is long enough that the resolution of the clock and short
+/// stalls have little influence.
 const WINDOW_NS: u64 = 50_000_000;
-/// Minimum share of the blocks of a window that the program waited for; with less, the program is
-/// slower than the storage.
+/// Minimum share of the blocks in a window for which the program had to wait. If the share is
+/// smaller, the program is slower than the storage.
 const WAITED_SHARE: f64 = 0.5;
 
-/// The queue depth of a stream, found by doubling.
+/// The queue depth of a stream, which is adapted while the stream runs.
 #[derive(Debug)]
 pub(crate) struct Depth {
     now: u32,
     most: u32,
     searching: bool,
-    /// Rate of the last window at half the present depth (blocks per ns).
+    /// Rate of the last window at half the present depth (blocks per ns). None if the depth was not
+    /// doubled yet.
     before: Option<f64>,
     since_ns: u64,
     blocks: u64,
@@ -33,7 +36,7 @@ pub(crate) struct Depth {
 }
 
 impl Depth {
-    /// Starts at depth `now`; never exceeds `most`.
+    /// Starts at depth `now`. The depth never exceeds `most`.
     pub fn new(now: u32, most: u32) -> Depth {
         let clock = Monotonic::uncalibrated();
         let (now, since_ns) = (now.clamp(1, most.max(1)), clock.now_ns());
@@ -41,12 +44,12 @@ impl Depth {
         Depth { now, most, searching, before: None, since_ns, blocks: 0, waited: 0, clock }
     }
 
-    /// The current depth.
+    /// Returns the current depth.
     pub fn now(&self) -> u32 {
         self.now
     }
 
-    /// Counts a block; `waited` tells whether the program had to wait for it.
+    /// Counts a block. `waited` is true if the program had to wait for the block.
     pub fn count(&mut self, waited: bool) {
         if !self.searching {
             return;
@@ -62,7 +65,7 @@ impl Depth {
         }
     }
 
-    /// Discards the current window because the stream paused or moved.
+    /// Discards the current window, because the stream paused or moved to another offset.
     pub fn restart(&mut self) {
         (self.since_ns, self.blocks, self.waited) = (self.clock.now_ns(), 0, 0);
     }
@@ -72,7 +75,7 @@ impl Depth {
         let tells = self.waited as f64 >= self.blocks as f64 * WAITED_SHARE;
         let rate = self.blocks as f64 / took_ns.max(1) as f64;
         match self.before {
-            // At this depth the program no longer waits, so a greater depth cannot help.
+            // At this depth the program no longer waits, so a larger depth cannot help.
             Some(_) if !tells => self.searching = false,
             None if !tells => {}
             Some(before) if rate < before * GAIN => {
@@ -92,7 +95,8 @@ impl Depth {
 mod tests {
     use super::*;
 
-    /// Runs windows with a given rate per depth until the search ends.
+    /// Simulates windows in which the rate at each depth is `rate(depth)`, until the search ends.
+    /// Returns the final depth and the number of windows.
     fn settled(most: u32, rate: impl Fn(u32) -> f64) -> (u32, u32) {
         let mut depth = Depth::new(2, most);
         let mut windows = 0;
@@ -108,8 +112,8 @@ mod tests {
     #[test]
     fn the_depth_doubles_while_the_rate_grows_and_then_returns_to_the_last_gain() {
         assert_eq!(settled(64, |depth| f64::from(depth.min(8))), (8, 4));
-        assert_eq!(settled(64, |_| 1.0), (2, 2), "no gain: one window is lost");
-        assert_eq!(settled(8, f64::from), (8, 3), "never beyond the bound");
+        assert_eq!(settled(64, |_| 1.0), (2, 2), "no gain: only one window runs at a larger depth");
+        assert_eq!(settled(8, f64::from), (8, 3), "the depth stays within the limit");
     }
 
     #[test]

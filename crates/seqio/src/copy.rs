@@ -1,9 +1,10 @@
-//! Copies a file: by sharing blocks if the file system can, by server-side copy, or by reading and
-//! writing concurrently through the same buffers.
+//! Copies a file with the first method that is possible: shared blocks (reflink), a copy by the
+//! file server, a pipeline of concurrent reads and writes, or reads and writes one by one through
+//! the page cache.
 //!
-//! In the pipeline, a block is read into a slot and written from it. If both files use direct I/O,
-//! nothing is copied in memory. Reads run ahead in file order. A write is issued after the
-//! [`Watch`] has seen its block. Holes are preserved.
+//! In the pipeline, a block is read into a slot of memory and written from the same slot. If both
+//! files use direct I/O, the data are not copied in memory. Blocks are read ahead in file order. A
+//! write is issued after the [`Watch`] has seen the block. Holes are preserved.
 
 mod buffered;
 mod pipeline;
@@ -22,24 +23,24 @@ use crate::opened::Opened;
 use crate::options::{Cache, Options, Plan};
 use crate::storage::Kind;
 
-/// Bytes per copy_file_range(2) call; progress is reported between calls.
+/// Maximum number of bytes of one copy_file_range(2) call. Progress is reported between calls.
 const ASKED_BYTES: u64 = 32 << 20;
 
 /// How the data were copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// The file system shares the blocks of both files until one is modified.
+    /// Both files share the same blocks until one of the files is modified.
     Reflink,
     /// The file server copied the data (copy_file_range(2)).
     Server,
-    /// Several requests in flight read and wrote the data.
+    /// The data were read and written with several requests in flight.
     Pipeline,
     /// The data passed through the page cache, one piece at a time.
     Cached,
 }
 
 impl Method {
-    /// A short description of the method.
+    /// Returns a short description of the method.
     pub fn name(self) -> &'static str {
         match self {
             Method::Reflink => "reflink",
@@ -53,54 +54,57 @@ impl Method {
 /// Result of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// File size (bytes).
+    /// Size of the copied file (bytes).
     pub bytes: u64,
-    /// Bytes read and written; holes and shared blocks excluded.
+    /// Number of bytes that were read and written. Holes and shared blocks are not counted.
     pub moved_bytes: u64,
-    /// The method.
+    /// How the data were copied.
     pub method: Method,
-    /// How the data was read and written, in words.
+    /// Description of the method and its requests, for users.
     pub how: String,
 }
 
-/// Observes a copy in file order. An error from a method stops the copy.
+/// Observes a copy. The methods are called in file order, and an error from a method stops the
+/// copy.
 pub trait Watch {
-    /// Whether the watcher needs the data; if true, they are read even if blocks could be shared.
+    /// Returns whether the watcher needs the data. If true, the data are read even if both files
+    /// could share blocks.
     fn wants_data(&self) -> bool {
         false
     }
 
-    /// The next bytes, before they are written; called only if [`Watch::wants_data`].
+    /// Receives the next bytes before they are written. Called only if [`Watch::wants_data`]
+    /// returns true.
     ///
     /// # Errors
-    /// Stops the copy.
+    /// An error stops the copy.
     fn data(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         let _ = (offset, data);
         Ok(())
     }
 
-    /// The next `bytes` bytes have been read; they may not be written yet.
+    /// Reports that the next `bytes` bytes have been read. They may not be written yet.
     ///
     /// # Errors
-    /// Stops the copy.
+    /// An error stops the copy.
     fn moved(&mut self, offset: u64, bytes: u64) -> io::Result<()> {
         let _ = (offset, bytes);
         Ok(())
     }
 
-    /// The next `bytes` bytes are a hole: zeros without stored data.
+    /// Reports that the next `bytes` bytes are a hole: zeros without stored data.
     ///
     /// # Errors
-    /// Stops the copy.
+    /// An error stops the copy.
     fn hole(&mut self, offset: u64, bytes: u64) -> io::Result<()> {
         let _ = (offset, bytes);
         Ok(())
     }
 
-    /// All data before this offset have been written to the destination file.
+    /// Reports that all data before the offset `up_to` have been written to the destination file.
     ///
     /// # Errors
-    /// Stops the copy.
+    /// An error stops the copy.
     fn written(&mut self, up_to: u64) -> io::Result<()> {
         let _ = up_to;
         Ok(())
@@ -113,8 +117,8 @@ pub struct NoWatch;
 
 impl Watch for NoWatch {}
 
-/// Copies a file to a new or existing file, with its permissions, like [`std::fs::copy`] but
-/// faster. Returns the size (bytes).
+/// Copies the data and permissions of a file to a new or existing file, like [`std::fs::copy`] but
+/// faster. Returns the size of the file (bytes).
 ///
 /// # Errors
 /// Any error of opening, reading or writing. Data written before the error remain in the file.
@@ -143,12 +147,12 @@ fn by_watcher(error: io::Error) -> CopyError {
 }
 
 impl Options {
-    /// Copies the data of a file, from an offset to its end, to the same offsets of another file,
-    /// and sets that file's size. Both files must be seekable. Data of the destination before the
-    /// offset are kept.
+    /// Copies the data of `source` from the offset `begin` to its end, to the same offsets of
+    /// `target`, and sets the size of `target`. Both files must be seekable. The data of `target`
+    /// before `begin` are kept.
     ///
     /// # Errors
-    /// Any error of reading or writing, with the file it concerns, or an error from the watcher.
+    /// Any error of reading the source or writing the target, or an error from the watcher.
     pub fn copy(
         &self,
         source: &File,
@@ -186,14 +190,15 @@ struct Copying<'a> {
     options: &'a Options,
     source: Opened,
     target: Opened,
-    /// Start offset (bytes).
+    /// Offset at which the copy starts (bytes).
     begin: u64,
-    /// Size of the source when last checked (bytes).
+    /// Size of the source when it was last checked (bytes).
     size: u64,
 }
 
 impl Copying<'_> {
-    /// Lets the kernel or file server copy, if the data need not pass through this host.
+    /// Lets the file system share blocks, or lets the file server copy the data. Returns None if
+    /// the data must pass through this host.
     fn copy_in_kernel(&self, watch: &mut dyn Watch) -> Result<Option<Copied>> {
         let (source, target, size) = (&self.source, &self.target, self.size);
         if !source.is_regular
@@ -235,7 +240,8 @@ impl Copying<'_> {
         Ok(Some(Copied { bytes: at, moved_bytes: at, ..copied(Method::Server) }))
     }
 
-    /// Asks the system to copy `bytes` bytes that start at `offset`; returns how many it copied.
+    /// Lets the kernel copy at most `bytes` bytes that start at `offset`. Returns the number of
+    /// bytes copied.
     fn copy_range(&self, offset: u64, bytes: u64) -> std::result::Result<u64, Errno> {
         let (mut from, mut to) = (offset, offset);
         let most = bytes.min(ASKED_BYTES) as usize;
@@ -248,7 +254,7 @@ impl Copying<'_> {
         }
     }
 
-    /// The holes of the source that are preserved.
+    /// Returns the holes of the source that the copy preserves.
     fn holes(&self) -> Holes {
         if self.options.keep_holes.unwrap_or(true) && self.target.is_regular {
             self.source.with_own_position().map_or_else(Holes::none, |file| Holes::of(&file))
@@ -257,7 +263,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Truncates the destination at the start of the copy.
+    /// Truncates the destination at the offset at which the copy starts.
     fn empty_target(&self) -> io::Result<()> {
         if self.target.is_regular && self.target.size()? > self.begin {
             self.target.file.set_len(self.begin)
@@ -266,8 +272,9 @@ impl Copying<'_> {
         }
     }
 
-    /// Truncates the destination at the start of the copy and reserves space. For a sparse file, it
-    /// only sets the size.
+    /// Truncates the destination at the offset at which the copy starts. Reserves space unless the
+    /// file is sparse. If no space is reserved and nobody reads the destination yet, sets its size
+    /// instead.
     fn make_room(&self, is_sparse: bool) -> io::Result<()> {
         if !self.target.is_regular {
             return Ok(());
@@ -279,19 +286,20 @@ impl Copying<'_> {
         }
         let reserved = !is_sparse && self.target.reserve(now, self.size - now, unseen)?;
         if unseen && !reserved {
-            // Several writes can be in flight only within the file size, so the size is set now.
+            // The size is set now, because several writes can be in flight only within the file
+            // size.
             return self.target.file.set_len(self.size);
         }
         Ok(())
     }
 
-    /// Checks the size of the source again; returns whether it has grown.
+    /// Checks the size of the source again. Returns whether the source has grown.
     fn has_grown(&mut self) -> io::Result<bool> {
         let before = std::mem::replace(&mut self.size, self.source.size()?);
         Ok(self.size > before)
     }
 
-    /// Sets the destination's size to the bytes read, and releases blocks beyond it.
+    /// Sets the size of the destination, which also releases reserved blocks beyond this size.
     fn set_size(&self, size: u64) -> io::Result<()> {
         if self.target.is_regular { self.target.file.set_len(size) } else { Ok(()) }
     }

@@ -1,10 +1,11 @@
-//! Errors. As in `std::fs`, they are system errors with `kind()` and `raw_os_error()`, without the
-//! file name, which the caller knows. [`CopyError`] also says which of the two files failed.
+//! Errors of this crate. As in `std::fs`, they are system errors with `kind()` and
+//! `raw_os_error()`. They do not contain the file name, because the caller knows it. [`CopyError`]
+//! also says which of the two files failed.
 
 use std::fmt;
 use std::io;
 
-/// Converts the error of an engine.
+/// Converts an error of an I/O engine to a system error.
 pub(crate) fn of_engine(error: ioengine::Error) -> io::Error {
     match error.errno() {
         Some(number) => io::Error::from_raw_os_error(number),
@@ -12,7 +13,8 @@ pub(crate) fn of_engine(error: ioengine::Error) -> io::Error {
     }
 }
 
-/// An error that can be returned again by every later call; `io::Error` cannot be cloned.
+/// A stored error that every later call can return again. This type is necessary because
+/// `io::Error` cannot be cloned.
 #[derive(Debug)]
 pub(crate) struct Repeated {
     number: Option<i32>,
@@ -34,12 +36,12 @@ impl Repeated {
     }
 }
 
-/// What failed in a copy.
+/// The part of a copy that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Reading.
+    /// Reading from the source failed.
     Source,
-    /// Writing.
+    /// Writing to the destination failed.
     Destination,
     /// The [`Watch`](crate::copy::Watch) stopped the copy.
     Watcher,
@@ -48,9 +50,9 @@ pub enum Side {
 /// Why a copy stopped early.
 #[derive(Debug)]
 pub struct CopyError {
-    /// Whether reading, writing or the watcher failed.
+    /// The part of the copy that failed.
     pub side: Side,
-    /// Offset in the file (bytes), if known.
+    /// Offset in the file (bytes). None if unknown.
     pub offset: Option<u64>,
     source: io::Error,
 }
@@ -60,7 +62,7 @@ impl CopyError {
         CopyError { side, offset: offset.into(), source }
     }
 
-    /// The error of the system.
+    /// Returns the system error.
     pub fn error(&self) -> &io::Error {
         &self.source
     }
@@ -87,7 +89,7 @@ impl std::error::Error for CopyError {
 }
 
 impl From<CopyError> for io::Error {
-    /// The system error with its number, without the file that failed.
+    /// Returns the system error with its number. The information about which file failed is lost.
     fn from(error: CopyError) -> io::Error {
         error.source
     }

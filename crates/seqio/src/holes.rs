@@ -1,5 +1,5 @@
-//! Finds data and holes of a file as a stream reaches them, with SEEK_DATA and SEEK_HOLE of
-//! lseek(2).
+//! Finds the data and the holes of a file with SEEK_DATA and SEEK_HOLE of lseek(2), while a stream
+//! reads the file.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -8,42 +8,42 @@ use std::sync::Arc;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-/// A stretch of a file that is entirely data or entirely a hole.
+/// An extent of a file that is entirely data or entirely a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    /// A hole: nothing is stored, and reads return zeros.
+    /// Whether the extent is a hole: nothing is stored, and reads return zeros.
     pub is_hole: bool,
-    /// End of the stretch (bytes), at most the requested end.
+    /// End of the extent (bytes).
     pub until: u64,
 }
 
-/// The holes of one file.
+/// The holes of one file. A hole is searched for only when the stream reaches its offset.
 #[derive(Debug)]
 pub(crate) struct Holes {
-    /// The file to search for holes; `None` if it has no holes or the system does not report them.
-    /// Seeking moves this descriptor's position.
+    /// The file to search for holes. None if the file has no holes or the system does not report
+    /// holes. The search changes the position of this descriptor.
     file: Option<Arc<File>>,
     known: Option<(u64, Stretch)>,
 }
 
 impl Holes {
-    /// A file without holes.
+    /// Returns a value that reports no holes.
     pub fn none() -> Holes {
         Holes { file: None, known: None }
     }
 
-    /// The holes of a file. Nobody else may use the position of this descriptor.
+    /// Returns the holes of a file. No other code may use the position of this descriptor.
     pub fn of(file: &Arc<File>) -> Holes {
         let is_sparse = file.metadata().is_ok_and(|m| m.is_file() && m.blocks() * 512 < m.len());
         Holes { file: is_sparse.then(|| Arc::clone(file)), known: None }
     }
 
-    /// Whether the file may have holes, because it has fewer blocks than its size needs.
+    /// Returns whether the file may have holes, because it has fewer blocks than its size needs.
     pub fn may_exist(&self) -> bool {
         self.file.is_some()
     }
 
-    /// The stretch that contains an offset and ends at `end` or before.
+    /// Returns the extent (data or hole) that contains `offset`, clipped to `end`.
     pub fn at(&mut self, offset: u64, end: u64) -> Stretch {
         let all_data = Stretch { is_hole: false, until: end };
         let Some(file) = &self.file else { return all_data };

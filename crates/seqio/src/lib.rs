@@ -1,14 +1,14 @@
 //! Fast sequential reading and writing of files on Linux, with the traits of the standard library.
 //!
-//! A program that reads or writes a large file the usual way has one request in flight, and copies
-//! every byte through the page cache. [`Reader`] and [`Writer`] keep several large requests in
-//! flight through io_uring, use direct I/O where that is faster, and lend the program the buffers
-//! (in huge pages) that the storage filled. For each file they choose direct or buffered I/O,
-//! request size and depth by a documented policy ([`Options`]); [`Reader::plan`] reports the choice
-//! and the reason. The crate handles holes, unaligned ends, files that grow or shrink, file systems
-//! without direct I/O and kernels without io_uring.
+//! With the standard library, a program that reads or writes a large file has one request in
+//! flight, and copies every byte through the page cache. [`Reader`] and [`Writer`] keep several
+//! large requests in flight through io_uring, use direct I/O where direct I/O is faster, and lend
+//! the program the buffers (in huge pages) that the storage filled. For each file, they choose
+//! direct or buffered I/O, request size and depth by a documented policy ([`Options`]).
+//! [`Reader::plan`] reports the choice and the reason. The crate handles holes, unaligned ends,
+//! files that grow or shrink, file systems without direct I/O and kernels without io_uring.
 //!
-//! # Change one line
+//! # Replace `BufReader` by changing one line
 //! ```
 //! # fn main() -> std::io::Result<()> {
 //! # let folder = tempfile::tempdir()?;
@@ -22,10 +22,10 @@
 //! # Ok(())
 //! # }
 //! ```
-//! Likewise, [`Writer`] replaces `BufWriter<File>`, with a [`Writer::finish`] that returns errors,
-//! and [`copy()`] replaces `std::fs::copy`.
+//! Likewise, [`Writer`] replaces `BufWriter<File>`, and [`copy()`] replaces `std::fs::copy`. Call
+//! [`Writer::finish`] at the end to get errors.
 //!
-//! # Without copying in memory
+//! # Read and write without copying in memory
 //! ```
 //! # fn main() -> std::io::Result<()> {
 //! # let folder = tempfile::tempdir()?;
@@ -49,9 +49,10 @@
 //! ```
 //!
 //! # Before and after
-//! Two virtual CPUs (AMD EPYC), Linux 6.18, ext4 on a virtio disk, a file of 2 GiB, fio 3.33,
-//! medians of 11 alternating pairs of `cargo xtask bench seqio`, caches dropped. The row with
-//! "after a rest" has 5 pairs, and a pause before each run lets a hypervisor take back free memory:
+//! The table was measured with `cargo xtask bench seqio` on two virtual CPUs (AMD EPYC) with Linux
+//! 6.18, ext4 on a virtio disk, a file of 2 GiB, dropped caches, and fio 3.33. The numbers are
+//! medians of 11 alternating pairs. The row with "after a rest" has 5 pairs, with a pause before
+//! each run, so that the hypervisor can take back free memory:
 //!
 //! | test: program used before | before | with seqio |
 //! |---|---|---|
@@ -68,12 +69,14 @@
 //! The sample programs of Riedel, van Ingen and Gray (1997) in `examples/` (64 KiB requests on 1
 //! GiB, median of 5) became faster: buffered read from 2880 to 4180 MB/s, unbuffered write from 630
 //! to 4210, asynchronous write from 620 to 3820, asynchronous read from 1640 to 4270. The disk of
-//! such a machine is shared, and its rate changes by a factor of two within minutes, so only ratios
-//! of neighbouring runs are meaningful. The same commands measure your machine.
+//! such a machine is shared with other machines. Its rate changes by a factor of two within
+//! minutes, so only ratios of consecutive runs are meaningful. The same commands measure your
+//! machine.
 //!
-//! It was never more than 5% slower than the program that it replaces. This table gives its time as
-//! a share of the time of that program: the parts random, small, pipe, tmpfs and checksum of
-//! `cargo xtask bench seqio --pairs 7`, on two virtual CPUs (Intel Xeon), with a file of 2 GiB:
+//! seqio was never more than 5% slower than the program that it replaces. The next table shows the
+//! time with seqio as a share of the time of the replaced program. It was measured with the parts
+//! `random`, `small`, `pipe`, `tmpfs` and `checksum` of `cargo xtask bench seqio --pairs 7`, on two
+//! virtual CPUs (Intel Xeon), with a file of 2 GiB:
 //!
 //! | test, replaced program | share of the time (95%) |
 //! |---|---|
@@ -86,18 +89,19 @@
 //!
 //! # Cost of the traits
 //! `BufRead` lends the block and costs no more CPU than [`Reader::next_block`]. `Read` and `Write`
-//! copy each byte once, at memory speed (here 0.02 to 0.05 s/GiB). For a program that counts lines,
-//! `Read` takes 1.14 times the CPU with pieces of 32 KiB, which stay in the first-level cache, and
-//! 1.19 times with 128 KiB; `tokio`'s `AsyncRead` 1.15 and 1.16 times, its `AsyncBufRead` 1.02
-//! times. A program that ignores the data takes 4 to 7 times as much CPU with `Read` as with
-//! blocks, so it should use blocks.
+//! copy each byte once, at memory speed (here 0.02 to 0.05 s/GiB). A program that counts lines
+//! takes 1.14 times as much CPU time with `Read` as with blocks if it reads pieces of 32 KiB, which
+//! stay in the first-level cache, and 1.19 times as much with pieces of 128 KiB. With `tokio`'s
+//! `AsyncRead` it takes 1.15 and 1.16 times as much, and with `AsyncBufRead` 1.02 times. A program
+//! that ignores the data takes 4 to 7 times as much CPU time with `Read` as with blocks, so such a
+//! program should use blocks.
 //!
 //! # When it does not help
 //! - Small files (less than 1 MiB), files in the page cache, files in memory and pipes. They are
-//!   read and written as by `std`, at the same rate and cost.
-//! - A program that is slower than its storage saves only CPU time and waiting.
-//! - A file that is read again soon should stay in the page cache, which a direct read bypasses:
-//!   use [`Cache::Buffered`].
+//!   read and written in the same manner as by `std`, at the same rate and cost.
+//! - Programs that are slower than their storage. They save only CPU time and waiting.
+//! - Files that are read again soon. They should stay in the page cache, which a direct read
+//!   bypasses, so use [`Cache::Buffered`].
 //! - Random access. After a seek, a reader works like `std` until 512 KiB were read sequentially.
 //!
 //! # Features
@@ -105,13 +109,13 @@
 //!   `AsyncWrite`.
 //!
 //! [`Options::open_striped`] reads several files or devices as one stream. `halfpower tune`
-//! measures a storage once, and this crate uses the result ([`tune`]). `examples/` counts lines,
-//! hashes, copies, and writes a database log.
+//! measures a storage once, and this crate uses the result ([`tune`]). The programs in `examples/`
+//! count lines, compute checksums, copy files, and write a database log.
 //!
 //! # Modules
-//! `reader` and `writer` implement the streams. `options` chooses a plan from what `opened`,
-//! `storage` and `tune` know. `ahead` adapts the depth, `requests` completes requests, and `memory`
-//! limits the memory of all streams.
+//! `reader` and `writer` implement the streams. `options` chooses a plan from the information of
+//! `opened`, `storage` and `tune`. `ahead` adapts the depth, `requests` issues and completes
+//! requests, and `memory` limits the memory of all streams.
 #![forbid(unsafe_code)]
 
 mod error;

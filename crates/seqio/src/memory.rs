@@ -1,27 +1,27 @@
-//! The process-wide memory limit for the direct requests of all readers, writers and copies.
+//! Limits the memory for the direct requests of all readers, writers and copies of a process.
 //!
-//! The first streams get the requests that suit their storage, later streams smaller and fewer
-//! requests. When no memory is left, a file is read or written through the page cache with a small
-//! buffer.
+//! The first streams get requests of the size and number that suit their storage. Later streams get
+//! smaller and fewer requests. When no memory is left, a file is read or written through the page
+//! cache with a small buffer.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ioengine::cgroup;
 
-/// Default limit of the memory for requests (bytes).
+/// Default limit on the memory for requests (bytes).
 const LIMIT_BYTES: u64 = 256 << 20;
-/// On small machines and in small control groups, the limit is the available memory divided by
-/// this.
+/// The default limit is at most the available memory divided by this number. This matters on small
+/// machines and in small cgroups.
 const SHARE_OF_MEMORY: u64 = 8;
-/// Minimum number of slots: with fewer, at most one request could be in flight while the program
-/// uses a block.
+/// Minimum number of slots. With fewer slots, at most one request could be in flight while the
+/// program uses a block.
 const SLOTS_MIN: u32 = 3;
-/// Requests are not made smaller than this to fit the limit (bytes).
+/// Minimum size to which requests are reduced to fit the limit (bytes).
 const REQUEST_BYTES_MIN: u32 = 256 << 10;
 
 #[derive(Debug)]
 struct Budget {
-    /// The limit for the memory of requests (bytes); `None` until the program sets one.
+    /// Limit on the memory for requests (bytes). None until the program sets a limit.
     limit: Option<u64>,
     used: u64,
 }
@@ -33,7 +33,7 @@ fn budget() -> std::sync::MutexGuard<'static, Budget> {
 }
 
 /// Sets the memory limit for the direct requests of all readers, writers and copies of this process
-/// (bytes). The default is 256 MiB, at most an eighth of the memory that this process may use.
+/// (bytes). The default is 256 MiB, but at most an eighth of the memory that this process may use.
 /// Memory that an [`Options`](crate::Options) explicitly requests is always granted.
 pub fn set_memory_limit(bytes: u64) {
     budget().limit = Some(bytes);
@@ -47,10 +47,10 @@ fn default_limit() -> u64 {
     })
 }
 
-/// Memory reserved for a number of slots; released when dropped.
+/// Memory that is reserved for a number of slots. The memory is released when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    /// Bytes per slot.
+    /// Size of a slot (bytes).
     pub request_bytes: u32,
     /// Number of slots.
     pub slots: u32,
@@ -58,14 +58,15 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// Grants the full request, regardless of the limit.
+    /// Grants `slots` slots of `request_bytes` bytes, regardless of the limit.
     pub fn whole(request_bytes: u32, slots: u32) -> Grant {
         let bytes = u64::from(request_bytes) * u64::from(slots);
         budget().used += bytes;
         Grant { request_bytes, slots, bytes }
     }
 
-    /// Grants as much as is available, up to the request; `None` if too little is left.
+    /// Grants at most `slots` slots of at most `request_bytes` bytes, so that the limit is kept.
+    /// Returns None if too little memory is left.
     pub fn up_to(request_bytes: u32, slots: u32) -> Option<Grant> {
         let mut budget = budget();
         let limit = budget.limit.unwrap_or_else(default_limit);
@@ -82,8 +83,8 @@ impl Drop for Grant {
     }
 }
 
-/// Request size and number of slots that fit into half of the remaining memory, so that memory is
-/// left for later streams.
+/// Returns the request size and the number of slots that fit into half of the remaining memory, so
+/// that memory is left for later streams. None if even the smallest requests do not fit.
 fn fit(left_bytes: u64, request_bytes: u32, slots: u32) -> Option<(u32, u32)> {
     let most = left_bytes / 2;
     let mut request_bytes = request_bytes;
@@ -127,7 +128,8 @@ mod tests {
         let explicit = Grant::whole(64 << 20, 16);
         assert_eq!(explicit.bytes, 1 << 30);
         drop(explicit);
-        // Other tests of this process change the usage concurrently.
+        // The usage is not compared exactly, because other tests of this process change it
+        // concurrently.
         assert!(budget().used <= before + limit);
     }
 }

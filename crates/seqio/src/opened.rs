@@ -1,5 +1,5 @@
-//! An open file: its size, its storage, how much of it is cached, and a second descriptor with
-//! O_DIRECT.
+//! An open file, with its size, its storage, the amount of data in the page cache, and a second
+//! descriptor with O_DIRECT.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -14,11 +14,10 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use crate::requests::{ALIGNMENT_MAX, FilePaths};
 use crate::storage::{Kind, Storage};
 
-/// An open file.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
     pub file: Arc<File>,
-    /// Whether requests can have an offset: true for a regular file or a block device.
+    /// Whether requests can have an offset. This is true for regular files and block devices.
     pub has_offsets: bool,
     pub is_regular: bool,
     /// Whether writes go to the end of the file, regardless of their offset (O_APPEND).
@@ -58,30 +57,31 @@ impl Opened {
         Ok((opened, position))
     }
 
-    /// Sets the position of the file, as reading or writing up to this position would.
+    /// Sets the position of the file descriptor, as if the file had been read or written up to this
+    /// position.
     pub fn set_position(&self, position: u64) {
         if self.has_offsets && !self.appends {
-            // This fails only for descriptors without a position, where it does not matter.
+            // This fails only for descriptors without a position, so the error can be ignored.
             let _ = seek(&*self.file, SeekFrom::Start(position));
         }
     }
 
-    /// The file itself, or a duplicate if requests still share it.
+    /// Returns the file, or a duplicate of the descriptor if requests still share the file.
     pub fn into_file(self) -> io::Result<File> {
         Arc::try_unwrap(self.file).or_else(|shared| shared.try_clone())
     }
 
-    /// Size of the file when it was opened (bytes).
+    /// Returns the size of the file when it was opened (bytes).
     pub fn size_at_opening(&self) -> io::Result<u64> {
         if self.is_regular { Ok(self.size_then) } else { self.size() }
     }
 
-    /// Current size (bytes).
+    /// Returns the current size of the file (bytes).
     pub fn size(&self) -> io::Result<u64> {
         open_file::size_bytes(&self.file)
     }
 
-    /// The underlying storage; looked up on first use.
+    /// Returns the storage below the file, which is looked up on first use.
     pub fn storage(&self) -> &Arc<Storage> {
         self.storage.get_or_init(|| {
             let unknown = || Storage {
@@ -93,20 +93,21 @@ impl Opened {
         })
     }
 
-    /// Whether the file system may support direct I/O. Opening can still fail.
+    /// Returns whether the file system may support direct I/O. Opening with O_DIRECT can still
+    /// fail.
     pub fn may_be_direct(&self) -> bool {
         let told = open_file::direct_alignment(&self.file);
         let refused = told.is_some_and(|told| u64::from(told.offset_bytes) > ALIGNMENT_MAX);
         self.has_offsets && !refused && !self.appends && self.storage().kind != Kind::Memory
     }
 
-    /// Whether at least half of the first `size` bytes are in the page cache.
+    /// Returns whether at least half of the first `size` bytes are in the page cache.
     pub fn is_mostly_cached(&self, size: u64) -> bool {
         self.resident(size).is_some_and(|resident| resident * 2 >= size)
     }
 
-    /// Bytes in the page cache. Without cachestat(2), a few samples decide whether it is all or
-    /// none.
+    /// Returns the number of bytes in the page cache. Without cachestat(2), checks four bytes of
+    /// the file, and returns `size` if all of them are in the page cache, and 0 otherwise.
     fn resident(&self, size: u64) -> Option<u64> {
         open_file::about_resident_bytes(&self.file, size).ok().or_else(|| {
             let offsets = [0, size / 3, size / 3 * 2, size.saturating_sub(1)];
@@ -119,29 +120,33 @@ impl Opened {
         })
     }
 
-    /// Whether the system reports no page of the file in the page cache.
+    /// Returns whether no page of the file is in the page cache.
     pub fn is_cold(&self, size: u64) -> bool {
-        // A few samples are enough to detect a hot file; counting all pages takes longer.
+        // The first check is quick if the file is hot. Only a file that seems cold is checked page
+        // by page, which takes longer.
         self.resident(size) == Some(0)
             && open_file::resident_bytes(&self.file).is_ok_and(|bytes| bytes == 0)
     }
 
-    /// The buffered descriptor, and the direct one if wanted and possible.
+    /// Returns the buffered descriptor, and a direct descriptor if `direct` is true and O_DIRECT is
+    /// supported.
     pub fn paths(&self, direct: bool) -> FilePaths {
         let direct = if direct { self.open_direct().ok() } else { None };
         FilePaths { direct, buffered: Arc::clone(&self.file) }
     }
 
-    /// Opens the file again with O_DIRECT; returns the descriptor and its alignment (bytes).
+    /// Opens the file again with O_DIRECT. Returns the descriptor and the alignment that its
+    /// requests need (bytes).
     fn open_direct(&self) -> io::Result<(Arc<File>, u32)> {
         let file = self.open_again(OFlags::DIRECT)?;
         let told = open_file::direct_alignment(&file);
-        // If the alignment is unknown, use the alignment that suits every device.
+        // If the alignment is unknown, an alignment that suits every device is used.
         let alignment = told.map_or(ALIGNMENT_MAX as u32, |told| told.offset_bytes.max(512));
         Ok((Arc::new(file), alignment))
     }
 
-    /// A second descriptor of the file, with a separate position; `None` if /proc is not mounted.
+    /// Opens a second descriptor of the file, with a separate position. Returns None if /proc is
+    /// not mounted.
     pub fn with_own_position(&self) -> Option<Arc<File>> {
         self.open_again(OFlags::empty()).ok().map(Arc::new)
     }
@@ -153,12 +158,12 @@ impl Opened {
         options.open(itself)
     }
 
-    /// Reserves blocks for a range; with `visibly`, the file size grows to cover it. Returns false
-    /// if the file system does not support it.
+    /// Reserves blocks for a range. With `visibly`, the file size grows to cover the range. Returns
+    /// false if nothing was reserved, because the file system does not support this.
     ///
     /// # Errors
     ///
-    /// When there is no space.
+    /// If there is no space.
     pub fn reserve(&self, from: u64, length: u64, visibly: bool) -> io::Result<bool> {
         if length == 0 || !self.is_regular {
             return Ok(false);

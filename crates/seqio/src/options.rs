@@ -1,5 +1,5 @@
-//! Options of readers and writers, and the plan derived from them for a file: direct or buffered
-//! I/O, engine, request size and depth.
+//! Options of readers and writers, and the plan that is derived from the options for a file: direct
+//! or buffered I/O, engine, request size and depth.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::tune::{self, DEPTHS, REQUEST_BYTES};
 /// Whether the page cache is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cache {
-    /// Automatic: see [`Options`].
+    /// Direct or buffered I/O, chosen for each file as described at [`Options`].
     #[default]
     Auto,
     /// Direct I/O if the file system supports it.
@@ -23,16 +23,17 @@ pub enum Cache {
     Buffered,
 }
 
-/// Options of a [`Reader`](crate::Reader) or [`Writer`](crate::Writer); the defaults suit most
+/// Options of a [`Reader`](crate::Reader) or [`Writer`](crate::Writer). The defaults suit most
 /// programs.
 ///
 /// A file is read through the page cache if it is smaller than [`Options::SMALL_BYTES`], at least
 /// half cached, in memory (tmpfs), not seekable (a pipe), or on a file system without direct I/O.
 /// Otherwise it is read with direct I/O. A file is written through the page cache if it is in
-/// memory, on a file system without direct I/O, or opened for appending, and while it is smaller
-/// than one request. Otherwise it is written with direct I/O. Size and number of direct requests
-/// come from `halfpower tune` if the storage was measured, or from a table of storage kinds.
-/// Through the page cache, one thread moves 256 KiB at a time, and the kernel reads ahead.
+/// memory, on a file system without direct I/O, or opened for appending, and as long as it is
+/// smaller than one request. Otherwise it is written with direct I/O. The size and number of direct
+/// requests are the result of `halfpower tune` if it measured the storage. Otherwise they are
+/// looked up in a table of storage kinds. Through the page cache, one thread moves 256 KiB at a
+/// time, and the kernel reads ahead.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub(crate) cache: Cache,
@@ -58,26 +59,26 @@ pub struct Plan {
     pub request_bytes: u32,
     /// Initial number of requests in flight.
     pub depth: u32,
-    /// Maximum number of requests in flight; memory is reserved for it.
+    /// Maximum number of requests in flight. Memory is reserved for this number.
     pub depth_most: u32,
-    /// The reason, in words.
+    /// Reason for the choice, for users.
     pub why: String,
 }
 
 impl Plan {
-    /// Whether the plan keeps requests in flight or uses direct I/O.
+    /// Returns whether the plan keeps requests in flight or uses direct I/O.
     pub(crate) fn uses_requests(&self) -> bool {
         self.direct || self.engine_kind != EngineKind::Sync
     }
 
-    /// A plan for one request at a time through the page cache.
+    /// Creates a plan for one request at a time through the page cache.
     pub(crate) fn buffered(request_bytes: u32, why: &str) -> Plan {
         let (engine_kind, why) = (EngineKind::Sync, why.to_owned());
         Plan { direct: false, engine_kind, request_bytes, depth: 1, depth_most: 1, why }
     }
 
-    /// Makes requests end at chunk boundaries and gives each file of the stripe an equal share of
-    /// the bytes in flight.
+    /// Adapts the plan for one file to a stripe of `members` files. Requests end at chunk
+    /// boundaries. Each file has the same number of bytes in flight as in the plan for one file.
     pub(crate) fn fit_chunk(&mut self, chunk_bytes: u64, members: usize) {
         let wanted = u64::from(self.request_bytes);
         let fits = |parts: &u64| {
@@ -103,14 +104,14 @@ impl fmt::Display for Plan {
 }
 
 impl Options {
-    /// Smaller files go through the page cache (bytes), because the setup of direct requests would
-    /// cost more than it saves.
+    /// Minimum size of a file for which [`Cache::Auto`] chooses direct I/O (bytes). For a smaller
+    /// file, the setup of direct requests would cost more than direct I/O saves.
     pub const SMALL_BYTES: u64 = 1 << 20;
-    /// Request size through the page cache (bytes): large enough that system calls cost little,
-    /// small enough to stay in the cache of a core.
+    /// Request size for reads and writes through the page cache (bytes). It is large enough that
+    /// system calls cost little, and small enough that the data stay in the cache of a core.
     pub const BUFFERED_BYTES: u32 = 256 << 10;
 
-    /// The default options.
+    /// Returns the default options.
     pub fn new() -> Options {
         Options::default()
     }
@@ -122,29 +123,29 @@ impl Options {
         self
     }
 
-    /// Sets the engine; not [`EngineKind::Mmap`] or engines that do no I/O.
+    /// Sets the engine. [`EngineKind::Mmap`] and engines that do no I/O are not supported.
     #[must_use]
     pub fn engine_kind(mut self, engine_kind: EngineKind) -> Options {
         self.engine_kind = Some(engine_kind);
         self
     }
 
-    /// Sets the request size (bytes); rounded to what storage and memory support.
+    /// Sets the request size (bytes). The size is rounded to a size that every device supports.
     #[must_use]
     pub fn request_bytes(mut self, bytes: u32) -> Options {
         self.request_bytes = Some(bytes);
         self
     }
 
-    /// Sets a constant number of requests in flight.
+    /// Sets the number of requests in flight, which then stays constant.
     #[must_use]
     pub fn depth(mut self, depth: u32) -> Options {
         self.depth = Some(depth);
         self
     }
 
-    /// Sets whether holes are skipped without reading them (the default), and preserved by
-    /// [`copy`](crate::copy()).
+    /// Sets whether holes are skipped without reading them, and preserved by
+    /// [`copy`](crate::copy()). The default is true.
     #[must_use]
     pub fn keep_holes(mut self, keep: bool) -> Options {
         self.keep_holes = Some(keep);
@@ -160,8 +161,9 @@ impl Options {
     }
 
     /// Promises that nobody reads the file before [`Writer::finish`](crate::Writer::finish), for
-    /// example because it has no name yet. Its size may then exceed the written bytes, which allows
-    /// several writes in flight. Otherwise the file size never exceeds the written bytes.
+    /// example because the file has no name yet. The file size may then exceed the written bytes,
+    /// which allows several writes in flight. Without this promise, the file size never exceeds the
+    /// written bytes.
     #[must_use]
     pub fn unseen(mut self, unseen: bool) -> Options {
         self.unseen = unseen;
@@ -175,8 +177,9 @@ impl Options {
         self
     }
 
-    /// Sets whether a reader drops the pages that it brought into the page cache, if nothing of the
-    /// file was cached before. For programs that read many files once.
+    /// Sets whether a reader drops the pages that it brought into the page cache. This has an
+    /// effect only if no page of the file was cached before. This suits programs that read many
+    /// files once.
     #[must_use]
     pub fn leave_cache(mut self, leave: bool) -> Options {
         self.leave_cache = leave;
@@ -191,8 +194,8 @@ impl Options {
         self
     }
 
-    /// Whether request size or depth were set explicitly, so that they are not reduced to fit the
-    /// memory limit.
+    /// Returns whether the request size or the depth was set explicitly. If so, neither is reduced
+    /// to fit the memory limit.
     pub(crate) fn asks_for_memory(&self) -> bool {
         self.depth.is_some() || self.request_bytes.is_some()
     }
@@ -201,14 +204,14 @@ impl Options {
         Setup { engine_kind: self.engine_kind, faults: self.faults.clone() }
     }
 
-    /// Whether the options ask for requests in flight, even through the page cache: by the engine,
-    /// by a depth above 1, or by faults.
+    /// Returns whether the options require requests in flight even for buffered I/O, because they
+    /// specify an engine, a depth above 1, or faults.
     pub(crate) fn asks_for_requests(&self) -> bool {
         let asked = self.engine_kind.is_some_and(|p| p != EngineKind::Sync);
         asked || self.depth.is_some_and(|depth| depth > 1) || !self.faults.rules.is_empty()
     }
 
-    /// The plan for an open file; `size` is its size (bytes) if known.
+    /// Returns the plan for an open file. `size` is the size of the file (bytes), if known.
     pub(crate) fn plan(&self, op: Op, opened: &Opened, size: Option<u64>) -> Plan {
         let (direct, why) = self.direct(op, opened, size);
         if !opened.has_offsets || opened.appends || !(direct || self.asks_for_requests()) {
@@ -224,15 +227,16 @@ impl Options {
         let grows = self.depth.is_none() && !alone && op == Op::Read;
         let depth_most = if grows { (2 * depth).min(*DEPTHS.end()) } else { depth };
         let request_bytes = request_size(self.request_bytes.unwrap_or(setting.request_bytes));
-        let origin = if measured { "as tuned" } else { "default of this kind of storage" };
-        let why = format!("{why}; on {} ({origin})", storage.kind);
+        let origin = if measured { "settings of halfpower tune" } else { "default settings" };
+        let why = format!("{why}; storage: {} ({origin})", storage.kind);
         Plan { direct, engine_kind, request_bytes, depth, depth_most, why }
     }
 
-    /// Whether to use direct I/O, and why. Checks that cost system calls come last.
+    /// Returns whether to use direct I/O, and the reason. Checks that need system calls are made
+    /// last.
     fn direct(&self, op: Op, opened: &Opened, size: Option<u64>) -> (bool, &'static str) {
         if !opened.has_offsets {
-            return (false, "a stream has no offsets");
+            return (false, "the file is not seekable");
         }
         if opened.appends {
             return (false, "the file was opened for appending");
@@ -243,25 +247,28 @@ impl Options {
         }
         let small = size.is_some_and(|size| size < Options::SMALL_BYTES);
         match self.cache {
-            Cache::Buffered => return (false, "as requested"),
-            Cache::Auto if small => return (false, "small"),
+            Cache::Buffered => return (false, "buffered I/O was requested"),
+            Cache::Auto if small => return (false, "the file is small"),
             _ => {}
         }
         let is_cached = || size.is_some_and(|size| opened.is_mostly_cached(size));
         if !opened.may_be_direct() {
             let in_memory = opened.storage().kind == Kind::Memory;
-            return (false, if in_memory { "the file is in memory" } else { "no direct I/O here" });
+            return (
+                false,
+                if in_memory { "the file is in memory" } else { "direct I/O is not supported" },
+            );
         }
         match self.cache {
-            Cache::Direct => (true, "as requested"),
+            Cache::Direct => (true, "direct I/O was requested"),
             _ if op == Op::Read && is_cached() => (false, "the file is in the page cache"),
-            _ if op == Op::Read => (true, "large and cold"),
-            _ => (true, "large"),
+            _ if op == Op::Read => (true, "the file is large and not cached"),
+            _ => (true, "the file is large"),
         }
     }
 }
 
-/// Rounds to a request size that every device supports (bytes).
+/// Rounds a request size to a size that every device supports (bytes).
 fn request_size(bytes: u32) -> u32 {
     bytes.clamp(*REQUEST_BYTES.start(), *REQUEST_BYTES.end()).next_multiple_of(4096)
 }
@@ -284,16 +291,16 @@ mod tests {
             (plan.direct, plan.why)
         };
         let auto = Options::new();
-        assert_eq!(plan(&file, 1 << 19, &auto), (false, "small".into()));
+        assert_eq!(plan(&file, 1 << 19, &auto), (false, "the file is small".into()));
         let direct = Options::new().cache(Cache::Direct);
         assert!(plan(&file, 0, &direct).1.contains("the size of the file is unknown"));
         file.write_all_at(&vec![1; 2 << 20], 0).unwrap();
         let (is_direct, why) = plan(&file, 2 << 20, &auto);
-        assert!(!is_direct, "just written, so it is cached or lies in memory: {why}");
+        assert!(!is_direct, "a file just written is cached or in memory: {why}");
         let (pipe, _) = std::io::pipe().unwrap();
         assert_eq!(
             plan(&File::from(std::os::fd::OwnedFd::from(pipe)), 1 << 30, &auto),
-            (false, "a stream has no offsets".into())
+            (false, "the file is not seekable".into())
         );
     }
 
@@ -306,7 +313,8 @@ mod tests {
         assert_eq!((plan.direct, plan.engine_kind), (false, EngineKind::Threads));
         assert_eq!((plan.request_bytes, plan.depth, plan.depth_most), (12288, 3, 3));
         assert!(
-            plan.to_string().starts_with("buffered, 12 KiB x 3, threads: as requested"),
+            plan.to_string()
+                .starts_with("buffered, 12 KiB x 3, threads: buffered I/O was requested"),
             "{plan}"
         );
     }

@@ -1,8 +1,9 @@
-//! The reader: gives blocks in order, with several requests in flight.
+//! The reader, which returns the blocks of a file in order and keeps several requests in flight.
 //!
-//! There are two implementations. `deep` keeps requests in flight; `plain` reads on demand through
-//! the page cache. A sequential stream uses `deep` if its plan says so. A seek switches to `plain`,
-//! so that random access costs no more than with `std`, until enough bytes are read sequentially.
+//! There are two implementations. `deep` keeps requests in flight. `plain` reads on demand through
+//! the page cache. A sequential stream uses `deep` if its plan has requests in flight. A seek
+//! switches to `plain` until enough bytes have been read sequentially, so that random access costs
+//! no more than with `std`.
 
 mod deep;
 mod plain;
@@ -22,21 +23,22 @@ use crate::options::{Options, Plan};
 use deep::Deep;
 use plain::Plain;
 
-/// Minimum sequential bytes after a seek before requests are kept in flight again. For short reads,
-/// setup and read-ahead cost more than they gain.
+/// Number of bytes that must be read sequentially after a seek before requests are kept in flight
+/// again. For short reads, the setup and the read-ahead cost more than they gain.
 const SEQUENTIAL_BYTES: u64 = 512 << 10;
-/// Reads of at least this size go directly into the caller's memory (bytes).
+/// Minimum size of a read that is made directly into the caller's memory (bytes).
 const DIRECT_TO_CALLER_BYTES: usize = 32 << 10;
 /// Request size if the memory limit for direct requests is reached (bytes).
 const SCARCE_BYTES: u32 = 64 << 10;
 
 /// Reads a file sequentially, as fast as its storage allows.
 ///
-/// [`Reader::next_block`] lends filled memory without copying it. [`std::io::Read`],
+/// [`Reader::next_block`] lends filled memory without copying. [`std::io::Read`],
 /// [`std::io::BufRead`] and [`std::io::Seek`] are implemented too, so a reader can replace
-/// `BufReader<File>`. [`Options`] controls how it reads; [`Reader::plan`] reports it.
+/// `BufReader<File>`. [`Options`] control how the file is read, and [`Reader::plan`] reports how it
+/// is read.
 ///
-/// A file may grow or shrink while it is read; the reader returns the data that exist when it
+/// A file may grow or shrink while it is read. The reader returns the data that exist when it
 /// reaches a position. After an error, [`Reader::position`] is the position of the error, and the
 /// next call tries again.
 ///
@@ -61,23 +63,24 @@ pub struct Reader {
     options: Options,
     plan: Plan,
     mode: Mode,
-    /// The `deep` reader, kept while the reader is `plain` after a seek.
+    /// The `deep` reader, which is kept for later while `plain` reads after a seek.
     parked: Option<Box<Deep>>,
-    /// Bytes of the current block that were returned.
+    /// Number of bytes of the current block that the program has already received.
     used: usize,
-    /// Bytes read sequentially since the last seek; initially large enough to count as sequential.
+    /// Number of bytes read sequentially since the last seek. It starts at the maximum, so that a
+    /// stream without seeks always counts as sequential.
     sequential_bytes: u64,
     /// Whether the caller opened the file, so that the file's position is kept up to date.
     is_given: bool,
 }
 
-/// The implementation in use.
+/// The implementation that the reader uses at present.
 enum Mode {
     Plain(Plain),
     Deep(Box<Deep>),
 }
 
-/// Bytes of a file, valid until the next call on the reader.
+/// Bytes of a file. They are valid until the next call on the reader.
 #[derive(Debug)]
 pub struct Block<'a> {
     data: &'a [u8],
@@ -86,12 +89,12 @@ pub struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Offset in the file (bytes).
+    /// Returns the offset of the block in the file (bytes).
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether the block is a hole, so that all bytes are zero.
+    /// Returns whether the block is a hole. All bytes of a hole are zero.
     pub fn is_hole(&self) -> bool {
         self.is_hole
     }
@@ -109,7 +112,7 @@ impl Options {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// Any error of opening it.
+    /// Any error of opening the file.
     pub fn open(&self, path: impl AsRef<Path>) -> io::Result<Reader> {
         Reader::new(self, Opened::new(File::open(path)?, false)?, 0)
     }
@@ -118,7 +121,7 @@ impl Options {
     /// dropped.
     ///
     /// # Errors
-    /// Any error of examining it.
+    /// Any error of examining the file.
     pub fn reader(&self, file: File) -> io::Result<Reader> {
         let (opened, position) = Opened::given(file, false)?;
         let mut reader = Reader::new(self, opened, position)?;
@@ -126,11 +129,11 @@ impl Options {
         Ok(reader)
     }
 
-    /// Reads several files as one stream, round-robin in chunks of `chunk_bytes`, as written by
-    /// [`Options::create_striped`].
+    /// Reads several files as one stream, round-robin in chunks of `chunk_bytes`. The files must
+    /// have the layout that [`Options::create_striped`] writes.
     ///
     /// # Errors
-    /// Any error of opening a file, or sizes that do not form a stripe.
+    /// Any error of opening a file, or an error if the sizes of the files do not form a stripe.
     pub fn open_striped<P: AsRef<Path>>(
         &self,
         paths: &[P],
@@ -156,7 +159,7 @@ impl Reader {
     /// Opens a file with the default [`Options`].
     ///
     /// # Errors
-    /// Any error of opening it.
+    /// Any error of opening the file.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Reader> {
         Options::new().open(path)
     }
@@ -164,7 +167,7 @@ impl Reader {
     fn new(options: &Options, opened: Opened, position: u64) -> io::Result<Reader> {
         let size = if opened.has_offsets { Some(opened.size_at_opening()?) } else { None };
         let mut plan = options.plan(Op::Read, &opened, size);
-        // Opens the direct descriptor now, so that `plan` reports whether it works.
+        // The direct descriptor is opened now, so that `plan` reports whether direct I/O works.
         plan.direct &= !plan.direct || opened.paths(true).direct.is_some();
         let left = size.map(|size| size.saturating_sub(position));
         let leaves = options.leave_cache
@@ -184,26 +187,26 @@ impl Reader {
         })
     }
 
-    /// How the reader reads, and why.
+    /// Returns how the file is read, and why.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Offset of the next byte in the stream (bytes).
+    /// Returns the offset of the next byte in the stream (bytes).
     pub fn position(&self) -> u64 {
         self.mode.offset() + self.used as u64
     }
 
-    /// The file; for a stripe, its first file.
+    /// Returns a reference to the file. For a stripe, this is the first file.
     pub fn get_ref(&self) -> &File {
         &self.files[0].file
     }
 
-    /// Returns the file; for a stripe, its first file. If the file is seekable, its position is
-    /// that of the next unread byte.
+    /// Returns the file. For a stripe, this is the first file. If the file is seekable, its
+    /// position is set to the next unread byte.
     ///
     /// # Errors
-    /// Any error of setting its position.
+    /// Any error of duplicating the descriptor.
     pub fn into_inner(mut self) -> io::Result<File> {
         self.is_given = true;
         self.update_file_position();
@@ -221,10 +224,11 @@ impl Reader {
         }
     }
 
-    /// The rest of the current block, or else the next block; `None` at the end.
+    /// Returns the unread part of the current block. If the program has received the whole block,
+    /// returns the next block. Returns None at the end of the stream.
     ///
     /// # Errors
-    /// Any error of reading; the next call tries the same bytes again.
+    /// Any error of reading. The next call tries the same bytes again.
     pub fn next_block(&mut self) -> io::Result<Option<Block<'_>>> {
         if self.used >= self.mode.data().len() && !self.advance()? {
             return Ok(None);
@@ -236,11 +240,11 @@ impl Reader {
         Ok(Some(Block { data, offset, is_hole }))
     }
 
-    /// Whether the next bytes, or the end of the file, are available without waiting for the
-    /// storage.
+    /// Returns whether the next read is possible without waiting for the storage. The next read may
+    /// then also return the end of the file.
     ///
     /// # Errors
-    /// Any error of checking.
+    /// Any error of collecting completed requests.
     pub fn is_at_hand(&mut self) -> io::Result<bool> {
         if self.used < self.mode.data().len() {
             return Ok(true);
@@ -251,7 +255,7 @@ impl Reader {
         }
     }
 
-    /// Moves to the next block; returns whether there is one.
+    /// Moves to the next block. Returns false at the end of the stream.
     fn advance(&mut self) -> io::Result<bool> {
         if self.is_sequential() {
             self.go_deep()?;
@@ -266,13 +270,14 @@ impl Reader {
         advanced
     }
 
-    /// Whether the reader should start to keep requests in flight.
+    /// Returns whether the reader should switch to `deep`.
     fn is_sequential(&self) -> bool {
         let is_plain = matches!(self.mode, Mode::Plain(_));
         is_plain && self.plan.uses_requests() && self.sequential_bytes >= SEQUENTIAL_BYTES
     }
 
-    /// Switches to `deep`, if there is memory for it.
+    /// Switches to `deep`, or to smaller reads through the page cache if the memory limit for
+    /// direct requests is reached.
     fn go_deep(&mut self) -> io::Result<()> {
         let Mode::Plain(plain) = &self.mode else { return Ok(()) };
         let offset = plain.end();
@@ -296,7 +301,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads directly into the caller's memory if that is not slower; otherwise returns `None`.
+    /// Reads directly into the caller's memory if the read is large and `plain` is in use.
+    /// Otherwise returns None without reading.
     fn read_into_caller(&mut self, into: &mut [u8]) -> Option<io::Result<usize>> {
         if into.len() < DIRECT_TO_CALLER_BYTES || self.is_sequential() {
             return None;
@@ -341,10 +347,10 @@ impl Reader {
         Ok(())
     }
 
-    /// Current size of the stream (bytes), if it has a known end.
+    /// Returns the current size of the stream (bytes).
     ///
     /// # Errors
-    /// Any error of the system, or a stream that is not a file.
+    /// Any system error, or an error if the stream has no size (a pipe).
     pub fn size(&self) -> io::Result<u64> {
         match &self.mode {
             Mode::Plain(plain) => plain.size(),
@@ -354,7 +360,7 @@ impl Reader {
 }
 
 impl Mode {
-    /// Offset of the current block (bytes).
+    /// Returns the offset of the current block (bytes).
     fn offset(&self) -> u64 {
         match self {
             Mode::Plain(plain) => plain.offset(),
@@ -362,7 +368,7 @@ impl Mode {
         }
     }
 
-    /// The current block; empty before the first.
+    /// Returns the current block. It is empty before the first block.
     fn data(&mut self) -> &[u8] {
         match self {
             Mode::Plain(plain) => plain.data(),

@@ -1,6 +1,6 @@
-//! Requests in flight on a set of files. Short transfers are continued, interrupted transfers
-//! repeated, and requests that a file system refuses with O_DIRECT are done through the page cache.
-//! The caller gets the number of bytes, or one error.
+//! Issues and completes requests on a set of files. Short transfers are continued, and interrupted
+//! transfers are repeated. Requests that a file system refuses with O_DIRECT are repeated through
+//! the page cache. For each transfer, the caller gets the number of bytes or one error.
 
 use std::fs::File;
 use std::io;
@@ -14,17 +14,18 @@ use rustix::io::Errno;
 use crate::error;
 use crate::memory::Grant;
 
-/// Maximum retries of a request that the kernel did not execute (EINTR, EAGAIN).
+/// Maximum number of retries of a request that the kernel did not execute (EINTR, EAGAIN).
 const RETRIES_MAX: u32 = 1000;
-/// Largest alignment that devices require (bytes).
+/// Largest alignment that any device requires (bytes).
 pub(crate) const ALIGNMENT_MAX: u64 = 4096;
 
 /// The descriptors of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePaths {
-    /// Opened with O_DIRECT, and the alignment of offsets and lengths (bytes).
+    /// Descriptor that was opened with O_DIRECT, and the alignment that offsets and lengths need
+    /// (bytes). None if direct I/O is not used.
     pub direct: Option<(Arc<File>, u32)>,
-    /// Opened for buffered I/O.
+    /// Descriptor for buffered I/O.
     pub buffered: Arc<File>,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Setup {
     pub faults: FaultPlan,
 }
 
-/// The transfer of a slot: what is read or written, and where.
+/// A read or write between a slot and a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
     pub op: Op,
@@ -43,7 +44,7 @@ pub(crate) struct Transfer {
     pub file: u16,
     /// Offset in the file (bytes).
     pub offset: u64,
-    /// Offset in the slot (bytes); 0 for reads.
+    /// Offset in the slot (bytes). It is 0 for reads.
     pub within: u32,
     /// Length of the transfer (bytes).
     pub length: u32,
@@ -52,9 +53,9 @@ pub(crate) struct Transfer {
 /// A transfer that failed.
 #[derive(Debug)]
 pub(crate) struct Failed {
-    /// File offset of the error (bytes).
+    /// Offset in the file at which the transfer failed (bytes).
     pub offset: u64,
-    /// Bytes moved before the failure.
+    /// Number of bytes that were moved before the failure.
     pub moved: u32,
     pub error: io::Error,
 }
@@ -63,48 +64,50 @@ pub(crate) struct Failed {
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
     transfer: Transfer,
-    /// Start of the current request within the transfer, and bytes done.
+    /// Start of the current request within the transfer (bytes).
     from: u32,
+    /// Number of bytes of the transfer that were already moved.
     moved: u32,
     direct: bool,
     tries: u32,
-    /// Bytes moved, or an error number.
+    /// Number of bytes moved, or an error number. None while the transfer is in progress.
     outcome: Option<Result<u32, i32>>,
 }
 
-/// An engine with its requests.
+/// An I/O engine with its requests in flight.
 #[derive(Debug)]
 pub(crate) struct Requests {
     engine: HostEngine,
     engine_kind: EngineKind,
-    /// Alignment of direct requests per file (bytes); `None` if direct I/O is impossible or failed.
+    /// Alignment of direct requests for each file (bytes). None if direct I/O is not used or was
+    /// refused.
     alignments: Vec<Option<u32>>,
     slots: Vec<Option<InFlight>>,
     batch: Vec<Request>,
     done: Vec<Completion>,
-    /// Released after the engine.
+    /// This field is the last one, so that the grant is released after the engine.
     _memory: Grant,
 }
 
-/// The best engine of this host; determined once.
+/// Returns the best engine of this host, which is determined once.
 pub(crate) fn best_engine_kind(direct: bool) -> EngineKind {
     static BEST: [OnceLock<EngineKind>; 2] = [OnceLock::new(), OnceLock::new()];
     *BEST[usize::from(direct)].get_or_init(|| EngineKind::best(direct))
 }
 
 impl Requests {
-    /// An engine for files, with the granted slots.
+    /// Starts an engine on these files, with the granted slots.
     ///
     /// # Errors
-    /// When the requested engine is not available, or there is no memory.
+    /// If the requested engine is not available, or there is not enough memory.
     pub fn new(files: &[FilePaths], setup: &Setup, memory: Grant) -> io::Result<Requests> {
-        // Skips the calibration of the clock, which would take too long here.
+        // This call skips the calibration of the clock, which would take too long here.
         Monotonic::uncalibrated();
         let direct = files.iter().any(|file| file.direct.is_some());
         let mut engine_kind = setup.engine_kind.unwrap_or_else(|| best_engine_kind(direct));
         if !engine_kind.does_io() || engine_kind == EngineKind::Mmap {
             let what =
-                format!("{engine_kind} cannot stream; use io_uring, libaio, threads or sync");
+                format!("{engine_kind} is not supported; use io_uring, libaio, threads or sync");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let both = |paths: &FilePaths| {
@@ -123,7 +126,7 @@ impl Requests {
             HostEngine::on_files(descriptors.clone(), &spec, Hint::Normal)
         };
         let engine = match make(engine_kind) {
-            // The limit on rings for this user may be reached; threads need no ring.
+            // This user may have reached the limit on io_uring rings. Threads need no ring.
             Err(_) if setup.engine_kind.is_none() && engine_kind != EngineKind::Threads => {
                 engine_kind = EngineKind::Threads;
                 make(engine_kind)
@@ -142,27 +145,28 @@ impl Requests {
         })
     }
 
-    /// The engine.
+    /// Returns the kind of the engine.
     pub fn engine_kind(&self) -> EngineKind {
         self.engine_kind
     }
 
-    /// Whether requests to a file still use direct I/O.
+    /// Returns whether requests to a file still use direct I/O.
     pub fn is_direct(&self, file: u16) -> bool {
         self.alignments[usize::from(file)].is_some()
     }
 
-    /// Number of slots.
+    /// Returns the number of slots.
     pub fn slots(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// The memory of an unused slot.
+    /// Returns the memory of a slot that has no transfer in progress.
     pub fn memory(&mut self, slot: u32) -> &mut [u8] {
         self.engine.buffer(slot)
     }
 
-    /// Adds a transfer to the next batch, which [`Requests::submit`] or a wait submits.
+    /// Adds a transfer to the next batch. The batch is submitted by [`Requests::submit`], or when
+    /// the caller waits.
     pub fn enqueue(&mut self, slot: u32, transfer: Transfer) {
         let fresh =
             InFlight { transfer, from: 0, moved: 0, direct: false, tries: 0, outcome: None };
@@ -175,17 +179,17 @@ impl Requests {
         if self.batch.is_empty() { Ok(()) } else { self.enter(0) }
     }
 
-    /// Whether the transfer of a slot is complete.
+    /// Returns whether the transfer of a slot is complete.
     pub fn is_done(&self, slot: u32) -> bool {
         self.slots[slot as usize].is_some_and(|slot| slot.outcome.is_some())
     }
 
-    /// Waits until one more request completes, if any is in flight.
+    /// Waits until at least one more request completes, if any request is in flight.
     pub fn wait(&mut self) -> io::Result<()> {
         self.enter(1)
     }
 
-    /// Waits for the transfer of a slot and frees the slot; returns the bytes moved.
+    /// Waits for the transfer of a slot and frees the slot. Returns the number of bytes moved.
     pub fn finish(&mut self, slot: u32) -> Result<u32, Failed> {
         loop {
             let Some(in_flight) = self.slots[slot as usize] else { return Ok(0) };
@@ -199,14 +203,14 @@ impl Requests {
         }
     }
 
-    /// Waits until no request is in flight; ignores the results.
+    /// Waits until no request is in flight. The results are ignored.
     pub fn drain(&mut self) {
         for slot in 0..self.slots() {
             drop(self.finish(slot));
         }
     }
 
-    /// Calls the engine once and handles the completions.
+    /// Submits the batch, waits for `at_least` completions, and handles all completions.
     fn enter(&mut self, at_least: u32) -> io::Result<()> {
         let entered = self.engine.submit_and_wait(&self.batch, at_least, None, &mut self.done);
         self.batch.clear();
@@ -219,7 +223,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Adds a request for the rest of a slot's transfer to the batch.
+    /// Adds a request for the remaining bytes of a slot's transfer to the batch.
     fn request(&mut self, slot: u32) {
         let Some(in_flight) = &mut self.slots[slot as usize] else { return };
         let Transfer { op, file, offset, within, length } = in_flight.transfer;
@@ -227,7 +231,7 @@ impl Requests {
         let (mut from, mut left) = (in_flight.moved, length - in_flight.moved);
         in_flight.direct = false;
         if let Some(alignment) = alignment {
-            // A read may continue from the last aligned offset and repeat some bytes.
+            // A direct read can continue at the last aligned offset, which repeats some bytes.
             let back = from % alignment;
             let fits = |bytes: u64| bytes.is_multiple_of(u64::from(alignment));
             if op == Op::Read && fits(offset) {
@@ -249,7 +253,8 @@ impl Requests {
         });
     }
 
-    /// Handles a completed request: the transfer is done, or another request continues it.
+    /// Handles a completed request. Either the transfer is done, or another request continues the
+    /// transfer.
     fn complete(&mut self, Completion { slot, result }: Completion) {
         let Some(in_flight) = &mut self.slots[slot as usize] else { return };
         let Transfer { op, file, length, .. } = in_flight.transfer;

@@ -1,5 +1,5 @@
-//! The kind of storage below a file, such as a disk or a network file system. It is looked up once
-//! per file system and process.
+//! Determines the kind of storage below a file, such as a disk or a network file system. Each
+//! process looks up the storage of a file system or device only once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,23 +12,23 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use ioengine::device::{Device, DeviceInfo};
 use ioengine::mount;
 
-/// A kind of storage, as far as it matters for reading and writing.
+/// A kind of storage. The default request size and depth depend on this kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Only the page cache: tmpfs, ramfs.
+    /// Memory, without a device: tmpfs, ramfs.
     Memory,
-    /// NFS, SMB and similar, and file systems in user space (FUSE).
+    /// NFS, SMB and similar file systems, and file systems in user space (FUSE).
     Network,
     /// A rotating disk.
     Disk,
-    /// Flash behind SATA or SAS.
+    /// Flash with a SATA or SAS interface.
     Flash,
-    /// Flash behind NVMe.
+    /// Flash with an NVMe interface.
     Nvme,
-    /// A disk of a hypervisor (virtio, Xen), on unknown hardware.
+    /// A virtual disk of a hypervisor (virtio, Xen), on unknown hardware.
     Virtual,
-    /// A volume of several devices, or unknown.
+    /// A volume of several devices, or storage of unknown kind.
     Other,
 }
 
@@ -44,7 +44,7 @@ impl Kind {
         Kind::Other,
     ];
 
-    /// Name of the kind.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Memory => "memory",
@@ -69,15 +69,16 @@ impl fmt::Display for Kind {
 pub struct Storage {
     /// Kind of the storage.
     pub kind: Kind,
-    /// An identity that survives reboots, under which measurements are stored: model and serial
-    /// number, or else the kernel name, or else the source of the mount.
+    /// Identifier under which measurements are stored. It survives reboots. It consists of model
+    /// and serial number, or if they are unknown, of the kernel's device name or the source of the
+    /// mount.
     pub identity: String,
-    /// The file system ("ext4"); empty for a bare device.
+    /// Name of the file system ("ext4"). Empty for a bare device.
     pub file_system: String,
 }
 
 impl Storage {
-    /// The storage below an open file.
+    /// Returns the storage below an open file.
     pub fn of(file: &File) -> std::io::Result<Arc<Storage>> {
         Ok(Storage::beneath(file, &file.metadata()?))
     }
@@ -116,7 +117,8 @@ fn look_up(path: &Path, number: u64, on_disk: bool) -> Storage {
             let info = device.info();
             let identity = device.text("loop/backing_file").map_or_else(
                 || identity_of(&info),
-                // The number of a loop device changes with every use; its image does not.
+                // The number of a loop device changes with every use, but the path of its image
+                // does not change.
                 |image| format!("loop over {image}"),
             );
             Storage { kind: kind_of(&device, &info), identity, file_system }
@@ -130,8 +132,8 @@ fn look_up(path: &Path, number: u64, on_disk: bool) -> Storage {
     }
 }
 
-/// The upper directory of an overlay. The mount source is no identity, because it is "overlay" for
-/// all of them.
+/// Returns the upper directory of an overlay file system. The source of the mount is not an
+/// identifier, because it is "overlay" for every overlay.
 fn upper_folder(options: &str) -> Option<String> {
     options.split(',').find_map(|option| option.strip_prefix("upperdir=")).map(str::to_owned)
 }
@@ -171,8 +173,7 @@ fn kind_of(device: &Device, info: &DeviceInfo) -> Kind {
 fn kind_of_file_system(name: &str) -> Kind {
     match name {
         "tmpfs" | "ramfs" | "hugetlbfs" => Kind::Memory,
-        "cifs" | "smb3" | "ceph" | "9p" | "afs" | "lustre" | "virtiofs" => Kind::Network,
-        _ if name.starts_with("nfs") || name.starts_with("fuse") => Kind::Network,
+        _ if mount::is_network(name) || name.starts_with("fuse") => Kind::Network,
         _ => Kind::Other,
     }
 }
@@ -188,7 +189,7 @@ mod tests {
         if storage.file_system == "tmpfs" {
             assert_eq!(storage.kind, Kind::Memory);
         }
-        assert_eq!(Storage::of(&file).unwrap(), storage, "asked twice, the same");
+        assert_eq!(Storage::of(&file).unwrap(), storage, "the second result is the same");
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Readers and writers for tokio: [`AsyncRead`], [`AsyncBufRead`] and [`AsyncWrite`].
+//! Implements [`AsyncRead`], [`AsyncBufRead`] and [`AsyncWrite`] of tokio.
 //!
-//! Available data are returned immediately on the task's thread. Waiting happens on one of tokio's
-//! blocking threads, once per block (about a MiB); further requests stay in flight meanwhile.
+//! Available data are returned immediately on the task's thread. If data are not available, one of
+//! tokio's blocking threads waits for the next block (about 1 MiB). Meanwhile, other requests stay
+//! in flight.
 
 use std::future::Future;
 use std::io::{self, BufRead, Write};
@@ -13,7 +14,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{Reader, Writer};
 
-/// A value that is either available here or in use on a blocking thread.
+/// A value that is available here, in use on a blocking thread, or lost in a panic.
 #[derive(Debug)]
 enum Place<T, R> {
     Here(Box<T>),
@@ -22,7 +23,7 @@ enum Place<T, R> {
 }
 
 impl<T: Send + 'static, R: Send + 'static> Place<T, R> {
-    /// Runs an operation that may block on a blocking thread.
+    /// Starts an operation on a blocking thread, because the operation may block.
     fn send(&mut self, what: impl FnOnce(&mut T) -> io::Result<R> + Send + 'static) {
         if let Place::Here(mut there) = std::mem::replace(self, Place::Lost) {
             *self = Place::Away(spawn_blocking(move || {
@@ -32,11 +33,12 @@ impl<T: Send + 'static, R: Send + 'static> Place<T, R> {
         }
     }
 
-    /// The result of the operation when it is complete; `None` if no operation was started.
+    /// Returns the result of the operation when the operation is complete. None if no operation was
+    /// started.
     fn back(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<R>>> {
         match self {
             Place::Here(_) => Poll::Ready(Ok(None)),
-            Place::Lost => Poll::Ready(Err(io::Error::other("an earlier call panicked"))),
+            Place::Lost => Poll::Ready(Err(io::Error::other("an earlier operation panicked"))),
             Place::Away(handle) => {
                 let joined = ready!(Pin::new(handle).poll(context));
                 *self = Place::Lost;
@@ -61,7 +63,7 @@ impl From<Reader> for AsyncReader {
 }
 
 impl AsyncReader {
-    /// Waits until data are available; false at the end of the file.
+    /// Waits until data are available. Returns false at the end of the file.
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             if let Some(any) = ready!(self.place.back(context))? {
@@ -119,8 +121,8 @@ impl AsyncRead for AsyncReader {
     }
 }
 
-/// A [`Writer`] for async tasks. Shutdown finishes the file. Dropping it without shutdown writes
-/// the rest on the dropping thread, which blocks.
+/// A [`Writer`] for async tasks. Shutdown finishes the file. If the writer is dropped without
+/// shutdown, the remaining data are written on the dropping thread, which blocks.
 #[derive(Debug)]
 pub struct AsyncWriter {
     place: Place<Option<Writer>, ()>,
@@ -136,7 +138,7 @@ fn is_flushed(writer: &Option<Writer>) -> bool {
     writer.as_ref().is_none_or(Writer::is_flushed)
 }
 
-/// Runs an operation unless the writer is already finished.
+/// Runs an operation, unless the writer is already finished.
 fn with(
     writer: &mut Option<Writer>,
     what: impl FnOnce(&mut Writer) -> io::Result<()>,

@@ -1,9 +1,10 @@
-//! Size and number of sequential requests: measured on this storage by `halfpower tune`, or from a
-//! table of storage kinds.
+//! Determines the size and number of sequential requests. They were either measured on this storage
+//! by `halfpower tune`, or are looked up in a table of storage kinds.
 //!
-//! For every kind, the table has the smallest request size and depth that reach the plateau found
-//! by `halfpower survey` with huge pages for the buffers. A rotating disk needs large requests,
-//! flash needs several requests, and network storage needs enough in flight to cover the latency.
+//! For every kind, the table contains the smallest request size and depth that reach the maximum
+//! rate, as found by `halfpower survey` with huge pages for the buffers. A rotating disk needs
+//! large requests. Flash needs several requests in flight. Network storage needs enough requests in
+//! flight to hide the latency.
 
 mod text;
 
@@ -15,18 +16,18 @@ use ioengine::Op;
 
 use crate::storage::{Kind, Storage};
 
-/// How sequential requests are issued.
+/// Size and number of sequential requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Request size (bytes).
     pub request_bytes: u32,
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub depth: u32,
 }
 
 /// Accepted request sizes (bytes).
 pub const REQUEST_BYTES: std::ops::RangeInclusive<u32> = 4096..=64 << 20;
-/// Accepted depths.
+/// Accepted numbers of requests in flight.
 pub const DEPTHS: std::ops::RangeInclusive<u32> = 1..=256;
 
 impl Setting {
@@ -34,7 +35,7 @@ impl Setting {
         Setting { request_bytes: request_kib << 10, depth }
     }
 
-    /// The default setting for a kind of storage.
+    /// Returns the default setting for a kind of storage.
     pub fn of_kind(kind: Kind) -> Setting {
         match kind {
             Kind::Memory => Setting::new(256, 1),
@@ -55,26 +56,26 @@ impl Setting {
 /// Measured settings of one storage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuned {
-    /// Setting for reads: the cheapest within 3% of the best rate.
+    /// Setting for reads: the cheapest setting whose rate is within 3% of the best rate.
     pub read: Setting,
-    /// Setting for writes; `None` if only reads were allowed.
+    /// Setting for writes. None if only reads were allowed.
     pub write: Option<Setting>,
     /// Date of the measurement.
     pub measured: String,
 }
 
-/// The tuning file: measured settings by identity of the storage.
+/// Contents of the tuning file: the measured settings of each storage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tunings {
-    /// The settings by [`Storage::identity`].
+    /// The settings, with [`Storage::identity`] as the key.
     pub storage: BTreeMap<String, Tuned>,
 }
 
 impl Tunings {
-    /// Parses the file, which is TOML. Entries with impossible sizes are ignored.
+    /// Parses the tuning file, which is TOML. Entries with impossible sizes are ignored.
     ///
     /// # Errors
-    /// The first line that cannot be parsed, and why.
+    /// Number of the first line that cannot be parsed, and the reason.
     pub fn read(text: &str) -> Result<Tunings, String> {
         let mut storage = text::read(text)?;
         let is_sane =
@@ -83,19 +84,20 @@ impl Tunings {
         Ok(Tunings { storage })
     }
 
-    /// The file as text.
+    /// Formats the tuning file.
     pub fn text(&self) -> String {
         text::write(&self.storage)
     }
 
-    /// The tunings of this user; empty if the file does not exist or cannot be read.
+    /// Reads the tuning file of this user. Returns no settings if the file does not exist or cannot
+    /// be read.
     pub fn of_user() -> Tunings {
         let text = Tunings::path().and_then(|path| std::fs::read_to_string(path).ok());
         text.and_then(|text| Tunings::read(&text).ok()).unwrap_or_default()
     }
 
-    /// Path of the file: `$XDG_STATE_HOME/halfpower/tune.toml`, by default below `~/.local/state`.
-    /// `None` without a home directory.
+    /// Returns the path of the tuning file: `$XDG_STATE_HOME/halfpower/tune.toml`, by default below
+    /// `~/.local/state`. None if there is no home directory.
     pub fn path() -> Option<PathBuf> {
         let folder = |name: &str| {
             let value = PathBuf::from(std::env::var_os(name)?);
@@ -107,7 +109,8 @@ impl Tunings {
     }
 }
 
-/// The setting for a storage, and whether it was measured or is the default of its kind.
+/// Returns the setting for a storage, and whether the setting was measured. A setting that was not
+/// measured is the default for the kind of storage.
 pub(crate) fn setting(storage: &Storage, op: Op) -> (Setting, bool) {
     static OF_USER: OnceLock<Tunings> = OnceLock::new();
     let tuned = OF_USER.get_or_init(Tunings::of_user).storage.get(&storage.identity);

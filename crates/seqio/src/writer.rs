@@ -1,5 +1,5 @@
-//! The writer: sends blocks to the storage in order, while the program fills the next one. `deep`
-//! keeps requests in flight; `plain` writes through the page cache.
+//! The writer, which sends blocks to the storage in order while the program fills the next block.
+//! `deep` keeps requests in flight. `plain` writes through the page cache.
 
 mod deep;
 mod plain;
@@ -23,11 +23,12 @@ use plain::Plain;
 ///
 /// [`Writer::space`] lends memory to fill, and [`Writer::advance`] takes the number of filled
 /// bytes. [`std::io::Write`] and [`std::io::Seek`] are implemented too, so a writer can replace
-/// `BufWriter<File>`. [`Writer::finish`] writes the rest and returns any error; dropping a writer
-/// also writes the rest but ignores errors.
+/// `BufWriter<File>`. [`Writer::finish`] writes the remaining data and returns any error. Dropping
+/// a writer also writes the remaining data, but ignores errors.
 ///
 /// The file size never exceeds the written bytes, and other programs can read the flushed bytes.
-/// Space is reserved invisibly beyond the end, and released by `finish` and by dropping.
+/// Space is reserved beyond the end of the file without changing the file size. `finish` and drop
+/// release this space.
 ///
 /// # Examples
 /// ```
@@ -51,13 +52,13 @@ pub struct Writer {
     files: Vec<Opened>,
     options: Options,
     plan: Plan,
-    /// The first error; nothing is written after it.
+    /// The first error. Nothing is written after an error.
     failed: Option<Repeated>,
     /// Whether the caller opened the file, so that the file's position is kept up to date.
     is_given: bool,
 }
 
-/// The implementation in use.
+/// The implementation that the writer uses at present.
 #[derive(Debug)]
 enum Mode {
     Plain(Plain),
@@ -69,7 +70,8 @@ impl Options {
     /// Creates a file for writing, or truncates an existing one.
     ///
     /// # Errors
-    /// Any error of creating it; with [`Options::size`] also a lack of space.
+    /// Any error of creating the file. With [`Options::size`], also an error if there is not enough
+    /// space.
     pub fn create(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
         self.create_by(path.as_ref(), OpenOptions::new().write(true).create(true).truncate(true))
     }
@@ -77,13 +79,13 @@ impl Options {
     /// Creates a new file for writing.
     ///
     /// # Errors
-    /// The errors of [`Options::create`], or that the file exists.
+    /// The errors of [`Options::create`], or an error if the file exists.
     pub fn create_new(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
         self.create_by(path.as_ref(), OpenOptions::new().write(true).create_new(true))
     }
 
-    /// Appends to a file, which is created if it does not exist. Each write goes to the current end
-    /// of the file, so several programs may append to one file.
+    /// Opens a file for appending, and creates the file if it does not exist. Each write is made at
+    /// the current end of the file, so several programs may append to one file.
     ///
     /// # Errors
     /// The errors of [`Options::create`].
@@ -96,10 +98,10 @@ impl Options {
     }
 
     /// Writes to an open file from its current position. The position is updated on flush. A file
-    /// that was opened for appending is written at its end. Other contents stay.
+    /// that was opened for appending is written at its end. Contents that are not overwritten stay.
     ///
     /// # Errors
-    /// Any error of examining it.
+    /// Any error of examining the file.
     pub fn writer(&self, file: File) -> io::Result<Writer> {
         let (opened, position) = Opened::given(file, true)?;
         let mut writer = Writer::new(self, opened, position)?;
@@ -110,7 +112,8 @@ impl Options {
     /// Writes one stream to several new files, round-robin in chunks of `chunk_bytes`.
     ///
     /// # Errors
-    /// The errors of [`Options::create`], or an impossible stripe.
+    /// The errors of [`Options::create`], or an error if there are no files or too many files, or
+    /// if `chunk_bytes` is 0.
     pub fn create_striped<P: AsRef<Path>>(
         &self,
         paths: &[P],
@@ -132,16 +135,16 @@ impl Writer {
     /// Creates a file, or truncates an existing one, with the default [`Options`].
     ///
     /// # Errors
-    /// Any error of creating it.
+    /// Any error of creating the file.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Writer> {
         Options::new().create(path)
     }
 
     fn new(options: &Options, opened: Opened, position: u64) -> io::Result<Writer> {
         let mut plan = options.plan(Op::Write, &opened, options.size);
-        // Opens the direct descriptor now, so that `plan` reports whether it works.
+        // The direct descriptor is opened now, so that `plan` reports whether direct I/O works.
         plan.direct &= !plan.direct || opened.paths(true).direct.is_some();
-        // Starts buffered, because the file may stay smaller than one request.
+        // The writer starts with `plain`, because the file may stay smaller than one request.
         let plain = Plain::new(&opened, plan.request_bytes, position, options.size)?;
         let mut writer = Writer {
             mode: Mode::Plain(plain),
@@ -157,13 +160,13 @@ impl Writer {
         Ok(writer)
     }
 
-    /// How the writer writes, and why.
+    /// Returns how the file is written, and why.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Offset of the next byte (bytes). For an appended file, it does not include what other
-    /// programs append.
+    /// Returns the offset of the next byte (bytes). For a file that was opened for appending, the
+    /// data that other programs append are not counted.
     pub fn position(&self) -> u64 {
         match &self.mode {
             Mode::Plain(plain) => plain.position(),
@@ -172,12 +175,12 @@ impl Writer {
         }
     }
 
-    /// The file; for a stripe, its first file.
+    /// Returns a reference to the file. For a stripe, this is the first file.
     pub fn get_ref(&self) -> &File {
         &self.files[0].file
     }
 
-    /// Writes the rest and returns the file; for a stripe, its first file.
+    /// Writes the remaining data and returns the file. For a stripe, this is the first file.
     ///
     /// # Errors
     /// Any error of writing.
@@ -188,7 +191,8 @@ impl Writer {
         opened.into_file()
     }
 
-    /// Memory for the next bytes, never empty; its contents are undefined.
+    /// Returns memory for the next bytes. The memory is never empty, and its contents are
+    /// undefined.
     ///
     /// # Errors
     /// Any error of writing earlier blocks.
@@ -201,7 +205,7 @@ impl Writer {
         })
     }
 
-    /// Whether space is available without waiting for the storage.
+    /// Returns whether space is available without waiting for the storage.
     ///
     /// # Errors
     /// Any error of writing earlier blocks.
@@ -213,7 +217,7 @@ impl Writer {
         })
     }
 
-    /// Whether all written bytes were passed to the system.
+    /// Returns whether all written bytes were passed to the system.
     pub fn is_flushed(&self) -> bool {
         match &self.mode {
             Mode::Plain(plain) => plain.is_flushed(),
@@ -222,8 +226,8 @@ impl Writer {
         }
     }
 
-    /// Appends the first `bytes` bytes of [`Writer::space`] to the stream, after the program filled
-    /// them.
+    /// Appends the first `bytes` bytes of [`Writer::space`] to the stream. The program must have
+    /// filled these bytes.
     ///
     /// # Panics
     /// If the space is smaller than `bytes`.
@@ -235,7 +239,7 @@ impl Writer {
         }
     }
 
-    /// Passes all written bytes to the system, so that other programs see them.
+    /// Passes all written bytes to the system, so that other programs can read them.
     ///
     /// # Errors
     /// Any error of writing.
@@ -260,11 +264,11 @@ impl Writer {
         self.attempt(|writer| writer.files.iter().try_for_each(|opened| opened.file.sync_data()))
     }
 
-    /// Writes the rest and, with [`Options::durable`], makes the file durable. Returns its size
-    /// (bytes).
+    /// Writes the remaining data. With [`Options::durable`], also makes the file durable. Returns
+    /// the size of the file (bytes).
     ///
     /// # Errors
-    /// Any error; the file is then incomplete.
+    /// Any error of writing or of the flush. After an error, the file is incomplete.
     pub fn finish(mut self) -> io::Result<u64> {
         let bytes = self.close()?;
         if self.options.durable {
@@ -288,7 +292,7 @@ impl Writer {
                 Mode::Closed => Ok(0),
             })
         });
-        // Reserved space is released even after a failure.
+        // The reserved space is released even after a failure.
         match std::mem::replace(&mut self.mode, Mode::Closed) {
             Mode::Deep(mut deep) => drop(deep.give_back()),
             Mode::Plain(mut plain) => drop(plain.give_back()),
@@ -297,7 +301,7 @@ impl Writer {
         closed
     }
 
-    /// Ensures that there is space, by writing a full block.
+    /// Ensures that there is space. Writes the current block if it is full.
     fn make_room(&mut self) -> io::Result<()> {
         self.attempt(|writer| match &mut writer.mode {
             Mode::Plain(plain) if !plain.is_full() => Ok(()),
@@ -317,8 +321,8 @@ impl Writer {
         })
     }
 
-    /// Switches to `deep` once there are enough data for requests. While the memory limit is
-    /// reached, it stays buffered.
+    /// Switches to `deep` if the plan has requests in flight. If the memory limit for direct
+    /// requests is reached, the writer stays with `plain`.
     fn go_deep(&mut self) -> io::Result<()> {
         let Mode::Plain(plain) = &mut self.mode else { return Ok(()) };
         if !self.plan.uses_requests() {
@@ -337,7 +341,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Runs an operation unless an earlier one failed; remembers its error.
+    /// Runs an operation, unless an earlier operation failed. If the operation fails, every later
+    /// call returns the same error.
     fn attempt<T>(&mut self, what: impl FnOnce(&mut Writer) -> io::Result<T>) -> io::Result<T> {
         if let Some(failed) = &self.failed {
             return Err(failed.error());
@@ -348,7 +353,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Callers who need the error call `finish`.
+        // The error is ignored. Callers who need the error call `finish`.
         drop(self.close());
     }
 }

@@ -1,12 +1,13 @@
-//! Decides which clients are answered: those that know the token and use a name of this server as
-//! the host.
+//! Decides which requests are answered. A request must contain the token, and its `Host` header
+//! must be a name of this server.
 //!
 //! The token is 32 random bytes. It is part of the address that the program prints. The response to
 //! that address sets a cookie and redirects to the address without the token, so that the token
-//! gets into no history and no bookmark. Programs may send it as `Authorization: Bearer`. Tokens
-//! are compared by their BLAKE3 hashes, in constant time. The host name in a request is checked
-//! because of DNS rebinding: another site may let its own name resolve to this machine, and the
-//! browser then sends that name.
+//! does not get into the browser's history or bookmarks. Other programs may send the token as
+//! `Authorization: Bearer`. Tokens are compared by their BLAKE3 hashes, in constant time. The host
+//! name in a request is checked to prevent DNS rebinding. In this attack, another site makes its
+//! own host name resolve to the address of this machine. The browser then sends the host name of
+//! the other site.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -15,8 +16,7 @@ use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue};
 use lab::failure::{Failure, Outcome};
 use lab::peer::key;
 
-/// Maximum length of a text that is compared with the token (bytes). A longer text is not the
-/// token.
+/// Maximum length of a text that is compared with the token (bytes). Longer texts are rejected.
 const TEXT_BYTES_MAX: usize = 256;
 /// Maximum number of cookies of a request that are examined.
 const COOKIES_MAX: usize = 64;
@@ -35,7 +35,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// A random token.
+    /// Creates a random token.
     ///
     /// # Errors
     /// If the kernel provides no random bytes.
@@ -47,25 +47,25 @@ impl Token {
         Ok(Token::of(&blake3::Hash::from_bytes(bytes).to_hex()))
     }
 
-    /// The token with this text.
+    /// Creates a token from its text.
     pub fn of(text: &str) -> Token {
         Token { text: text.to_owned(), hash: blake3::hash(text.as_bytes()) }
     }
 
-    /// The text that clients send.
+    /// Returns the text that clients must send.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether a text is the token. The time of the comparison does not depend on how many
-    /// characters are right.
+    /// Checks whether `text` is the token. The time of the comparison does not depend on the number
+    /// of right characters.
     pub fn is(&self, text: &[u8]) -> bool {
         // `blake3::Hash` compares in constant time.
         text.len() <= TEXT_BYTES_MAX && blake3::hash(text) == self.hash
     }
 }
 
-/// Which clients are answered.
+/// Rules that decide which requests are answered.
 #[derive(Clone, Debug)]
 pub struct Access {
     token: Token,
@@ -76,21 +76,23 @@ pub struct Access {
 /// The names that clients may use for this server.
 #[derive(Clone, Debug)]
 enum Hosts {
-    /// Only these names. They include the port, except on a Unix socket.
+    /// Clients must use one of these names. The names include the port, except on a Unix socket.
     Names(Vec<String>),
-    /// These names, and any IP address with this port. With DNS rebinding the browser sends a name,
-    /// so an IP address is safe.
+    /// Clients may use one of these names, or any IP address with this port. IP addresses are safe,
+    /// because the browser always sends a name in a DNS rebinding attack.
     NamesAndNumbers(Vec<String>, u16),
 }
 
 impl Access {
-    /// Access to a server on a Unix socket. Its clients name it `localhost`, with any port.
+    /// Creates the rules for a server on a Unix socket. Clients must use the host name `localhost`,
+    /// with any port or none.
     pub fn of_socket(token: Token) -> Access {
         let hosts = Hosts::Names(vec!["localhost".to_owned()]);
         Access { token, cookie: "halfpower-socket".to_owned(), hosts }
     }
 
-    /// Access to a server at a network address; `host_name` is the name of this machine.
+    /// Creates the rules for a server at a network address. `host_name` is the name of this
+    /// machine.
     pub fn of_address(token: Token, address: SocketAddr, host_name: &str) -> Access {
         let port = address.port();
         let cookie = format!("halfpower-{port}");
@@ -105,27 +107,29 @@ impl Access {
         Access { token, cookie, hosts }
     }
 
-    /// The value of `Set-Cookie` for a client that knew the token. The browser sends the cookie
-    /// only to this host, and only from this host's own pages; scripts cannot read it.
+    /// Returns the value of `Set-Cookie` for a client that has sent the token. The browser sends
+    /// the cookie only to this host, and only from this host's own pages. Scripts cannot read the
+    /// cookie. None if the token contains characters that a header cannot contain.
     pub fn cookie(&self) -> Option<HeaderValue> {
         let (name, text) = (&self.cookie, self.token.text());
         let value = format!("{name}={text}; Path=/; HttpOnly; SameSite=Strict");
         HeaderValue::from_str(&value).ok()
     }
 
-    /// Whether a text is the token.
+    /// Checks whether `text` is the token.
     pub fn is_token(&self, text: &str) -> bool {
         self.token.is(text.as_bytes())
     }
 
-    /// Whether a request names this server as its host, exactly once.
+    /// Checks whether a request has exactly one `Host` header and whether that header contains a
+    /// name of this server.
     pub fn is_for_us(&self, headers: &HeaderMap) -> bool {
         let mut all = headers.get_all(HOST).iter();
         let (Some(host), None) = (all.next(), all.next()) else { return false };
         host.to_str().is_ok_and(|host| self.hosts.has(&host.to_ascii_lowercase()))
     }
 
-    /// Whether a request contains the token, in its cookie or as a bearer token.
+    /// Checks whether a request contains the token, in a cookie or as a bearer token.
     pub fn is_known(&self, headers: &HeaderMap) -> bool {
         let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
             let (scheme, text) = value.to_str().ok()?.split_once(' ')?;
@@ -144,8 +148,8 @@ impl Access {
 impl Hosts {
     fn has(&self, host: &str) -> bool {
         match self {
-            // A Unix socket has no port: curl sends none in the host name, other clients may send
-            // one.
+            // A Unix socket has no port. curl therefore sends the host name without a port, but
+            // other clients may add a port.
             Hosts::Names(names) if matches!(names.as_slice(), [only] if only == "localhost") => {
                 host.split(':').next() == Some("localhost")
             }
@@ -206,7 +210,7 @@ mod tests {
         }
         assert!(!known(&[]));
         let many = "a=b; ".repeat(COOKIES_MAX) + "halfpower-80=secret";
-        assert!(!known(&[("cookie", &many)]), "only so many cookies are looked at");
+        assert!(!known(&[("cookie", &many)]), "the number of examined cookies is limited");
         let cookie = access.cookie().unwrap();
         let cookie = cookie.to_str().unwrap();
         assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));

@@ -1,5 +1,5 @@
-//! The HTTP response to one request: the checks before a page is made, the headers of every
-//! response, and the bodies. The number of bytes that are being sent at the same time is limited.
+//! Answers HTTP requests: checks the request, gets the page, and adds the headers that every
+//! response has. The number of bytes that are being sent at the same time is limited.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::access::Access;
 use crate::pages::{Made, Pages, Refusal};
 use crate::route::{ADDRESS_BYTES_MAX, Address, Route};
 
-/// Maximum size of all responses that are being sent at the same time (bytes).
+/// Maximum total size of the pages that are being sent at the same time (bytes).
 const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
-/// The unit in which these bytes are counted (bytes).
+/// Number of bytes that one permit of the semaphore `under_way` covers.
 const UNIT_BYTES: usize = 1024;
 
 /// A response.
 pub type Answer = Response<Whole>;
 
-/// A response body that is in memory as a whole.
+/// A response body that is completely in memory.
 #[derive(Debug)]
 pub struct Whole(Option<Bytes>);
 
@@ -56,7 +56,8 @@ impl Body for Whole {
     }
 }
 
-/// A page that is being sent. Its bytes count until the last of them was given to the kernel.
+/// A page that is being sent. All its bytes count toward [`UNDER_WAY_BYTES_MAX`] until the last
+/// byte was passed to the kernel.
 struct UnderWay {
     made: Arc<Made>,
     _counted: OwnedSemaphorePermit,
@@ -83,19 +84,20 @@ pub struct Answered {
     pub answer: Answer,
     /// Whether the client knew the token.
     pub is_known: bool,
-    /// Why the request was refused, if it was. Pages that cannot be made do not count.
+    /// Why the request was refused. None if the request was accepted, even if its page could not be
+    /// generated.
     pub refused: Option<&'static str>,
 }
 
 impl Answers {
-    /// Answers requests of clients with this access from these pages. If making a page takes longer
-    /// than `time_max`, the client gets an error.
+    /// Creates the request handler. `access` decides which requests are answered, and `pages`
+    /// generates the pages. If a page takes longer than `time_max`, the client gets an error.
     pub fn new(access: Access, pages: Pages, time_max: Duration) -> Answers {
         let under_way = Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX / UNIT_BYTES));
         Answers { access, pages, under_way, policy: policy(), time_max }
     }
 
-    /// The response to a request. The body of the request is not read.
+    /// Returns the response to a request. The body of the request is not read.
     pub async fn answer(&self, request: &Parts) -> Answered {
         let refused = |status: u16, why: &'static str, is_known: bool| {
             let answer = self.message(&Refusal::new(status, why));
@@ -124,14 +126,15 @@ impl Answers {
         let Some(route) = address.route else {
             return refused(
                 404,
-                "there is no such page; the list of runs leads to all others",
+                "there is no such page; the list of runs links to all pages",
                 true,
             );
         };
         Answered { answer: self.page(request, route).await, is_known: true, refused: None }
     }
 
-    /// What is wrong with a request, apart from its token and its page: HTTP status and message.
+    /// Checks a request, except its token and whether the page exists. Returns the HTTP status and
+    /// the message of the first error. None if the request has no error.
     fn fault_of(&self, request: &Parts) -> Option<(u16, &'static str)> {
         let Parts { method, uri, headers, .. } = request;
         let text_bytes = uri.path().len() + uri.query().map_or(0, str::len);
@@ -140,25 +143,31 @@ impl Answers {
         if uri.scheme().is_some() || uri.authority().is_some() {
             Some((400, "this server is not a proxy; request a path"))
         } else if !self.access.is_for_us(headers) {
-            Some((421, "this server does not have that name; use the address that it printed"))
+            Some((
+                421,
+                "the Host header is not a name of this server; use the address that halfpower \
+                 serve printed",
+            ))
         } else if method != Method::GET && method != Method::HEAD {
             Some((405, "this server only shows pages; use GET or HEAD"))
         } else if has_body {
-            Some((400, "a request for a page has no body"))
+            Some((400, "this server accepts no request body; send the request without a body"))
         } else if text_bytes > ADDRESS_BYTES_MAX {
-            Some((414, "this address is too long"))
+            Some((414, "this address is too long; use at most 4096 bytes"))
         } else {
             None
         }
     }
 
-    /// Sets the cookie and redirects to the same address without the token.
+    /// Returns the response that sets the cookie and redirects to the same address without the
+    /// token.
     fn welcome(&self, request: &Parts) -> Answer {
         let query = request.uri.query().unwrap_or_default().as_bytes();
         let others = form_urlencoded::parse(query).filter(|(name, _)| name != "token");
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(others).finish();
         let path = request.uri.path();
-        // The browser would take two slashes at the start for the name of another host.
+        // The browser would interpret a path that starts with two slashes as the name of another
+        // host.
         let path = if path.starts_with("//") { "/" } else { path };
         let to = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
         let mut answer = self.with_headers(StatusCode::SEE_OTHER, Bytes::new(), HTML);
@@ -175,8 +184,8 @@ impl Answers {
             Ok(Ok(made)) => made,
             Ok(Err(refusal)) => return self.message(&refusal),
             Err(_) => {
-                let text = "making this page takes too long; wait for other pages, or use \
-                            halfpower runs show and halfpower compare";
+                let text = "generating this page takes too long; try again later, or use \
+                            halfpower runs show or halfpower compare";
                 return self.message(&Refusal::new(503, text));
             }
         };
@@ -199,7 +208,7 @@ impl Answers {
         answer
     }
 
-    /// A page that contains only a message.
+    /// Returns a response whose page contains only a message.
     fn message(&self, Refusal { status, text }: &Refusal) -> Answer {
         let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let title = status.canonical_reason().unwrap_or("Error");
@@ -228,15 +237,14 @@ impl Answers {
     }
 }
 
-/// The message for a client without the token.
+/// Message for a client that did not send the right token.
 const WRONG_TOKEN: &str =
-    "this server needs its token; use the address that halfpower serve printed";
-/// Content types.
+    "the token is missing or wrong; use the address that halfpower serve printed";
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Headers of every response. The browser must not guess the content type, show the page in a
-/// frame, send its address to other sites, or store it.
+/// Headers of every response. They tell the browser not to guess the content type, show the page in
+/// a frame, send the page's address to other sites, or store the page.
 const HEADERS: [(HeaderName, &str); 6] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
@@ -246,8 +254,8 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// The content security policy. Only halfpower's own scripts run (identified by their hashes), and
-/// they can connect only to this server.
+/// Returns the content security policy. The browser runs only halfpower's own scripts, which are
+/// identified by their hashes. The scripts can connect only to this server.
 fn policy() -> HeaderValue {
     let hashes = report::scripts().map(|script| {
         let hash = STANDARD.encode(Sha256::digest(script.as_bytes()));
@@ -261,7 +269,7 @@ fn policy() -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 }
 
-/// Whether the client already has this version of the page.
+/// Checks whether the client already has this version of the page.
 fn has_version(request: &Parts, version: &str) -> bool {
     let wanted = request.headers.get_all(IF_NONE_MATCH).iter();
     let texts = wanted.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));

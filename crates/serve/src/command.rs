@@ -19,31 +19,32 @@ use crate::answer::Answers;
 use crate::pages::Pages;
 use crate::server::{self, Limits, Listener};
 
-/// Permissions that the socket does not get, so that only its owner can connect.
+/// The umask for creating the socket, so that only the socket's owner can connect.
 const OTHERS: u32 = 0o177;
 
 /// The options of `halfpower serve`.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// The database.
+    /// The path of the database.
     pub db: PathBuf,
     /// The network address to listen on.
     pub listen: SocketAddr,
-    /// The Unix socket to listen on, instead of a network address.
+    /// The path of the Unix socket to listen on. None if the server listens on `listen`.
     pub unix: Option<PathBuf>,
-    /// Allow an address that other machines can reach.
+    /// Whether other machines may be able to reach the address.
     pub allow_remote: bool,
-    /// Print only the address, warnings and errors.
+    /// Whether to print only the address, warnings and errors.
     pub quiet: bool,
-    /// Print what would be done and do nothing.
+    /// Whether to only print what would be done.
     pub plan: bool,
 }
 
 /// Serves until Ctrl-C.
 ///
 /// # Errors
-/// Usage error if other machines can reach the address. Failure if the database cannot be read or
-/// the address cannot be used. Refused if a file exists at the path of the socket.
+/// Usage error if other machines can reach the address and `allow_remote` is not set. Failure if
+/// the database cannot be read or the address cannot be used. Refused if a file exists at the path
+/// of the socket.
 pub fn serve(options: &ServeOptions) -> Outcome {
     check_address(options)?;
     Store::open_read_only(&options.db)?;
@@ -54,12 +55,12 @@ pub fn serve(options: &ServeOptions) -> Outcome {
             || options.listen.to_string(),
             |path| format!("the Unix socket {}", path.display()),
         );
-        console::data(&format!("serve pages of {db} on {at}, read only; nothing was done"));
+        console::data(&format!("serve pages of {db} on {at} (read-only); nothing was done"));
         return Ok(Exit::Ok);
     }
     let console = Console::new(options.quiet);
     let (token, interrupt) = (Token::random()?, Interrupt::install());
-    // The path is made absolute, because the current folder may be moved or removed while the
+    // The path is made absolute, because the working directory may be moved or removed while the
     // server runs.
     let path = std::path::absolute(&options.db).unwrap_or_else(|_| options.db.clone());
     let pages = Pages::start(&path)?;
@@ -77,7 +78,7 @@ pub fn serve(options: &ServeOptions) -> Outcome {
         drop(socket);
         Ok(())
     });
-    // The program does not wait for a page that is being made.
+    // The program does not wait for a page that is being generated.
     runtime.shutdown_background();
     served.map(|()| Exit::Ok)
 }
@@ -88,26 +89,27 @@ fn check_address(options: &ServeOptions) -> Outcome<()> {
     }
     let port = options.listen.port();
     Err(Failure::usage(format!(
-        "--listen {}: other machines could connect, and HTTP is not encrypted: whoever sees the \
-         traffic can read the token and all results; use a tunnel (ssh -N -L \
+        "--listen {}: other machines could connect, and HTTP is not encrypted, so anyone who sees \
+         the traffic can read the token and all results; use a tunnel (ssh -N -L \
          {port}:127.0.0.1:{port} HOST), or add --allow-remote",
         options.listen
     )))
 }
 
-/// Refuses a path for the socket at which something exists.
+/// Checks that nothing exists at the path of the socket.
 fn check_socket(path: &Path) -> Outcome<()> {
     check_not_under_dev(path, "--unix")?;
     if fs::symlink_metadata(path).is_ok() {
         return Err(Failure::refused(format!(
-            "{} exists; remove it if no server uses it, or name another --unix",
+            "{} exists; remove it if no server uses it, or specify another path with --unix",
             path.display()
         )));
     }
     Ok(())
 }
 
-/// The Unix socket that was created; its file is removed on drop.
+/// A Unix socket that this program created. The socket's file is removed on drop, unless the file
+/// was replaced.
 struct Socket {
     path: PathBuf,
     identity: Option<(u64, u64)>,
@@ -130,10 +132,12 @@ fn listen(options: &ServeOptions, token: &Token) -> Outcome<(Listener, Access, O
         let failed = |error: std::io::Error| {
             let cause = ioengine::error::cause(&error);
             let path = path.display();
-            Failure::failed(format!("listening on {path}: {cause}; name another --unix"))
+            Failure::failed(format!(
+                "listening on {path}: {cause}; specify another path with --unix"
+            ))
         };
-        // The socket is created with its final permissions, so that nobody else can connect in
-        // between.
+        // The umask gives the socket its final permissions when it is created, so that other users
+        // can never connect.
         let before = rustix::process::umask(Mode::from_raw_mode(OTHERS));
         let made = UnixListener::bind(path);
         rustix::process::umask(before);
@@ -148,7 +152,7 @@ fn listen(options: &ServeOptions, token: &Token) -> Outcome<(Listener, Access, O
     let failed = |error: std::io::Error| {
         let cause = ioengine::error::cause(&error);
         Failure::failed(format!(
-            "listening on {listen}: {cause}; name another address or port with --listen"
+            "listening on {listen}: {cause}; specify another address or port with --listen"
         ))
     };
     let made = std::net::TcpListener::bind(listen).map_err(failed)?;
@@ -162,13 +166,13 @@ fn listen(options: &ServeOptions, token: &Token) -> Outcome<(Listener, Access, O
 /// Prints the address with the token, and how to use it.
 fn say_how(options: &ServeOptions, console: &Console, listener: &Listener, token: &Token) {
     let (db, token) = (options.db.display(), token.text());
-    console.say(format!("serving pages of {db}, read only, until Ctrl-C"));
+    console.say(format!("serving pages of {db} (read-only) until Ctrl-C"));
     match (listener, &options.unix) {
         (Listener::Tcp(listener), _) => {
             let Ok(address) = listener.local_addr() else { return };
             if !address.ip().is_loopback() {
                 console.warn(
-                    "other machines can connect, and HTTP is not encrypted: whoever sees the \
+                    "other machines can connect, and HTTP is not encrypted, so anyone who sees the \
                      traffic can read the token and all results",
                 );
             }
@@ -184,7 +188,10 @@ fn say_how(options: &ServeOptions, console: &Console, listener: &Listener, token
                 "to list runs: curl --unix-socket {path} -H 'Authorization: Bearer TOKEN' \
                  http://localhost/api/runs"
             ));
-            console.say(format!("for a browser: ssh -N -L 7752:{path} HOST"));
+            console.say(format!(
+                "to use a browser on another machine: run ssh -N -L 7752:{path} HOST on that \
+                 machine, and replace localhost by localhost:7752 in the printed address"
+            ));
             console::data(&format!("http://localhost/?token={token}"));
         }
     }

@@ -19,38 +19,38 @@ use crate::gallery::{self, Gallery};
 use crate::place::{Place, TargetOfHost};
 use crate::{run_page, target_page};
 
-/// Most runs in the list.
+/// Maximum number of runs in the list.
 const LISTED_MAX: usize = 5000;
-/// Most pages of targets.
+/// Maximum number of targets that get a page.
 const TARGETS_MAX: usize = 50;
-/// Name of the list.
+/// File name of the list of runs.
 const INDEX: &str = "index.html";
 
 /// The options of `report --all`.
 #[derive(Clone, Debug)]
 pub struct FolderOptions {
-    /// The database.
+    /// The path of the database.
     pub db: PathBuf,
-    /// The folder; it is created if it does not exist.
+    /// The path of the folder. The folder is created if it does not exist.
     pub folder: PathBuf,
-    /// How many of the newest runs get a page.
+    /// The number of runs that get a page. The newest runs have precedence.
     pub newest: usize,
-    /// Print what would be done and do nothing.
+    /// Whether to only print what would be done.
     pub plan: bool,
 }
 
-/// A page and its file.
+/// A page to write.
 enum Wanted {
     List,
     Run(i64),
     Target(TargetOfHost),
 }
 
-/// Writes the pages.
+/// Writes the list of runs and the pages of runs and targets.
 ///
 /// # Errors
-/// If the database cannot be read, or the folder cannot be written. Refused if a file that is not a
-/// page of halfpower has the name of a page.
+/// If the database cannot be read, or the folder cannot be written. Refused if a file has the name
+/// of a page but was not written by halfpower.
 pub fn write(options: &FolderOptions) -> Outcome {
     let store = Store::open_read_only(&options.db)?;
     let gallery = gallery::of_database(&store, LISTED_MAX)?;
@@ -72,7 +72,8 @@ pub fn write(options: &FolderOptions) -> Outcome {
     make_folder(&options.folder)?;
     let (interrupt, console) = (Interrupt::install(), Console::new(false));
     let mut progress = console.open_progress();
-    // The list is written last, so that it links only to pages that exist.
+    // The list is the first page in `wanted` but is written last, so that it links only to pages
+    // that exist.
     for (number, (file, of)) in wanted.iter().enumerate().rev() {
         if interrupt.is_set() {
             progress.finish();
@@ -88,7 +89,7 @@ pub fn write(options: &FolderOptions) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// The pages with the names of their files; the list is the first.
+/// Returns the pages to write, with their file names. The first page is the list of runs.
 fn wanted(place: &Place, runs: &[i64]) -> Vec<(String, Wanted)> {
     let mut all = vec![(INDEX.to_owned(), Wanted::List)];
     all.extend(runs.iter().filter_map(|id| Some((place.run(*id)?, Wanted::Run(*id)))));
@@ -100,26 +101,26 @@ fn wanted(place: &Place, runs: &[i64]) -> Vec<(String, Wanted)> {
     all
 }
 
-/// One line for each thing that the gallery leaves out: older runs and targets.
+/// Returns lines that report how many older runs and targets the gallery leaves out.
 fn left_out(gallery: &Gallery, pages: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if gallery.all > pages {
         let runs = units::counted((gallery.all - pages) as u64, "older run");
-        lines.push(format!("{runs} without a page; give a larger --newest to include them"));
+        lines.push(format!("no page for {runs}; use a larger --newest to include more runs"));
     }
     if gallery.all > gallery.runs.len() {
         let runs = units::counted((gallery.all - gallery.runs.len()) as u64, "older run");
-        lines.push(format!("{runs} not in the list; halfpower serve lists all"));
+        lines.push(format!("the list omits {runs}; halfpower serve lists all runs"));
     }
     let targets = gallery.targets().len();
     if targets > TARGETS_MAX {
         let targets = units::counted((targets - TARGETS_MAX) as u64, "target");
-        lines.push(format!("{targets} without a page; halfpower serve shows all"));
+        lines.push(format!("no page for {targets}; halfpower serve shows all targets"));
     }
     lines
 }
 
-/// Checks that all pages can be written, before the first is.
+/// Checks that all pages can be written. This is done before any page is written.
 fn check(folder: &Path, wanted: &[(String, Wanted)]) -> Outcome<()> {
     if folder.is_dir() {
         return wanted.iter().try_for_each(|(file, _)| page::check(&folder.join(file)));
@@ -127,7 +128,7 @@ fn check(folder: &Path, wanted: &[(String, Wanted)]) -> Outcome<()> {
     let shown = folder.display();
     if std::fs::symlink_metadata(folder).is_ok() {
         return Err(Failure::refused(format!(
-            "{shown} exists and is not a folder; give another --html"
+            "{shown} exists and is not a folder; specify another folder with --html"
         )));
     }
     // The parent of the new folder must exist and must not be under /dev.
@@ -140,7 +141,10 @@ fn make_folder(folder: &Path) -> Outcome<()> {
     }
     std::fs::create_dir(folder).map_err(|error| {
         let cause = ioengine::error::cause(&error);
-        Failure::failed(format!("making {}: {cause}; give another --html", folder.display()))
+        Failure::failed(format!(
+            "creating {}: {cause}; specify another folder with --html",
+            folder.display()
+        ))
     })
 }
 
@@ -168,12 +172,12 @@ fn html(
             let (host, target) = (Some(host.clone()), Some(target.clone()));
             let runs_max = Some(target_page::RUNS_MAX);
             let filter = Filter { host, target, runs_max, words: Vec::new() };
-            match history::load(db, &filter) {
+            match history::load(&Store::open_read_only(db)?, &filter) {
                 Ok(history) => {
                     let frame = Frame { is_list: true, ..framed };
                     report::render_in(&frame, &target_page::of(&history, place))
                 }
-                // For example, no trial was finished on this target.
+                // Loading the history fails, for example, if no trial on this target has finished.
                 Err(failure) => report::message(&framed, "No rates", &failure.message),
             }
         }
@@ -200,7 +204,7 @@ mod tests {
             assert!(html.contains("No runs"), "{html}");
         }
         let names = std::fs::read_dir(&options.folder).unwrap().count();
-        assert_eq!(names, 1, "nothing but the list");
+        assert_eq!(names, 1, "the folder contains only the list");
     }
 
     #[test]

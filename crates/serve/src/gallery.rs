@@ -1,8 +1,9 @@
-//! The list of runs with their hosts and targets. It is read from a database and shown as a page.
+//! Reads the list of runs from a database, and shows it as a page with tables of the hosts and
+//! targets.
 //!
-//! Runs are read one after the other, and only those that the list shows are kept. The memory
-//! therefore does not grow with the number of runs in the database. Hosts and targets are counted
-//! over all runs.
+//! Runs are read one after the other, and only the runs that the list shows are kept. The memory
+//! therefore does not grow with the number of runs in the database. The tables of hosts and targets
+//! count all runs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,22 +23,22 @@ use crate::place::{Place, TargetOfHost};
 
 /// Maximum number of rows in the tables of hosts and of targets.
 const GROUPS_MAX: usize = 500;
-/// Maximum number of decoded descriptions of hosts and targets that are kept while runs are read.
+/// Maximum number of decoded host and target descriptions that are kept while runs are read.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Which part of the list is shown.
+/// Specifies the part of the list that is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Words that a run must contain: in its number, kind, state, verdict, date, host, target,
-    /// label, note or command line.
+    /// Words that a run must contain in its number, kind, state, verdict, date, host, target,
+    /// label, note or command line. An empty text selects all runs.
     pub query: String,
-    /// Number of the newest runs that are skipped.
+    /// Number of the newest matching runs that are skipped.
     pub skip: usize,
     /// Maximum number of runs shown.
     pub most: usize,
 }
 
-/// A run of the list.
+/// A run in the list.
 #[derive(Clone, Debug, Serialize)]
 pub struct ListedRun {
     /// Number of the run.
@@ -46,13 +47,13 @@ pub struct ListedRun {
     pub kind: &'static str,
     /// Progress of the run.
     pub state: &'static str,
-    /// Verdict; None until the run ends, or if nothing was measured.
+    /// Verdict on the run. None until the run ends, or if nothing was measured.
     pub verdict: Option<&'static str>,
-    /// Start (ns since 1970).
+    /// Start time of the run (ns since 1970).
     pub started_unix_ns: i64,
     /// Name of the host.
     pub host: String,
-    /// The target: simulated system, device, or file system and device.
+    /// Description of the target: a simulated system, a device, or a file system and its device.
     pub target: String,
     /// The user's label.
     pub label: Option<String>,
@@ -62,7 +63,7 @@ pub struct ListedRun {
     pub command_line: String,
 }
 
-/// The runs on a host, or on a target of a host.
+/// A summary of the runs on a host or on a target.
 #[derive(Clone, Debug, Default)]
 struct Group {
     runs: usize,
@@ -84,7 +85,7 @@ impl Group {
 pub struct Gallery {
     /// The runs, newest first.
     pub runs: Vec<ListedRun>,
-    /// Number of runs that contain the words of the search.
+    /// Number of runs that match the search.
     pub found: usize,
     /// Number of runs in the database.
     pub all: usize,
@@ -123,12 +124,12 @@ impl Gallery {
         }
     }
 
-    /// The targets, sorted by their newest run; the newest first.
+    /// Returns the targets, sorted by the start of their newest run. The newest is first.
     pub fn targets(&self) -> Vec<TargetOfHost> {
         newest_first(&self.targets).into_iter().map(|(target, _)| target.clone()).collect()
     }
 
-    /// The list as a page; `title` names the database.
+    /// Returns the list as a page with the title `title`.
     pub fn page(&self, title: &str, place: &Place) -> Page {
         let mut sections = vec![self.list(place)];
         sections.push(self.targets_section(place));
@@ -142,7 +143,7 @@ impl Gallery {
             title: title.to_owned(),
             subtitle: match self.running {
                 0 => String::new(),
-                running => format!("{} not ended", units::counted(running as u64, "run")),
+                running => format!("not yet ended: {}", units::counted(running as u64, "run")),
             },
             verdict: Verdict { state: State::Valid, reasons: Vec::new(), in_doubt: None },
             key_figures: vec![
@@ -180,10 +181,10 @@ impl Gallery {
             id: report::model::POINTS_SECTION.to_owned(),
             title: "Runs".to_owned(),
             lead: match place {
-                Place::Server => "Newest first. Choose two or more runs to compare them; the \
-                                  oldest of them is the baseline."
+                Place::Server => "The newest run is first. Choose two or more runs to compare \
+                                  them. The oldest chosen run is the baseline."
                     .to_owned(),
-                Place::Folder { .. } => "Newest first.".to_owned(),
+                Place::Folder { .. } => "The newest run is first.".to_owned(),
             },
             blocks: vec![Block::Links(table)],
         }
@@ -204,7 +205,7 @@ impl Gallery {
         }
     }
 
-    /// Addresses and names of the links to the newer and older parts of the list.
+    /// Returns the addresses and the texts of links to the newer and older parts of the list.
     pub fn neighbours(&self, place: &Place) -> Vec<(String, String)> {
         let Part { query, skip, most } = &self.part;
         let mut all = Vec::new();
@@ -234,7 +235,7 @@ impl Gallery {
             &["target", "host"],
             rows,
             of,
-            "Each name links to the rates over time.",
+            "Each name links to a page with the target's rates over time.",
         )
     }
 
@@ -250,7 +251,8 @@ impl Gallery {
 }
 
 impl Group {
-    /// The cells of the group's row: number of runs, and date and number of the newest run.
+    /// Returns three cells of the group's row: the number of runs, the date of the newest run, and
+    /// the number of the newest run.
     fn cells(&self, place: &Place) -> Vec<LinkedCell> {
         let newest =
             LinkedCell { cell: Cell::Text(self.newest.to_string()), href: place.run(self.newest) };
@@ -279,10 +281,10 @@ fn groups(
 ) -> Section {
     let mut columns: Vec<Column> = names.iter().map(|name| text_column(name)).collect();
     columns.push(Column { label: "runs".to_owned(), unit: Some(Unit::Count) });
-    columns.extend(["newest run (UTC)", "newest run"].map(text_column));
+    columns.extend(["newest run started (UTC)", "newest run"].map(text_column));
     let caption = match of - rows.len() {
         0 => title.to_owned(),
-        left_out => format!("{title}; {left_out} with older runs are left out"),
+        left_out => format!("{title} (newest runs first; {left_out} more are not shown)"),
     };
     let id = id.to_owned();
     let table =
@@ -317,7 +319,8 @@ fn row(run: &ListedRun, place: &Place) -> LinkRow {
     }
 }
 
-/// The names of host and target by the JSON texts that describe them. Most runs share these texts.
+/// Maps the JSON descriptions of a host and a target to their names. Most runs have the same
+/// descriptions.
 type Known = HashMap<(String, String), TargetOfHost>;
 
 fn listed(brief: RunBrief, known: &mut Known) -> ListedRun {
@@ -352,7 +355,7 @@ fn listed(brief: RunBrief, known: &mut Known) -> ListedRun {
     }
 }
 
-/// Whether a run contains all words of a search, in upper or lower case.
+/// Checks whether a run contains all words of a search. Upper and lower case are equivalent.
 fn has_words(run: &ListedRun, query: &str) -> bool {
     if query.trim().is_empty() {
         return true;
@@ -369,7 +372,7 @@ fn has_words(run: &ListedRun, query: &str) -> bool {
     query.to_lowercase().split_whitespace().all(|word| text.contains(word))
 }
 
-/// Reads the list for the pages of a folder.
+/// Reads a list of the `most` newest runs, without a search.
 ///
 /// # Errors
 /// If the database cannot be read.
@@ -450,6 +453,6 @@ mod tests {
         let place = Place::Folder { runs: [1, 2].into(), targets: all.targets() };
         let filed = report::render(&all.page("db", &place));
         assert!(!filed.contains("/compare") && !filed.contains("type=\"checkbox\""));
-        assert_eq!(filed.matches("href=\"run-").count(), 2, "links only to pages that exist");
+        assert_eq!(filed.matches("href=\"run-").count(), 2, "no links to missing pages");
     }
 }

@@ -1,14 +1,15 @@
-//! Makes pages in a separate thread, one at a time, and keeps the last ones.
+//! Generates pages in a separate thread, one at a time, and caches the last pages.
 //!
-//! Making one page at a time bounds the memory. The database is opened for each page and closed
-//! again. A database that was removed or replaced is therefore noticed, and a survey that ends can
-//! leave its database as one file. Also, no descriptor of the file is closed while another one is
-//! in use, which would drop the locks of this process (fcntl(2)).
+//! Generating one page at a time limits the memory. The database is opened for each page and closed
+//! afterwards. The server therefore notices if the database was removed or replaced, and a survey
+//! that ends can leave its database as a single file, without a write-ahead log. Also, the process
+//! never closes one descriptor of the database file while another descriptor is in use. Closing it
+//! would release all locks that the process has on the file (fcntl(2)).
 //!
-//! A kept page is used again while the files of the database are unchanged. If they have changed,
-//! as while a survey writes, it is still used for nine times as long as making it took, but for a
-//! minute at most. Pages that follow a survey thus take at most a tenth of a CPU, or are made once
-//! a minute.
+//! A cached page is sent again while the files of the database are unchanged. While the files
+//! change, for example because a survey is running, a cached page is still sent for nine times as
+//! long as its generation took, but for at most one minute. The page of a running survey is
+//! therefore generated at most once a minute, or with at most a tenth of a CPU.
 
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,32 +37,34 @@ use crate::{run_page, target_page};
 
 /// Maximum size of a page (bytes).
 const PAGE_BYTES_MAX: usize = 16 << 20;
-/// Maximum size of all kept pages (bytes).
+/// Maximum total size of all cached pages (bytes).
 const KEPT_BYTES_MAX: usize = 24 << 20;
-/// Maximum number of kept pages.
+/// Maximum number of cached pages.
 const KEPT_MAX: usize = 64;
 /// Maximum number of requests that wait for the thread.
 const WAITING_MAX: usize = 32;
-/// If the database has changed, a kept page is used for this many times as long as making it took.
+/// If the database has changed, a cached page is still sent for the time that its generation took,
+/// multiplied by this factor.
 const STANDS_TIMES: u64 = 9;
-/// If the database has changed, a kept page is used for at most this long after it was made (ns).
+/// If the database has changed, a cached page is still sent for at most this time after it was
+/// generated (ns).
 const STANDS_NS_MAX: u64 = 60_000_000_000;
-/// If the last change of the database is younger than this, a further change may have the same
-/// timestamp (ns).
+/// Maximum time between two changes of the database at which both may get the same timestamp (ns).
 const SETTLED_NS: i64 = 50_000_000;
-/// In a comparison, changes up to this share count as no change; this is the default of `compare`.
+/// Relative change up to which a comparison reports "same". This is the default of
+/// `halfpower compare`.
 const SAME_WITHIN: f64 = 0.02;
-/// Stack size of the thread (bytes).
+/// Stack size of the thread that generates pages (bytes).
 const STACK_BYTES: usize = 4 << 20;
 
-/// A page that was made.
+/// A generated page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// The contents.
+    /// The contents of the page.
     pub body: Vec<u8>,
-    /// Version of the contents: a hash of them.
+    /// A hash of the contents, which identifies their version.
     pub version: String,
-    /// Whether the contents are JSON; otherwise they are HTML.
+    /// Whether the contents are JSON. Otherwise the contents are HTML.
     pub is_json: bool,
 }
 
@@ -70,12 +73,12 @@ pub struct Made {
 pub struct Refusal {
     /// HTTP status of the response.
     pub status: u16,
-    /// The reason with its remedy.
+    /// The reason and the remedy, for the user.
     pub text: String,
 }
 
 impl Refusal {
-    /// A refusal with an HTTP status.
+    /// Creates a refusal with an HTTP status and a text.
     pub fn new(status: u16, text: impl Into<String>) -> Refusal {
         Refusal { status, text: text.into() }
     }
@@ -100,7 +103,7 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// The result of asking for a page.
+/// The requested page, or the reason why it cannot be shown.
 pub type Answer = Result<Arc<Made>, Refusal>;
 
 struct Wish {
@@ -108,13 +111,13 @@ struct Wish {
     reply: oneshot::Sender<Answer>,
 }
 
-/// The thread that makes pages. After the last clone of this is dropped, it finishes its page and
-/// ends.
+/// A handle to the thread that generates pages. After the last clone of the handle is dropped, the
+/// thread finishes its page and ends.
 #[derive(Clone)]
 pub struct Pages(SyncSender<Wish>);
 
 impl Pages {
-    /// Starts the thread for a database.
+    /// Starts the thread that generates pages from the database `db`.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -130,7 +133,7 @@ impl Pages {
         Ok(Pages(sender))
     }
 
-    /// The page of a route.
+    /// Returns the page of a route. The thread generates the page, unless the page is cached.
     pub async fn page(&self, route: Route) -> Answer {
         let (reply, answer) = oneshot::channel();
         match self.0.try_send(Wish { route, reply }) {
@@ -144,11 +147,11 @@ impl Pages {
 }
 
 fn fault() -> Refusal {
-    Refusal::new(500, "this page cannot be made; this is a fault in halfpower, report it")
+    Refusal::new(500, "this page cannot be generated; please report this bug in halfpower")
 }
 
-/// Identifies the state of a database's files: device, inode, length and modification time of the
-/// file itself and of its logs.
+/// Device, inode, length and modification time (ns since 1970) of a database file, its write-ahead
+/// log and its rollback journal. None for a file that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp([Option<(u64, u64, u64, i64)>; 3]);
 
@@ -163,8 +166,8 @@ impl Stamp {
         }))
     }
 
-    /// Whether a later change will be noticed: the last change is so old that a new one has another
-    /// timestamp.
+    /// Checks whether the last change is so old that any later change has another timestamp, and
+    /// will therefore be noticed.
     fn is_settled(&self, now_unix_ns: i64) -> bool {
         self.0.iter().flatten().all(|(.., ns)| now_unix_ns.saturating_sub(*ns) > SETTLED_NS)
     }
@@ -180,7 +183,7 @@ struct Kept {
 
 struct Maker {
     db: PathBuf,
-    /// In order of use; the page that was used last is the last.
+    /// The cached pages. The page that was used last is at the end.
     kept: Vec<Kept>,
     clock: Monotonic,
 }
@@ -188,9 +191,9 @@ struct Maker {
 impl Maker {
     fn work(&mut self, wishes: &Receiver<Wish>) {
         while let Ok(Wish { route, reply }) = wishes.recv() {
-            // Nobody waits if the client has disconnected or its time is over.
+            // The channel is closed if the client has disconnected or has waited too long.
             if !reply.is_closed() {
-                // This fails if the client disconnects now; nobody waits for the page then.
+                // Sending fails if the client has just disconnected, which does no harm.
                 let _ = reply.send(self.answer(route));
             }
         }
@@ -208,7 +211,7 @@ impl Maker {
             }
         }
         let (start_ns, is_settled) = (self.clock.now_ns(), stamp.is_settled(unix_ns()));
-        // After a panic, nothing that belongs to the page is used again.
+        // Unwinding is safe, because nothing that was in use during a panic is used again.
         let made = catch_unwind(AssertUnwindSafe(|| make(&self.db, &route)));
         let made = Arc::new(made.unwrap_or_else(|_| Err(fault()))?);
         let now_ns = self.clock.now_ns();
@@ -227,7 +230,7 @@ impl Maker {
     }
 }
 
-/// Makes the page of a route from the database.
+/// Generates the page of a route from the database.
 fn make(db: &Path, route: &Route) -> Result<Made, Refusal> {
     let made = match route {
         Route::Json(part) => {
@@ -253,20 +256,23 @@ fn make(db: &Path, route: &Route) -> Result<Made, Refusal> {
         Route::Target { host, target } => {
             let (host, target) = (Some(host.clone()), Some(target.clone()));
             let runs_max = Some(target_page::RUNS_MAX);
-            let history = history::load(db, &Filter { host, target, runs_max, words: Vec::new() });
-            // The message tells whether it was not found or could not be read.
+            let filter = Filter { host, target, runs_max, words: Vec::new() };
+            let history = history::load(&Store::open_read_only(db)?, &filter);
             let history = history.map_err(|failure| Refusal::new(404, failure.message))?;
             html(&Frame { is_list: true, ..framed() }, &target_page::of(&history, &Place::Server))
         }
         Route::Compare(sides) => html(&framed(), &comparison(db, sides)?),
     };
     if made.body.len() > PAGE_BYTES_MAX {
-        return Err(Refusal::new(500, "this page is too large; use halfpower runs show or export"));
+        return Err(Refusal::new(
+            500,
+            "this page is too large; use halfpower runs show or halfpower export",
+        ));
     }
     Ok(made)
 }
 
-/// The frame of a page other than the list: a link to the list.
+/// Returns the frame of every page except the list of runs. The frame contains a link to the list.
 fn framed() -> Frame {
     let links = vec![(Place::Server.index().to_owned(), "All runs".to_owned())];
     Frame { links, ..Frame::default() }
@@ -283,17 +289,17 @@ fn version(body: &str) -> String {
     blake3::hash(body.as_bytes()).to_hex().as_str()[..32].to_owned()
 }
 
-/// The run with exactly this number or uuid.
+/// Returns the run that has exactly this number or uuid.
 fn row(store: &Store, name: &RunName) -> Result<RunRow, Refusal> {
     let row = store.run(&name.text())?;
     let is_it = match name {
         RunName::Number(number) => row.id.0 == *number,
         RunName::Uuid(uuid) => row.uuid == *uuid,
     };
-    if is_it { Ok(row) } else { Err(Refusal::new(404, "there is no such run in the database")) }
+    if is_it { Ok(row) } else { Err(Refusal::new(404, "no such run; see the list of all runs")) }
 }
 
-/// The page that compares runs with the first of them.
+/// Returns the page that compares all other runs with the first run.
 fn comparison(db: &Path, names: &[RunName]) -> Result<Page, Refusal> {
     if names.len() < 2 {
         return Err(Refusal::new(400, "choose two or more runs in the list, then compare them"));

@@ -1,29 +1,30 @@
-//! Where the pages of a gallery are: in a folder, or on a server. Pages link to each other through
-//! a [`Place`], so that both kinds have the same content.
+//! Addresses of the pages, which are either on a server or in a folder. A [`Place`] supplies the
+//! addresses of all links, so that the same code generates the pages for both.
 
 use std::collections::BTreeSet;
 
 use form_urlencoded::Serializer;
 
-/// The names of a host and of a target on it.
+/// The name of a host, and the name of a target on that host.
 pub type TargetOfHost = (String, String);
 
-/// Where pages are.
+/// The location of the pages, which determines their addresses.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// On a server, which makes any page on request.
+    /// On a server, which generates any page on request.
     Server,
-    /// In a folder, which has the pages of these runs and targets only.
+    /// In a folder that contains only the pages of these runs and targets, and the list of runs.
     Folder {
-        /// Numbers of the runs.
+        /// The numbers of the runs.
         runs: BTreeSet<i64>,
-        /// The targets. The name of a target's file contains its index in this list plus 1.
+        /// The targets. The file name of a target's page contains the index of the target in this
+        /// list plus 1.
         targets: Vec<TargetOfHost>,
     },
 }
 
 impl Place {
-    /// Address of the list of runs.
+    /// Returns the address of the list of runs.
     pub fn index(&self) -> &'static str {
         match self {
             Place::Server => "/",
@@ -31,7 +32,7 @@ impl Place {
         }
     }
 
-    /// Address of the page of a run; None if the folder has no page of it.
+    /// Returns the address of the page of a run. None if the folder does not contain that page.
     pub fn run(&self, id: i64) -> Option<String> {
         match self {
             Place::Server => Some(format!("/run/{id}")),
@@ -39,7 +40,8 @@ impl Place {
         }
     }
 
-    /// Address of the page of a target on a host; None if the folder has no page of it.
+    /// Returns the address of the page of a target on a host. None if the folder does not contain
+    /// that page.
     pub fn target(&self, host: &str, target: &str) -> Option<String> {
         match self {
             Place::Server => {
@@ -55,8 +57,8 @@ impl Place {
         }
     }
 
-    /// Address of the list of runs that match the search `query`, without the first `skip` runs;
-    /// None in a folder.
+    /// Returns the address of the list of runs that match the search `query`, without the first
+    /// `skip` runs. None in a folder, because only a server can search.
     pub fn list(&self, query: &str, skip: usize) -> Option<String> {
         let Place::Server = self else { return None };
         let mut words = Serializer::new(String::new());

@@ -1,5 +1,6 @@
-//! Finds the page that an address means. Paths are compared without decoding them. Addresses can
-//! name only runs (by number or uuid), targets, and parts of the list, but no files and no labels.
+//! Finds the page that an address specifies. Paths are compared without decoding them. An address
+//! can specify runs (by number or uuid), targets and parts of the list of runs, but never files or
+//! labels.
 
 use crate::gallery::Part;
 
@@ -7,57 +8,57 @@ use crate::gallery::Part;
 pub const ADDRESS_BYTES_MAX: usize = 4096;
 /// Maximum number of runs in a comparison.
 pub const SIDES_MAX: usize = 8;
-/// Number of runs in a part of the list, by default and on a page at most.
+/// Default number of runs in a part of the list. This is also the maximum number on an HTML page.
 pub const LISTED: usize = 500;
 /// Maximum number of runs that the JSON document lists.
 const LISTED_MAX: usize = 5000;
-/// Maximum length of a parameter: the words of a search, or the name of a host or target (bytes).
+/// Maximum length of a parameter's value, such as the words of a search (bytes).
 const WORDS_BYTES_MAX: usize = 512;
 /// Maximum number of parameters that are examined.
 const PARAMETERS_MAX: usize = 64;
-/// Length of a uuid.
+/// Length of a uuid's text (bytes).
 const UUID_BYTES: usize = 36;
 
-/// A page.
+/// A page that an address specifies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     /// A part of the list of runs.
     List(Part),
     /// A part of the list of runs, as JSON.
     Json(Part),
-    /// A run.
+    /// The page of a run.
     Run(RunName),
-    /// A target on a host, over time.
+    /// The page of a target on a host, which shows the rates over time.
     Target {
         /// Name of the host.
         host: String,
         /// Name of the target.
         target: String,
     },
-    /// A comparison of runs with the first of them.
+    /// A comparison of all other runs with the first run.
     Compare(Vec<RunName>),
 }
 
-/// How an address names a run.
+/// The number or uuid by which an address specifies a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunName {
-    /// Its number.
+    /// The run's number.
     Number(i64),
-    /// Its uuid.
+    /// The run's uuid.
     Uuid(String),
 }
 
 /// The parsed form of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The page; None if there is no such page.
+    /// The specified page. None if there is no such page.
     pub route: Option<Route>,
-    /// The token, if the address contains one.
+    /// The token in the address. None if the address contains no token.
     pub token: Option<String>,
 }
 
 impl Address {
-    /// Parses a path and a query.
+    /// Parses the path and the query of an address.
     pub fn of(path: &str, query: &str) -> Address {
         let query: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
             .take(PARAMETERS_MAX)
@@ -100,9 +101,9 @@ fn route(path: &str, query: &[(String, String)]) -> Option<Route> {
     }
 }
 
-/// The runs of a comparison. Runs chosen in the list (parameters `run`) are sorted by their
-/// numbers, so that the oldest is the baseline. Runs listed in a parameter `runs` keep their order
-/// and come first.
+/// Returns the runs of a comparison. Runs that were chosen in the list (parameters `run`) are
+/// sorted by number, so that the oldest run is the baseline. Runs in a parameter `runs` keep their
+/// order and are before the chosen runs.
 fn sides(query: &[(String, String)]) -> Option<Vec<RunName>> {
     let mut sides: Vec<RunName> = Vec::new();
     for (_, text) in query.iter().filter(|(name, _)| name == "runs") {
@@ -121,7 +122,7 @@ fn sides(query: &[(String, String)]) -> Option<Vec<RunName>> {
 }
 
 impl RunName {
-    /// Parses a number or a uuid in lower case.
+    /// Parses a number or a lower-case uuid.
     pub fn of(text: &str) -> Option<RunName> {
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             return text.parse().ok().map(RunName::Number);
@@ -131,7 +132,7 @@ impl RunName {
         is_uuid.then(|| RunName::Uuid(text.to_owned()))
     }
 
-    /// The text that names the run in an address.
+    /// Returns the text that specifies the run in an address.
     pub fn text(&self) -> String {
         match self {
             RunName::Number(number) => number.to_string(),

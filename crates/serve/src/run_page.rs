@@ -1,6 +1,6 @@
-//! The page of a stored run of any kind. The page of a survey is made again from its stored
-//! results. Other runs have a table of their points, the rates by request size, and the findings
-//! that were stored with them.
+//! Generates the page of a stored run of any kind. The page of a survey is generated again from the
+//! stored results. The page of any other run has a table of the points, charts of the rates by
+//! request size, and the stored findings.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ use survey::view;
 
 /// Maximum number of rows in the table of points.
 const ROWS_MAX: usize = 2000;
-/// Most charts.
+/// Maximum number of charts.
 const CHARTS_MAX: usize = 12;
-/// Most curves in a chart.
+/// Maximum number of curves in a chart.
 const CURVES_MAX: usize = 8;
 
-/// The page of a stored run.
+/// Returns the page of a stored run.
 ///
 /// # Errors
 /// If the database cannot be read.
@@ -56,7 +56,7 @@ pub fn of(store: &Store, row: &RunRow) -> Outcome<Page> {
     Ok(page(row, &points, left_out))
 }
 
-/// A point without its trials.
+/// A measured point, without the data of its trials.
 #[derive(Clone, Debug)]
 struct MeasuredRow {
     key: PointKey,
@@ -113,7 +113,8 @@ fn verdict(row: &RunRow) -> Verdict {
     verdict
 }
 
-/// Makes a verdict suspect if the run has not ended, or did not end well, and adds the reason.
+/// Adds a reason to a verdict if the run has not finished successfully. A valid verdict then
+/// becomes suspect.
 fn add_progress(verdict: &mut Verdict, row: &RunRow) {
     let why = match row.state {
         RunState::Finished => return,
@@ -153,7 +154,7 @@ fn key_figures(row: &RunRow, points: &[MeasuredRow], left_out: usize) -> Vec<Key
     all
 }
 
-/// The stored findings of a study, a survey or an import.
+/// Returns the stored findings of a study, a survey or an import.
 fn findings(row: &RunRow) -> Vec<Finding> {
     let finding = |StoredFinding { id, text }: StoredFinding| Finding {
         id,
@@ -165,13 +166,16 @@ fn findings(row: &RunRow) -> Vec<Finding> {
     stored.into_iter().map(finding).collect()
 }
 
-/// Charts of the rate by request size: one for each `rw`, with a curve for each caching mode, depth
-/// and number of threads.
+/// Returns charts of the rate by request size. There is one chart for each value of `rw`, with a
+/// curve for each combination of the other settings. None if no curve has two points.
 fn charts(points: &[MeasuredRow]) -> Option<Section> {
     let mut groups: BTreeMap<String, BTreeMap<String, Vec<&MeasuredRow>>> = BTreeMap::new();
     for point in points {
         let key = &point.key;
-        let curve = format!("{}, depth {} x {}", key.caching.name(), key.depth(), key.threads());
+        // The curve's name is the description without the operation and the request size. The rest
+        // is the depth, I/O engine, caching and options.
+        let all = key.describe();
+        let curve = all.split_once(", ").map_or(&*all, |(_, settings)| settings).to_owned();
         groups.entry(key.rw().to_owned()).or_default().entry(curve).or_default().push(point);
     }
     let mut blocks = Vec::new();
@@ -187,7 +191,7 @@ fn charts(points: &[MeasuredRow]) -> Option<Section> {
     (!blocks.is_empty()).then(|| Section {
         id: "curves".to_owned(),
         title: "Rates by request size".to_owned(),
-        lead: "Bars are 95% intervals.".to_owned(),
+        lead: "Bars show 95% confidence intervals.".to_owned(),
         blocks,
     })
 }
@@ -208,7 +212,7 @@ fn series(name: String, mut points: Vec<&MeasuredRow>) -> Series {
 fn chart(number: usize, rw: &str, series: Vec<Series>, left_out: usize) -> Chart {
     let summary = match left_out {
         0 => format!("Rate of {rw} by request size."),
-        left_out => format!("Rate of {rw} by request size; not drawn: {left_out} (see the table)."),
+        left_out => format!("Rate of {rw} by request size. Curves that are not shown: {left_out}."),
     };
     let axis = |label: &str, unit, scale| Axis { label: label.to_owned(), unit, scale };
     Chart {
@@ -247,7 +251,7 @@ fn table(points: &[MeasuredRow], left_out: usize) -> Section {
         id: "points".to_owned(),
         caption: match left_out {
             0 => "All points".to_owned(),
-            left_out => format!("The first {} points; {left_out} are left out", points.len()),
+            left_out => format!("The first {} points; {left_out} more are not shown", points.len()),
         },
         columns: vec![
             column("workload", None),
@@ -267,7 +271,9 @@ fn table(points: &[MeasuredRow], left_out: usize) -> Section {
     Section {
         id: POINTS_SECTION.to_owned(),
         title: "All points".to_owned(),
-        lead: "Medians of the trials, with 95% intervals of the rate.".to_owned(),
+        lead: "Rates are medians of the trials. Low and high are the limits of the 95% confidence \
+               interval of the rate."
+            .to_owned(),
         blocks: vec![Block::Table(table)],
     }
 }
@@ -294,6 +300,7 @@ fn provenance(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioengine::EngineKind;
     use lab::point::testing::point;
     use results::{RunId, Seed};
 
@@ -346,6 +353,20 @@ mod tests {
     }
 
     #[test]
+    fn points_that_differ_only_in_the_io_engine_are_on_two_curves() {
+        let mut points = measured();
+        for mut point in measured() {
+            point.key.workload.engine_kind = EngineKind::Mmap;
+            points.push(point);
+        }
+        let page = page(&row(RunState::Finished, None), &points, 0);
+        let Block::Chart(chart) = &page.sections[0].blocks[0] else { panic!("a chart") };
+        let curves: Vec<(&str, usize)> =
+            chart.series.iter().map(|curve| (&*curve.name, curve.points.len())).collect();
+        assert_eq!(curves, [("depth 1, mmap, direct", 3), ("depth 1, sync, direct", 3)]);
+    }
+
+    #[test]
     fn a_run_that_has_not_ended_is_suspect_and_says_so() {
         for state in [RunState::Running, RunState::Interrupted, RunState::Failed] {
             let page = page(&row(state, None), &[], 0);
@@ -359,6 +380,6 @@ mod tests {
         let page = page(&row(RunState::Finished, None), &measured(), 5);
         assert_eq!(page.key_figures[0].value, "8");
         let html = report::render(&page);
-        assert!(html.contains("The first 3 points; 5 are left out"), "{html}");
+        assert!(html.contains("The first 3 points; 5 more are not shown"), "{html}");
     }
 }

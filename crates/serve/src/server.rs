@@ -1,9 +1,9 @@
-//! Serves clients over HTTP with the library hyper, and limits what they can make the server do.
+//! Serves clients over HTTP with the library hyper, and limits the resources that clients can use.
 //!
-//! All connections are tasks of one thread. The number and age of connections, the number of
-//! requests of each, and the time and size of request headers are limited. If there are too many
-//! connections, a new one replaces the oldest whose client has not shown the token. Strangers can
-//! therefore not lock out clients that know it.
+//! All connections are tasks of one thread. There are limits on the number and age of connections,
+//! the number of requests on a connection, and the time and size of request headers. If there are
+//! too many connections, a new connection replaces the oldest connection whose client has not sent
+//! the token. Strangers therefore cannot lock out clients that know the token.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,23 +28,23 @@ use crate::answer::{Answer, Answers};
 const TICK: Duration = Duration::from_millis(100);
 /// Pause after a connection could not be accepted, for example because of too many open files.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
-/// Minimum time between two lines that report a refused client (ns).
+/// Minimum time between two messages about refused requests (ns).
 const LINE_EVERY_NS: u64 = 1_000_000_000;
 
-/// Limits of what clients can make the server do.
+/// Limits on the resources that clients can use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Maximum number of connections at the same time.
     pub connections: usize,
-    /// Maximum number of requests of a connection.
+    /// Maximum number of requests on a connection.
     pub requests: u32,
-    /// Maximum time for the headers of a request, and between two requests.
+    /// Maximum time for the headers of a request. Also the maximum idle time between requests.
     pub header_time: Duration,
-    /// Maximum time for making a page.
+    /// Maximum time for generating a page.
     pub page_time: Duration,
-    /// Age from which a connection accepts no more requests.
+    /// Age at which a connection stops accepting requests.
     pub age: Duration,
-    /// Time after that age in which the client must have read its last response.
+    /// Maximum time for sending the last response of a connection that has reached the age `age`.
     pub last_answer: Duration,
     /// Maximum size of the headers of a request, including its first line (bytes).
     pub header_bytes: usize,
@@ -67,7 +67,7 @@ impl Default for Limits {
     }
 }
 
-/// Where the server listens.
+/// The socket on which the server listens.
 pub enum Listener {
     /// A network address.
     Tcp(TcpListener),
@@ -88,7 +88,7 @@ struct Shared {
     limits: Limits,
     console: Console,
     clock: Monotonic,
-    /// When a line last reported a refused client (ns).
+    /// Time of the last message about a refused request (ns). 0 if there was no message.
     said_ns: AtomicU64,
     /// All connections, oldest first.
     open: Mutex<Vec<Open>>,
@@ -132,7 +132,8 @@ async fn accept(listener: &Listener, shared: &Arc<Shared>, number: u64) -> std::
     match listener {
         Listener::Tcp(listener) => {
             let (stream, _) = listener.accept().await?;
-            // Without this, the last part of a response may wait for the client's acknowledgement.
+            // Without TCP_NODELAY, the last part of a response may wait until the client has
+            // acknowledged the previous part.
             let _ = stream.set_nodelay(true);
             shared.start(number, stream);
         }
@@ -146,7 +147,8 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the task of a connection, unless all places are taken by clients that know the token.
+    /// Starts the task of a connection. If there are too many connections, the oldest connection
+    /// whose client has not sent the token is closed.
     fn start<S>(self: &Arc<Self>, number: u64, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -167,7 +169,7 @@ impl Shared {
         open.push(Open { number, is_known, task: task.abort_handle() });
     }
 
-    /// Answers a request, and closes the connection if this was the last one allowed.
+    /// Answers a request. After the last request that is allowed, the connection is closed.
     async fn answer(
         &self,
         request: Request<Incoming>,
@@ -198,7 +200,7 @@ impl Shared {
     }
 }
 
-/// Answers the requests of a connection until it ends or is too old.
+/// Answers the requests of a connection until the connection ends or is too old.
 async fn converse<S>(shared: &Shared, stream: S, is_known: &AtomicBool)
 where
     S: AsyncRead + AsyncWrite + Unpin,

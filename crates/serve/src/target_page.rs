@@ -1,5 +1,5 @@
-//! The rates of a target over time: a chart of each workload that several runs measured. It marks
-//! when the rate changed, as found by `halfpower history`.
+//! Generates the page that shows the rates of a target over time. Each workload that several runs
+//! measured has a chart. The chart marks the changes of the rate that `halfpower history` finds.
 
 use analysis::units;
 use compare::history::{HistoryDocument, PointHistory};
@@ -12,18 +12,19 @@ use report::units::Unit;
 
 use crate::place::Place;
 
-/// Maximum number of charts. Workloads with the most changes have precedence, then those that most
-/// runs measured.
+/// Maximum number of charts. Workloads with more changes have precedence. If two workloads have the
+/// same number of changes, the workload that more runs measured has precedence.
 const CHARTS_MAX: usize = 24;
-/// Maximum number of runs that are read; the newest ones.
+/// Maximum number of runs that are read. The newest runs have precedence.
 pub const RUNS_MAX: usize = 1000;
-/// Maximum number of rows in the table of newest results, and of reported changes per workload.
+/// Maximum number of rows in the table of newest results. Also the maximum number of changes that
+/// are reported for a workload.
 const CHANGES_MAX: usize = 500;
 
 /// The units of the time axis: nanoseconds in a minute, an hour and a day.
 const TIMES: [(f64, &str); 3] = [(60e9, "minutes"), (3600e9, "hours"), (86_400e9, "days")];
 
-/// The page of a target.
+/// Returns the page of a target.
 pub fn of(history: &HistoryDocument, place: &Place) -> Page {
     let mut points: Vec<&PointHistory> =
         history.points.iter().filter(|point| point.runs.len() > 1).collect();
@@ -39,18 +40,18 @@ pub fn of(history: &HistoryDocument, place: &Place) -> Page {
     };
     let mut blocks: Vec<Block> = points.iter().enumerate().map(chart).collect();
     if blocks.is_empty() {
-        let text = "No workload was measured by two runs of this target, so there is no trend yet.";
+        let text = "No workload was measured in two runs on this target, so there is no trend yet.";
         blocks.push(Block::Text(text.to_owned()));
     }
     if left_out > 0 {
         let left_out = units::counted(left_out as u64, "workload");
-        blocks.push(Block::Text(format!("{left_out} without a chart: see halfpower history.")));
+        blocks.push(Block::Text(format!("No chart for {left_out}; see halfpower history.")));
     }
     let trends = Section {
         id: "trends".to_owned(),
         title: "Rates over time".to_owned(),
-        lead: "Each mark is a run, with the median of its trials and its 95% interval. A vertical \
-               line is a change that chance does not explain."
+        lead: "Each mark shows the median of a run's trials, with a 95% confidence interval. A \
+               vertical line marks a change that chance does not explain."
             .to_owned(),
         blocks,
     };
@@ -72,8 +73,8 @@ pub fn of(history: &HistoryDocument, place: &Place) -> Page {
     }
 }
 
-/// The time axis. It begins at the first run, in the largest unit of which at least three have
-/// passed.
+/// A time axis that starts at the first run. The unit is the largest unit of which at least three
+/// fit between the first and the last run, or minutes if the time is shorter.
 struct TimeScale {
     first_unix_ns: i64,
     unit_ns: f64,
@@ -134,7 +135,10 @@ fn findings(point: &PointHistory) -> Vec<Finding> {
         let facts: Vec<String> = change.facts.iter().map(fact).collect();
         Finding {
             id: "change".to_owned(),
-            headline: format!("{}: {percent:+.1}% from run {} on", point.workload, change.run),
+            headline: format!(
+                "{}: the rate changed by {percent:+.1}% at run {}",
+                point.workload, change.run
+            ),
             detail: facts.join("; "),
             tone: if change.ratio < 1.0 { Tone::Warn } else { Tone::Good },
         }
@@ -142,7 +146,7 @@ fn findings(point: &PointHistory) -> Vec<Finding> {
     point.changes.iter().take(CHANGES_MAX).map(finding).collect()
 }
 
-/// The newest result of every workload.
+/// Returns the section with the newest result of every workload.
 fn changes_section(history: &HistoryDocument, place: &Place) -> Section {
     let column = |label: &str, unit| Column { label: label.to_owned(), unit };
     let row = |point: &PointHistory| {
@@ -165,7 +169,7 @@ fn changes_section(history: &HistoryDocument, place: &Place) -> Section {
         id: "newest".to_owned(),
         caption: match left_out {
             0 => "The newest result of each workload".to_owned(),
-            left_out => format!("The newest results; {left_out} workloads are left out"),
+            left_out => format!("The newest results; {left_out} workloads are not shown"),
         },
         columns: vec![
             column("workload", None),

@@ -1,12 +1,13 @@
-//! Utilisation of every resource, the bottleneck, and consistency checks for a run.
+//! Computes the utilisation of every resource and the bottleneck of a run, and checks the run for
+//! consistency.
 //!
-//! A part (CPU, bus, media) that is busy nearly all the time is the bottleneck, unless it runs at
-//! the pace of another part most of that time: a bus that moves data at the rate of a slower link
-//! is occupied, but a faster bus would change nothing. Then the other part is the bottleneck, even
-//! if it is busy for less of the time. A reserve (write buffer, burst credit) that is exhausted
-//! most of the time is a bottleneck too. If there is neither, a stage that serialises requests may
-//! be the bottleneck. If nothing qualifies, the run is limited by latency, and more requests in
-//! flight may help.
+//! A part (CPU, bus, media) that is busy nearly all the time is the bottleneck, unless it mostly
+//! runs at the pace of another part. For example, a bus that moves data at the rate of a slower
+//! link is occupied, but a faster bus would not increase the throughput. The slower part is then
+//! the bottleneck, even if its utilisation is lower. A reserve (write buffer, burst credit) that is
+//! exhausted most of the time is a bottleneck too. If no part and no reserve is the bottleneck, a
+//! stage that serialises requests may be the bottleneck. Otherwise, latency limits the run, and
+//! more requests in flight may help.
 
 use crate::flash::FlashTimes;
 use crate::ftl::FlashWrites;
@@ -16,11 +17,11 @@ use crate::nand;
 use crate::server::ControllerTimes;
 use crate::system::{Allocated, DriveModel};
 
-/// Name of a disk's controller as a resource.
+/// Name of the resource for disk controllers.
 const CONTROLLER: &str = "drive controller";
-/// Name of the units or dies of flash as a resource.
+/// Name of the resource for the units or dies of flash devices.
 const FLASH_UNITS: &str = "flash units";
-/// Name of a disk's media as a resource.
+/// Name of the resource for disk media.
 const MEDIA: &str = "media";
 
 /// A resource of the system and how long it was busy.
@@ -34,22 +35,22 @@ pub struct Resource {
     pub busy_ns: u64,
     /// Number of servers.
     pub servers: u32,
-    /// Bytes that the resource moved.
+    /// Number of bytes that the resource moved.
     pub bytes: u64,
-    /// Busy time by phase (ns); empty if the resource has no phases.
+    /// Busy time in each phase of the work (ns). Empty if the resource has no phases.
     pub phases_ns: Vec<(&'static str, u64)>,
-    /// Part of the busy time that runs at the pace of another resource (ns), by the name of that
-    /// resource. The rest is its own work.
+    /// Part of the busy time in which the resource runs at the pace of another resource (ns), with
+    /// the name of that other resource. In the rest of the busy time, nothing slows the resource.
     pub paced_ns: Vec<(String, u64)>,
-    /// Part of the busy time that delays no request (ns): the media write buffered data while the
-    /// buffer has free space.
+    /// Part of the busy time that delays no request (ns). For example, the media write buffered
+    /// data while the buffer has free space.
     pub background_ns: u64,
 }
 
 /// What the busy time of a resource means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceKind {
-    /// Hardware that does work: a CPU, a link, the media.
+    /// Hardware that does work, such as a CPU, a link or the media.
     Part,
     /// A write buffer or burst credit. It counts as busy while it is exhausted.
     Reserve,
@@ -59,28 +60,29 @@ pub enum ResourceKind {
 }
 
 impl ResourceKind {
-    /// Utilisation at which the resource counts as the bottleneck.
+    /// Returns the minimum utilisation at which a resource counts as the bottleneck (0 to 1).
     fn binding_threshold(self) -> f64 {
         match self {
             ResourceKind::Part | ResourceKind::Order => 0.9,
-            // Before a reserve is exhausted, something else limits the run.
+            // Another resource limits the run before the reserve is exhausted, so the reserve is
+            // never exhausted for the whole run.
             ResourceKind::Reserve => 0.5,
         }
     }
 }
 
-/// Activity between two readings of the counters.
+/// Activity of a machine between two readings of the counters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// Length of the interval (ns).
     pub elapsed_ns: u64,
-    /// Requests completed.
+    /// Number of completed requests.
     pub requests: u64,
-    /// Bytes of the completed requests.
+    /// Total size of the completed requests (bytes).
     pub bytes: u64,
-    /// Bytes moved by devices: read, written.
+    /// Number of bytes that the devices read, and number of bytes that they wrote.
     pub device_bytes: [u64; 2],
-    /// Requests served by devices: reads, writes.
+    /// Number of reads that the devices served, and number of writes.
     pub device_requests: [u64; 2],
     /// Mean number of requests in the system (time average).
     pub mean_inside: f64,
@@ -88,17 +90,17 @@ pub struct Account {
     pub mean_residence_ns: f64,
     /// All resources.
     pub resources: Vec<Resource>,
-    /// Bytes that flash devices with a translation layer programmed; `None` if the system has no
-    /// such device.
+    /// Number of bytes that flash devices with a translation layer programmed. `None` if the system
+    /// has no such device.
     pub flash_writes: Option<FlashWrites>,
 }
 
-/// What the writes of a run cost a flash device with a translation layer.
+/// The cost of a run's writes on a flash device with a translation layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WriteCost {
-    /// Bytes programmed per byte that the host wrote.
+    /// Number of programmed bytes per byte that the host wrote.
     pub write_amplification: f64,
-    /// Share of the busy time of the dies that garbage collection and erases took, 0 to 1.
+    /// Share of the dies' busy time that garbage collection and erases took (0 to 1).
     pub collection_share: f64,
     /// Rate of host writes at which the dies would be busy all the time, if each byte cost as much
     /// as in this run (bytes per second).
@@ -108,14 +110,14 @@ pub struct WriteCost {
 /// The bottleneck of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Binding {
-    /// Name of the resource, or "latency" if none is near its limit; then more requests in
-    /// flight may help.
+    /// Name of the resource, or "latency" if no resource is near its limit. In the latter case,
+    /// more requests in flight may help.
     pub resource: String,
-    /// Utilisation of the bottleneck, 0 to 1. For "latency", the highest utilisation of any
-    /// resource, counting only work that requests wait for.
+    /// Utilisation of the bottleneck (0 to 1). For "latency", this is the highest utilisation of
+    /// any resource by work that requests wait for.
     pub utilisation: f64,
-    /// The resource that is occupied nearly all the time because it mostly runs at the pace of the
-    /// bottleneck. `None` if the bottleneck itself is that resource.
+    /// The resource that is occupied nearly all the time, because it mostly runs at the pace of
+    /// the bottleneck. `None` if the bottleneck itself is occupied nearly all the time.
     pub held: Option<Held>,
 }
 
@@ -124,19 +126,19 @@ pub struct Binding {
 pub struct Held {
     /// Name of the resource.
     pub resource: String,
-    /// Utilisation of the resource, 0 to 1.
+    /// Utilisation of the resource (0 to 1).
     pub utilisation: f64,
 }
 
 impl Resource {
-    /// Share of an interval during which the resource was busy, 0 to 1.
+    /// Returns the share of an interval during which the resource was busy (0 to 1).
     pub fn utilisation(&self, elapsed_ns: u64) -> f64 {
         let capacity = elapsed_ns as f64 * f64::from(self.servers.max(1));
         if capacity > 0.0 { self.busy_ns as f64 / capacity } else { 0.0 }
     }
 
-    /// Share of an interval during which the resource was busy with work that requests wait for, 0
-    /// to 1.
+    /// Returns the share of an interval during which the resource was busy with work that requests
+    /// wait for (0 to 1).
     fn foreground(&self, elapsed_ns: u64) -> f64 {
         let background = self.background_ns as f64 / self.busy_ns.max(1) as f64;
         self.utilisation(elapsed_ns) * (1.0 - background)
@@ -147,12 +149,13 @@ impl Resource {
         Resource { name, kind, busy_ns, servers, bytes, phases_ns, paced_ns, background_ns: 0 }
     }
 
-    /// A hardware resource without phases.
+    /// Creates a hardware resource without phases.
     fn part(name: &str, busy_ns: u64, servers: u32, bytes: u64) -> Resource {
         Resource::new(name, ResourceKind::Part, busy_ns, servers, bytes)
     }
 
-    /// The difference to an earlier reading of the same resource.
+    /// Returns the activity since an earlier reading of the same resource. If there was no reading,
+    /// returns all activity.
     fn since(&self, earlier: Option<&Resource>) -> Resource {
         let Some(then) = earlier else { return self.clone() };
         let phases = self.phases_ns.iter().zip(&then.phases_ns);
@@ -177,7 +180,7 @@ pub(crate) struct Reading {
     count: Count,
     device_bytes: [u64; 2],
     device_requests: [u64; 2],
-    /// Groups of identical resources. The busiest resource of a group represents the group.
+    /// Groups of identical resources. An account contains only the busiest resource of each group.
     resources: Vec<Vec<Resource>>,
     flash_writes: Option<FlashWrites>,
 }
@@ -199,7 +202,7 @@ impl Reading {
         }
     }
 
-    /// Activity since an earlier reading.
+    /// Returns the activity since an earlier reading.
     pub fn since(&self, earlier: &Reading) -> Account {
         let pair = |now: [u64; 2], then: [u64; 2]| [now[0] - then[0], now[1] - then[1]];
         let elapsed_ns = self.at_ns - earlier.at_ns;
@@ -208,7 +211,7 @@ impl Reading {
         let residence = self.count.residence_ns - earlier.count.residence_ns;
         let resources = self.resources.iter().zip(&earlier.resources);
         let resources = resources.filter_map(|(now, then)| {
-            // Parts created after the earlier reading start from zero.
+            // Resources that were created after the earlier reading start from zero.
             let then = then.iter().map(Some).chain(std::iter::repeat(None));
             let copies = now.iter().zip(then).map(|(now, then)| now.since(then));
             copies.max_by_key(|resource| resource.busy_ns)
@@ -230,7 +233,8 @@ impl Reading {
     }
 }
 
-/// All resources in the order in which a request passes them, with identical ones grouped.
+/// Returns all resources in the order in which a request passes them. Identical resources are in
+/// one group.
 fn resources(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let mut all = Vec::new();
     let thread = |busy_ns| Resource::new("issuing thread", ResourceKind::Order, busy_ns, 1, 0);
@@ -264,7 +268,8 @@ fn resources(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     all
 }
 
-/// Stages that serialise requests of a file: file growth, cache fetches, the lazy writer.
+/// Returns the stages that serialise the requests of a file: file growth, cache fetches and the
+/// lazy writer.
 fn serial_stages(machine: &Machine, now_ns: u64) -> [Vec<Resource>; 3] {
     let order = |name, ns, servers| Resource::new(name, ResourceKind::Order, ns, servers, 0);
     let caches = || machine.files.iter().filter_map(|file| file.cache.as_ref());
@@ -280,7 +285,7 @@ fn serial_stages(machine: &Machine, now_ns: u64) -> [Vec<Resource>; 3] {
     [growing.collect(), fetches.collect(), writers.collect()]
 }
 
-/// All buses as one resource with several servers.
+/// Returns all buses as one resource with several servers. None if there are no buses.
 fn bus(machine: &Machine, now_ns: u64) -> Option<Resource> {
     let mut phases_ns: Vec<(&'static str, u64)> = PHASE_NAMES.map(|name| (name, 0)).to_vec();
     for bus in &machine.buses {
@@ -303,7 +308,7 @@ fn bus(machine: &Machine, now_ns: u64) -> Option<Resource> {
     (servers > 0).then_some(Resource { phases_ns, paced_ns, ..bus })
 }
 
-/// The disks and their controllers.
+/// Returns the resources for the disk controllers and the disk media.
 fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let (mut own_ns, mut by_media_ns, mut by_bus_ns, mut disks) = (0, 0, 0, 0);
     let (mut seek_ns, mut rotate_ns, mut transfer_ns, mut background_ns) = (0, 0, 0, 0);
@@ -340,7 +345,7 @@ fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     vec![vec![Resource { paced_ns, ..controller }], vec![media]]
 }
 
-/// What all flash devices with a translation layer wrote.
+/// Returns the total number of bytes that the flash devices with a translation layer programmed.
 fn flash_writes(machine: &Machine, now_ns: u64) -> Option<FlashWrites> {
     let own = machine.devices.iter().filter_map(|device| match &device.mechanism {
         Mechanism::Flash(flash) => Some(flash.times_until(now_ns).translation?.writes),
@@ -349,7 +354,7 @@ fn flash_writes(machine: &Machine, now_ns: u64) -> Option<FlashWrites> {
     own.reduce(|sum, writes| sum.plus(&writes))
 }
 
-/// Flash devices: units, channels, and the limits that the model sets.
+/// Returns the resources of flash devices: units, channels, and the limits that the model sets.
 fn flashes(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let DriveModel::Flash(model) = &machine.system.drive else { return Vec::new() };
     let flash = machine.devices.iter().filter_map(|device| match &device.mechanism {
@@ -409,7 +414,8 @@ impl Account {
             all.max_by(|a, b| nearness(a).total_cmp(&nearness(b)))
         };
         let binds = |resource: &&Resource| nearness(resource) >= 1.0;
-        // A serial stage is also busy while it waits for a part, so parts take precedence.
+        // A stage that serialises requests is also busy while it waits for a part or a reserve.
+        // Parts and reserves therefore have precedence.
         match nearest(false).filter(binds).or_else(|| nearest(true).filter(binds)) {
             Some(full) => {
                 let found = self.pacemaker(full);
@@ -428,12 +434,12 @@ impl Account {
         }
     }
 
-    /// The resource that sets the pace of `full`, directly or through others. A resource is paced
-    /// by another one if it runs longer at the other's pace than at its own. If `full` is not
-    /// paced, `full` itself.
+    /// Returns the resource that sets the pace of `full`, directly or through other resources. A
+    /// resource is paced by another resource if it runs longer at that resource's pace than at its
+    /// own pace. Returns `full` if no other resource sets its pace.
     fn pacemaker<'a>(&'a self, full: &'a Resource) -> &'a Resource {
         let mut found = full;
-        // The number of steps is limited, because resources may pace each other in a circle.
+        // The number of steps is limited, because resources may pace each other in a cycle.
         for _ in 0..self.resources.len() {
             let paced_ns: u64 = found.paced_ns.iter().map(|(_, ns)| ns).sum();
             let own_ns = found.busy_ns.saturating_sub(paced_ns);
@@ -448,8 +454,8 @@ impl Account {
         found
     }
 
-    /// The cost of writes to flash; `None` without a translation layer, or if no write reached the
-    /// flash.
+    /// Returns the cost of writes to flash. `None` if the system has no translation layer, or if no
+    /// write reached the flash.
     pub fn write_cost(&self) -> Option<WriteCost> {
         let writes = self.flash_writes?;
         let dies = self.resources.iter().find(|resource| resource.name == FLASH_UNITS)?;
@@ -469,13 +475,14 @@ impl Account {
         })
     }
 
-    /// Throughput seen by programs (bytes per second).
+    /// Returns the throughput of the completed requests (bytes per second).
     pub fn bytes_per_s(&self) -> f64 {
         if self.elapsed_ns == 0 { 0.0 } else { self.bytes as f64 * 1e9 / self.elapsed_ns as f64 }
     }
 
-    /// Consistency checks that the run fails: utilisation above 100%, Little's law. An interval
-    /// that starts and ends without requests in flight must pass all of them.
+    /// Checks that no utilisation exceeds 100% and that Little's law holds. Returns a message for
+    /// each failed check. An interval that starts and ends without requests in flight must pass all
+    /// checks.
     pub fn violations(&self) -> Vec<String> {
         let mut broken = Vec::new();
         for resource in &self.resources {
@@ -485,19 +492,22 @@ impl Account {
                 broken.push(format!("{} was busy for {percent:.2}% of the time", resource.name));
             }
         }
-        // Little's law, N = X R, holds exactly if no request is in flight at either end.
+        // Little's law, N = X R, holds exactly if no request is in flight at the start and at the
+        // end of the interval.
         let by_request = self.mean_residence_ns * self.requests as f64;
         let by_time = self.mean_inside * self.elapsed_ns as f64;
         if (by_request - by_time).abs() > 1e-6 * by_time.max(1.0) {
             broken.push(format!(
-                "Little's law fails: {by_time} request-ns by time, {by_request} by request"
+                "Little's law fails: the integral of requests in the system over time is \
+                 {by_time} ns, but the sum of the requests' times is {by_request} ns"
             ));
         }
         broken
     }
 }
 
-/// Sustained media rate (bytes per second) at a position given as a share of the capacity.
+/// Returns the sustained media rate at a position (bytes per second). The position `at` is a share
+/// of the capacity (0 to 1).
 pub fn media_rate(geometry: &Geometry, at: f64) -> f64 {
     geometry.rate_at((geometry.bytes() as f64 * at) as u64)
 }

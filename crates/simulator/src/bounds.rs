@@ -1,4 +1,4 @@
-//! Closed-form upper bounds on the throughput of a system, each with the part that sets it.
+//! Computes upper bounds on the throughput of a system in closed form, each with the limiting part.
 //!
 //! Two kinds of bounds are used (asymptotic bounds of operational analysis). A part that is always
 //! busy serves at most its capacity divided by the demand of a request. A fixed number of requests
@@ -8,9 +8,9 @@
 //! subtracted.
 //!
 //! The bounds share two models with the event simulation: `volume`, which splits requests, and
-//! `geometry`, which gives the size and speed of tracks. An error in these models affects both, so
-//! comparing bounds and simulation does not find it; they have separate tests. Everything else is
-//! computed here from the parameters of the system.
+//! `geometry`, which gives the size and speed of tracks. An error in these models affects both the
+//! bounds and the simulation, so a comparison does not find the error. These models therefore have
+//! separate tests. All other values are computed here from the parameters of the system.
 
 mod flash;
 
@@ -30,27 +30,27 @@ use crate::volume::{Piece, Pieces, Volume};
 pub struct Shape {
     /// Read or write.
     pub op: Op,
-    /// True for random order; otherwise each thread is sequential.
+    /// Whether the requests are in random order. If not, each thread is sequential.
     pub random: bool,
     /// Request size (bytes).
     pub request_bytes: u32,
-    /// Requests in flight, over all threads and hosts.
+    /// Number of requests in flight, over all threads and hosts.
     pub depth: u32,
     /// Buffered or direct.
     pub caching: Caching,
-    /// Total bytes. `None`: an endless run, in which buffers and credit do not matter. An endless
-    /// run through the file-system cache may request bytes that are in memory, so only the host
-    /// bounds it.
+    /// Total size of all requests (bytes). `None` for an endless run, in which buffers and credit
+    /// do not matter. An endless run through the file-system cache may request bytes that are in
+    /// memory, so only the host limits such a run.
     pub bytes: Option<u64>,
 }
 
-/// The part that a bound limits. Names do not identify a part: two parts of a system file may have
+/// The part that sets a bound. Names do not identify a part: two parts of a system file may have
 /// the same name, and the bound of a part may have different names for different loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// The CPUs of the hosts, for the requests.
+    /// The CPUs of the hosts, if only work for the requests counts.
     Cpu,
-    /// The CPUs of the hosts, for the requests and the system's own work.
+    /// The CPUs of the hosts, if work for the requests and the system's own work count.
     CpuAndOwnWork,
     /// The processor of a RAID controller.
     Controller,
@@ -58,37 +58,37 @@ pub enum Part {
     ClientCpu,
     /// The network to a file server.
     Network,
-    /// The limit of a file server to one write at a time.
+    /// The limit that a file server handles only one write at a time.
     WriteTurn,
     /// A link between host and buses, by its number.
     Link(usize),
-    /// The buses at their own rate.
+    /// The buses, if they move data at their own rate.
     Bus,
-    /// The buses while they move data at the pace of a slower link.
+    /// The buses, if they move data at the pace of a slower link.
     BusAtPaceOfLink,
     /// The controllers of disks.
     DriveController,
     /// The media of disks.
     Media,
-    /// The revolutions of disks that writes wait for.
+    /// The disk revolutions for which writes wait.
     Revolutions,
-    /// The limit of flash on requests per second once its burst credit is spent.
+    /// The limit of flash devices on requests per second after the burst credit is spent.
     SustainedRequests,
-    /// The limit of flash on requests per second.
+    /// The limit of flash devices on requests per second.
     Requests,
-    /// The units of flash.
+    /// The units of flash devices.
     FlashUnits,
-    /// The rate at which the write buffers of flash drain.
+    /// The rate at which the write buffers of flash devices drain.
     Drain,
-    /// The channels of flash, for reads. Each direction has its own.
+    /// The channels of flash devices for reads. Reads and writes use separate channels.
     ReadChannels,
-    /// The channels of flash, for writes.
+    /// The channels of flash devices for writes.
     WriteChannels,
-    /// The limit of flash on bytes per second once its burst credit is spent.
+    /// The limit of flash devices on bytes per second after the burst credit is spent.
     SustainedRate,
-    /// The requests in flight.
+    /// The number of requests in flight.
     Outstanding,
-    /// Read-ahead or lazy writer of the file-system cache.
+    /// The read-ahead or the lazy writer of the file-system cache.
     CacheTransfers,
     /// The growth of a file.
     Growth,
@@ -97,7 +97,7 @@ pub enum Part {
 /// An upper bound on throughput.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// What the bound limits.
+    /// The part that sets the bound.
     pub part: Part,
     /// The name of the limit, such as a resource or "requests outstanding".
     pub name: String,
@@ -105,11 +105,11 @@ pub struct Bound {
     pub bytes_per_s: f64,
 }
 
-/// Maximum number of different offsets, relative to a row of the volume, for each of which a
-/// transfer is split. With more offsets, transfers of whole rows are split instead.
+/// Maximum number of different offsets within a row of the volume for which a transfer is split. If
+/// transfers have more offsets, a transfer of whole rows is split instead.
 const POSITIONS_MAX: u64 = 2048;
 
-/// All bounds of a load, the tightest first.
+/// Returns all bounds of a load, the tightest first.
 pub fn of(system: &System, shape: &Shape) -> Vec<Bound> {
     let load = Load::new(system, shape);
     let mut all = Vec::new();
@@ -137,7 +137,7 @@ struct Load<'a> {
     joins: bool,
     /// Whether transfers are modelled as whole rows of the volume.
     rows: bool,
-    /// How a transfer is split, for each possible offset in the volume's pattern.
+    /// The pieces of a transfer, for each possible offset in the volume's pattern.
     positions: Vec<Pieces>,
     /// Size of a transfer (bytes).
     unit: u64,
@@ -154,14 +154,14 @@ impl<'a> Load<'a> {
         let cached = !remote && !shape.caching.is_direct();
         let through = shape.caching.is_write_through();
         let write = shape.op == Op::Write;
-        // The controller's cache is not modelled below the file system's cache.
+        // With the file-system cache, the controller's cache is not modelled.
         let controller = system.controller().filter(|_| shape.caching.is_direct());
         let joins = controller.is_some_and(|controller| match shape.op {
             Op::Read => controller.read_ahead.0 > 0.0,
             Op::Write => setup.holds_writes(controller) && !through,
         });
         let first_only = setup.mirror_reads == MirrorReads::First && !write;
-        // During a rebuild, writes go to the spare too.
+        // During a rebuild, the spare also gets the writes.
         let lost = if setup.rebuilding && write { 0 } else { setup.failed };
         let of_each = match setup.volume {
             VolumeKind::Raid1 if first_only => lost..lost + 1,
@@ -185,7 +185,7 @@ impl<'a> Load<'a> {
             (true, Op::Write) if !through => cache.write_behind.bytes(),
             _ => request,
         };
-        // Read-ahead and flusher have several requests of maximum size outstanding.
+        // The read-ahead and the flusher keep several requests of maximum size in flight.
         let unit = linux.map_or(unit, |linux| {
             let most = system.host.max_transfer.bytes().max(linux.read_ahead_max.bytes());
             most.max(request).next_multiple_of(cache.page.bytes())
@@ -208,9 +208,9 @@ impl<'a> Load<'a> {
         load
     }
 
-    /// Splits a transfer once for every offset that it can have in a row of the volume. If there
-    /// are too many offsets, or if transfers are merged, a transfer of whole rows is split instead,
-    /// which costs the least per byte.
+    /// Computes the pieces of a transfer for each offset that it can have within a row of the
+    /// volume. If there are too many offsets, or if transfers are merged, a transfer of whole rows
+    /// is split instead, because such a transfer has the lowest cost per byte.
     fn cut_at_each_position(&mut self) {
         let setup = &self.system.setup;
         let most = self.system.host.max_transfer.bytes();
@@ -242,14 +242,14 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Whether requests may be served from memory alone. Files end, so an endless load returns to
-    /// bytes that are still in the file-system cache.
+    /// Checks whether requests may be served from memory alone. A file has an end, so an endless
+    /// load repeats requests for bytes that are still in the file-system cache.
     fn may_hit(&self) -> bool {
         let through = self.shape.op == Op::Write && self.shape.caching.is_write_through();
         self.cached && self.shape.bytes.is_none() && !through
     }
 
-    /// The least cost of a request, for any of its possible offsets.
+    /// Returns the minimum cost of a request over all possible offsets.
     fn min_demand(&self, cost: impl Fn(&Pieces) -> f64) -> f64 {
         let min_demand = self.positions.iter().map(cost).fold(f64::INFINITY, f64::min);
         min_demand * f64::from(self.shape.request_bytes) / self.unit as f64
@@ -263,13 +263,13 @@ impl<'a> Load<'a> {
         self.min_demand(sum)
     }
 
-    /// Throughput if each request needs `demand_ns` of one of `servers` servers.
+    /// Returns the throughput if each request occupies one of `servers` servers for `demand_ns`.
     fn rate(&self, demand_ns: f64, servers: f64) -> f64 {
         f64::from(self.shape.request_bytes) * servers * 1e9 / demand_ns
     }
 
-    /// The bound that follows from a rate if `exempt` bytes may still be pending when the clock
-    /// stops.
+    /// Returns the bound that follows from a rate if `exempt` bytes may still be pending at the end
+    /// of the run.
     fn rate_with_exempt(&self, rate: f64, exempt: f64) -> f64 {
         match self.shape.bytes.map(|bytes| bytes as f64) {
             Some(bytes) if bytes > exempt => rate * bytes / (bytes - exempt),
@@ -278,7 +278,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Bytes that caches above the devices may still hold when the last write is accepted.
+    /// Returns how many bytes the caches above the devices may hold after the last write.
     fn held_bytes(&self) -> f64 {
         let mut held = 0.0;
         if self.shape.op == Op::Write && !self.shape.caching.is_write_through() {
@@ -311,7 +311,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Bounds set by CPUs, the processor of a RAID controller, and the network.
+    /// Adds the bounds set by CPUs, the processor of a RAID controller, and the network.
     fn processors(&self, all: &mut Vec<Bound>) {
         let (system, shape) = (self.system, self.shape);
         let request = u64::from(shape.request_bytes);
@@ -325,16 +325,16 @@ impl<'a> Load<'a> {
         }
         let background_cpu_ns = self.background_cpu_ns();
         if background_cpu_ns > 0.0 {
-            // The system's own work may still be pending at the end of the run. It needs no thread
-            // of the program, so the depth does not limit the number of CPUs.
+            // The system's own work may still be pending at the end of the run. This work needs no
+            // thread of the program, so the depth does not limit the number of CPUs.
             let own = self.rate(own_ns + background_cpu_ns, f64::from(cpus * hosts));
             let part = (Part::CpuAndOwnWork, "CPU with the system's own work");
             self.add(all, part, own, self.held_bytes());
         }
         if let Some(controller) = self.system.controller() {
             let each = if shape.op == Op::Read { controller.read } else { controller.write };
-            // If requests are merged, each piece may be sent as a transfer of its own, which costs
-            // no piece time.
+            // If requests are merged, each piece may be sent as a separate transfer, which costs no
+            // piece time.
             let piece_ns = if self.joins { 0 } else { controller.piece.ns() };
             let demand = self.min_demand(|pieces| {
                 (controller.fixed.ns()
@@ -361,7 +361,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// CPU time of cache transfers and of a software volume (ns per request).
+    /// Returns the CPU time of cache transfers and of a software volume (ns per request).
     fn background_cpu_ns(&self) -> f64 {
         let (setup, host) = (&self.system.setup, &self.system.host);
         let own =
@@ -376,7 +376,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Bounds set by links and buses.
+    /// Adds the bounds set by links and buses.
     fn paths(&self, all: &mut Vec<Bound>) {
         let system = self.system;
         let held = self.held_bytes();
@@ -404,8 +404,8 @@ impl<'a> Load<'a> {
         self.buses(all);
     }
 
-    /// Bounds set by buses: at their own rate, and at the pace of the slowest link if that is
-    /// lower, because a bus is occupied until the link has taken the data.
+    /// Adds the bounds set by buses at their own rate, and at the pace of the slowest link if the
+    /// link is slower than the bus. A bus is occupied until the link has moved the data.
     fn buses(&self, all: &mut Vec<Bound>) {
         let system = self.system;
         let (buses, held) = (f64::from(self.buses), self.held_bytes());
@@ -422,20 +422,20 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Bus time of a command's data at the rate of the bus (ns).
+    /// Returns the bus time of a command's data at the rate of the bus (ns).
     fn own_data_ns(&self, piece: &Piece) -> u64 {
         let bus = &self.system.bus;
         let rate = if piece.op == Op::Read { bus.read } else { bus.write };
         rate.ns_for(piece.length)
     }
 
-    /// Bus time of a command's data (ns); the slowest link on the path determines it.
+    /// Returns the bus time of a command's data (ns). The slowest of bus and links determines this.
     fn data_ns(&self, piece: &Piece) -> u64 {
         let links = self.system.links.iter().map(|link| link_ns(link, piece));
         links.fold(self.own_data_ns(piece), u64::max)
     }
 
-    /// Least bus time of a command (ns), all phases.
+    /// Returns the minimum bus time of a command, summed over all phases (ns).
     fn bus_ns(&self, piece: &Piece) -> u64 {
         let bus = &self.system.bus;
         let command =
@@ -443,7 +443,7 @@ impl<'a> Load<'a> {
         command + self.data_tenure_ns(piece) + self.report_ns(piece)
     }
 
-    /// Bus time of the tenure that moves the data (ns).
+    /// Returns the bus time of the phases that move the data and end the connection (ns).
     fn data_tenure_ns(&self, piece: &Piece) -> u64 {
         let bus = &self.system.bus;
         let ends = bus.status.ns() + bus.message_in.ns();
@@ -458,7 +458,7 @@ impl<'a> Load<'a> {
             }
     }
 
-    /// Bus time to report that a write is on the media (ns).
+    /// Returns the bus time for reporting that a write is on the media (ns).
     fn report_ns(&self, piece: &Piece) -> u64 {
         let bus = &self.system.bus;
         match piece.op {
@@ -469,12 +469,12 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Whether a device can answer without disconnecting from the bus.
+    /// Checks whether a device can answer without disconnecting from the bus.
     fn inline(&self) -> bool {
         matches!(&self.system.drive, DriveModel::Disk(disk) if disk.answers_inline)
     }
 
-    /// Whether the devices complete writes before the data is on the media.
+    /// Checks whether the devices complete writes before the data is on the media.
     fn write_back(&self) -> bool {
         let through = self.shape.caching.is_write_through();
         !through && (self.system.setup.write_cache || is_flash(self.system))
@@ -492,7 +492,7 @@ impl<'a> Load<'a> {
         firmware + self.data_tenure_ns(piece) + self.report_ns(piece)
     }
 
-    /// Bounds set by controllers and media of disks.
+    /// Adds the bounds set by the controllers and media of disks.
     fn disk(&self, disk: &DiskModel, all: &mut Vec<Bound>) {
         let devices = f64::from(self.devices);
         let held = self.held_bytes();
@@ -529,7 +529,7 @@ impl<'a> Load<'a> {
         Some(Geometry::new(disk, 1.0 - disk.spindle_spread.0))
     }
 
-    /// Whether each device transfers long contiguous stretches that cross tracks.
+    /// Checks whether each device transfers long contiguous extents that cross tracks.
     fn in_stretches(&self) -> bool {
         let setup = &self.system.setup;
         let one_copy = setup.volume == VolumeKind::Raid1
@@ -538,45 +538,45 @@ impl<'a> Load<'a> {
             && (matches!(setup.volume, VolumeKind::None | VolumeKind::Stripe) || one_copy)
     }
 
-    /// Best media rate of one disk at or beyond the start of the file (bytes per second).
+    /// Returns the best media rate of one disk at or after the file's start (bytes per second).
     fn media_rate(&self) -> f64 {
         let Some(geometry) = self.geometry() else { return f64::INFINITY };
         if self.system.drive.is_shingled() {
-            // The media cache is on the outermost tracks.
+            // A shingled disk has the media cache on the outermost tracks.
             return geometry.best_rate_from(0, false);
         }
         geometry.best_rate_from(self.file_start(), self.in_stretches())
     }
 
-    /// Offset at which the file starts on its disks (bytes).
+    /// Returns the offset at which the file starts on each disk (bytes).
     fn file_start(&self) -> u64 {
         let bytes = self.geometry().map_or(0, |geometry| geometry.bytes());
         let setup = &self.system.setup;
         (bytes as f64 * setup.file_at) as u64 / setup.chunk * setup.chunk
     }
 
-    /// Bytes that all contiguous stretches together can gain over the sustained rate by crossing
-    /// fewer skews than average.
+    /// Returns the number of bytes by which the data of all contiguous extents may exceed the
+    /// sustained rate, because the extents may cross fewer track skews than average.
     fn skew_bytes(&self) -> f64 {
         let (Some(geometry), true) = (self.geometry(), self.in_stretches()) else { return 0.0 };
         let stretches = f64::from(self.shape.depth.max(self.files)) * f64::from(self.devices);
         stretches * self.media_rate() * geometry.skew_ns() as f64 / 1e9
     }
 
-    /// Bound for sequential writes at depth 1 if each must reach the media before the next one is
-    /// issued: each then waits for the platter to come round. Returns the rate, and the bytes that
-    /// are exempt from it.
+    /// Returns the bound for sequential writes at depth 1 if each write must reach the media before
+    /// the next write is issued. Each write then waits for a revolution of the platter. The result
+    /// is the rate and the number of bytes that are exempt from the rate.
     fn revolution_per_write(&self, disk: &DiskModel) -> Option<(f64, f64)> {
         let setup = &self.system.setup;
         let one = self.shape.depth == 1 && self.files == 1 && !self.shape.random;
         let whole = matches!(setup.volume, VolumeKind::None | VolumeKind::Raid1);
-        // With zero-latency writes, the start of the next write can happen to be under the head.
+        // A zero-latency write can start at any of its sectors, so it need not wait.
         let waits = !self.write_back()
             && !self.joins
             && !disk.zero_latency_write
             && disk.shingled.is_none();
         let applies = self.shape.op == Op::Write && waits;
-        // Only if some time passes between two writes does the head miss the next sector.
+        // The head misses the next sector only if some time passes between two writes.
         let away = self.system.bus.status.ns() + self.system.bus.command.ns() > 0;
         if !(one && whole && applies && away) {
             return None;
@@ -584,7 +584,7 @@ impl<'a> Load<'a> {
         let geometry = self.geometry()?;
         let revolution_ns = geometry.revolution_ns() as f64;
         let transfer_ns = self.unit as f64 * 1e9 / self.media_rate();
-        // A write that begins a track may come in time, because the track skew allows for it.
+        // A write at the start of a track may be in time, because the track skew delays its sector.
         let starts = |track: u64| gcd(self.unit, track) as f64 / track as f64;
         let in_time = geometry.tracks_from(self.file_start()).map(starts).fold(0.0, f64::max);
         let each_ns = revolution_ns * (1.0 - in_time) + transfer_ns;
@@ -593,7 +593,7 @@ impl<'a> Load<'a> {
         Some((self.unit as f64 * 1e9 / each_ns, exempt))
     }
 
-    /// Bounds from the number of requests in flight and the least latency of one.
+    /// Adds the bounds that follow from the number of requests in flight and the minimum latency.
     fn latency(&self, all: &mut Vec<Bound>) {
         let size = f64::from(self.shape.request_bytes);
         let depth = f64::from(self.shape.depth);
@@ -618,7 +618,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Least latency of a single request (ns).
+    /// Returns the minimum latency of a single request (ns).
     fn least_ns(&self) -> f64 {
         let request = u64::from(self.shape.request_bytes);
         let own_ns = self.cost().ns_for(request) as f64;
@@ -641,7 +641,7 @@ impl<'a> Load<'a> {
         own_ns + device_ns + client_ns + travel_ns + network.latency.ns() as f64
     }
 
-    /// Least time of a request in the devices: its slowest piece, in each stage (ns).
+    /// Returns the minimum device time of a request: the slowest piece of each stage (ns).
     fn device_ns(&self) -> f64 {
         if self.rows {
             return 0.0;
@@ -687,13 +687,13 @@ fn link_ns(link: &LinkModel, piece: &Piece) -> u64 {
     link.fixed.ns() + rate.ns_for(piece.length)
 }
 
-/// Number of pieces in the first stage.
+/// Returns the number of pieces in the first stage that is not empty, at least 1.
 fn first_stage_len(pieces: &Pieces) -> u64 {
     let first = if pieces.first.is_empty() { &pieces.then } else { &pieces.first };
     first.len().max(1) as u64
 }
 
-/// Greatest common divisor.
+/// Returns the greatest common divisor.
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -1,26 +1,26 @@
-//! The measured points that a calibrated system was compared with.
+//! Measured points with which a calibrated system was compared.
 //!
-//! The system file contains them, so that a prediction can be reported with the model's error near
-//! that load. The simulation itself does not use them.
+//! The system file contains the points, so that a prediction can be reported with the model's error
+//! for a similar load. The simulation itself does not use the points.
 
 use serde::{Deserialize, Serialize};
 
-/// One point of the calibration run, measured and simulated.
+/// One point of the calibration run, with measured and simulated throughput.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CalibrationPoint {
     /// Share of reads (percent).
     pub read_percent: u8,
-    /// `sequential`, `random` or `strided`.
+    /// Access pattern: `sequential`, `random` or `strided`.
     pub pattern: String,
     /// Request size (bytes).
     pub request_bytes: u64,
-    /// Requests in flight over all threads of a host.
+    /// Number of requests in flight, over all threads of a host.
     pub outstanding: u32,
     /// Number of hosts.
     #[serde(default = "one_host", skip_serializing_if = "is_one_host")]
     pub hosts: u32,
-    /// Whether the point was held out of the fit.
+    /// Whether the point was held out of the fit, to test the calibration.
     pub held_out: bool,
     /// Measured throughput (bytes per second).
     pub measured_bytes_per_s: f64,
@@ -32,7 +32,7 @@ fn one_host() -> u32 {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // The signature is that of serde.
+#[allow(clippy::trivially_copy_pass_by_ref)] // Serde requires this signature.
 fn is_one_host(hosts: &u32) -> bool {
     *hosts == 1
 }

@@ -1,7 +1,8 @@
-//! System files: TOML, in which every value has a unit and a source and nothing has a default.
+//! Reads, changes and writes system files. They are in TOML. Every value has a unit and a source,
+//! and there are no defaults.
 //!
-//! A system is built in (`systems/`) or a file of the user. [`Description::set`] changes any value
-//! by its path (`drive.rotation=5400`). Keys of `setup` need no prefix (`disks=4`,
+//! A system file is built in (`systems/`) or supplied by the user. [`Description::set`] changes any
+//! value by its path (`drive.rotation=5400`). Keys of `setup` need no prefix (`disks=4`,
 //! `write_cache=on`).
 
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ use crate::quantity::bytes_of;
 use crate::system::System;
 use crate::written;
 
-/// The built-in systems, by name.
+/// The names and system files of the built-in systems.
 const BUILT_IN: [(&str, &str); 24] = [
     ("nt4-narrow", include_str!("../systems/nt4-narrow.toml")),
     ("nt4-fastwide", include_str!("../systems/nt4-fastwide.toml")),
@@ -45,19 +46,19 @@ const BUILT_IN: [(&str, &str); 24] = [
 /// Key of the calibration points in a system file.
 const CALIBRATION: &str = "calibration";
 
-/// A parsed system file with any changes made to it, not yet validated.
+/// A parsed system file, which may have been changed. The values are not yet validated.
 #[derive(Clone, Debug)]
 pub struct Description {
     table: Table,
 }
 
 impl Description {
-    /// Names of the built-in systems.
+    /// Returns the names of the built-in systems.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// The text of a built-in system file.
+    /// Returns the text of a built-in system file.
     ///
     /// # Errors
     /// When no built-in system has that name.
@@ -66,11 +67,14 @@ impl Description {
         found.map(|(_, text)| *text).ok_or_else(|| {
             let names: Vec<&str> = Description::names().collect();
             Error::new(ErrorKind::Usage, format!("no simulated system is called '{name}'"))
-                .with_remedy(format!("one of {}, or a file: sim:./mine.toml", names.join(", ")))
+                .with_remedy(format!(
+                    "use one of {}, or a file such as sim:./mine.toml",
+                    names.join(", ")
+                ))
         })
     }
 
-    /// A built-in system.
+    /// Parses the system file of a built-in system.
     ///
     /// # Errors
     /// When no built-in system has that name.
@@ -78,24 +82,26 @@ impl Description {
         Description::read(Description::file(name)?, name)
     }
 
-    /// Parses the text of a system file; `from` names the file in error messages.
+    /// Parses the text of a system file. Error messages use `from` as the name of the file.
     ///
     /// # Errors
     /// When the text is not TOML.
     pub fn read(text: &str, from: &str) -> Result<Description, Error> {
         let table = text.parse::<Table>().map_err(|error| {
             let what = format!("{from}: {}", one_line(&error.to_string()));
-            Error::new(ErrorKind::Usage, what).with_remedy("see the system files for examples")
+            Error::new(ErrorKind::Usage, what).with_remedy(
+                "correct the file; the built-in systems, such as nt4-ultrawide, are examples",
+            )
         })?;
         Ok(Description { table })
     }
 
-    /// One-line description of the system.
+    /// Returns the one-line description of the system. `None` if the file contains no description.
     pub fn title(&self) -> Option<&str> {
         self.table.get("title").and_then(Value::as_str)
     }
 
-    /// Changes a value: a key of `setup` by its bare name, any other by its path.
+    /// Changes a value. `key` is the name of a value in `setup`, or the path of any value.
     ///
     /// # Errors
     /// When the key does not exist or does not accept the value.
@@ -108,7 +114,7 @@ impl Description {
         };
         let unknown = || {
             refuse(format!("`set` {key}: the system has no such value")).with_remedy(format!(
-                "one of {}, or a path such as drive.rotation or host.direct_read.fixed",
+                "use one of {}, or a path such as drive.rotation or host.direct_read.fixed",
                 setup.join(", ")
             ))
         };
@@ -120,7 +126,7 @@ impl Description {
         change(place, text).map_err(|why| refuse(format!("`set` {key}={text}: {why}")))
     }
 
-    /// Sets a value to a number in its existing unit and records where it comes from.
+    /// Sets a value to a number in the value's existing unit, and records the source of the number.
     ///
     /// # Errors
     /// When the key does not exist.
@@ -137,8 +143,8 @@ impl Description {
         Ok(())
     }
 
-    /// Sets the zones of the drive (cylinders and sectors per track), and records where they come
-    /// from.
+    /// Sets the zones of the drive (number of cylinders, sectors per track), and records the source
+    /// of the zones.
     pub fn set_zones(&mut self, zones: &[[u64; 2]], source: &str) {
         let Some(Value::Table(drive)) = self.table.get_mut("drive") else { return };
         let pair = |zone: &[u64; 2]| Value::Array(zone.map(|n| Value::Integer(n as i64)).into());
@@ -146,24 +152,24 @@ impl Description {
         drive.insert("zones_source".to_owned(), Value::String(source.to_owned()));
     }
 
-    /// Changes name and title of the system.
+    /// Changes the name and the title of the system.
     pub fn rename(&mut self, name: &str, title: &str) {
         for (key, text) in [("name", name), ("title", title)] {
             self.table.insert(key.to_owned(), Value::String(text.to_owned()));
         }
     }
 
-    /// The text of the system file with its current values.
+    /// Returns the text of the system file with the current values.
     pub fn text(&self) -> String {
         written::text_of(&self.table)
     }
 
-    /// The source of a value.
+    /// Returns the source of a value. `None` if there is no such value.
     pub fn source_of(&self, key: &str) -> Option<String> {
         Some(self.value_at(key)?.get("source")?.as_str()?.to_owned())
     }
 
-    /// The number of a value in its own unit, and that unit.
+    /// Returns a value as a number and a unit. `None` if there is no such value.
     pub fn value_of(&self, key: &str) -> Option<(f64, String)> {
         let table = self.value_at(key)?;
         Some((number(table.get("value")?)?, table.get("unit")?.as_str()?.to_owned()))
@@ -182,7 +188,7 @@ impl Description {
         at?.as_table()
     }
 
-    /// Paths of all values that have a unit and a source.
+    /// Returns the paths of all values that have a unit and a source.
     pub fn keys(&self) -> Vec<String> {
         let mut found = Vec::new();
         walk(&Value::Table(self.table.clone()), &mut String::new(), &mut |path, table| {
@@ -193,7 +199,7 @@ impl Description {
         found
     }
 
-    /// All sources cited in the file.
+    /// Returns all sources that are cited in the file.
     pub fn sources(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         walk(&Value::Table(self.table.clone()), &mut String::new(), &mut |_, table| {
@@ -206,7 +212,7 @@ impl Description {
         found
     }
 
-    /// The calibration points; empty if the system was not calibrated.
+    /// Returns the calibration points. Empty if the system was not calibrated.
     pub fn calibration(&self) -> Vec<CalibrationPoint> {
         let points = self.table.get(CALIBRATION).cloned();
         points.and_then(|points| points.try_into().ok()).unwrap_or_default()
@@ -215,9 +221,9 @@ impl Description {
     /// Stores the calibration points.
     ///
     /// # Panics
-    /// Never: the points are plain numbers and text.
+    /// Never, because the points contain only numbers and text.
     pub fn set_calibration(&mut self, points: &[CalibrationPoint]) {
-        let points = Value::try_from(points).expect("points are TOML");
+        let points = Value::try_from(points).expect("points can be TOML");
         self.table.insert(CALIBRATION.to_owned(), points);
     }
 
@@ -260,7 +266,7 @@ fn descend<'a>(from: Option<&'a mut Value>, path: &[&str]) -> Option<&'a mut Val
     descend(next, rest)
 }
 
-/// Replaces a value by the typed text; a number stays a number, and a text a text.
+/// Replaces a value by the value in `text`. A number can only be replaced by a number or a size.
 fn change(place: &mut Value, text: &str) -> Result<(), String> {
     match place {
         Value::Table(table) if table.contains_key("value") => {
@@ -271,8 +277,8 @@ fn change(place: &mut Value, text: &str) -> Result<(), String> {
             table.insert("value".to_owned(), Value::Float(value));
             match unit.trim() {
                 "" => None,
-                // The command line accepts sizes as 64k or 64K; system files only have the
-                // lower-case unit.
+                // The command line accepts sizes as 64k or 64K, but system files contain only
+                // lower-case units.
                 "K" | "M" | "G" | "T" => {
                     table.insert("unit".to_owned(), unit.trim().to_lowercase().into())
                 }
@@ -282,19 +288,19 @@ fn change(place: &mut Value, text: &str) -> Result<(), String> {
         }
         Value::Table(_) | Value::Array(_) => return Err("the key is a group of values".to_owned()),
         Value::String(old) => text.clone_into(old),
-        // The existing number may stand for a share or a size, so both are accepted.
+        // A whole number in the file may be a count, a share or a size, so all three are accepted.
         Value::Integer(_) => {
             let number =
                 || text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float));
             let size = |_| bytes_of(text).map(|_| Value::String(text.to_owned()));
             *place = number()
                 .or_else(size)
-                .map_err(|_| "the value is not a whole number, share or size")?;
+                .map_err(|_| "the value is not a whole number, a fraction or a size")?;
         }
         Value::Float(old) => {
             *old = text.parse().map_err(|_| "the value is not a number".to_owned())?;
         }
-        other => return Err(format!("{} cannot be changed", other.type_str())),
+        other => return Err(format!("values of type {} cannot be changed", other.type_str())),
     }
     Ok(())
 }

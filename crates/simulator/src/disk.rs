@@ -1,9 +1,10 @@
-//! A zoned disk: arm, platter, buffer with read-ahead and write cache, and the media queue.
+//! Simulates a zoned disk: arm, platter, buffer with read-ahead and write cache, and the media
+//! queue.
 //!
-//! The disk chooses the order of its operations and computes their times; the machine delivers the
-//! commands. While nothing else waits, the media read ahead. Such a *stream* needs no events,
-//! because its progress follows from T(x) (see `geometry`). The arm serves one operation at a time.
-//! Adjacent queued writes are merged into one operation.
+//! The machine delivers the commands. The disk chooses the order of the media operations and
+//! computes their times. While no operation waits, the media read ahead. Read-ahead needs no
+//! events, because the progress of a stream follows from T(x) (see `geometry`). The arm serves one
+//! operation at a time. Adjacent queued writes are merged into one operation.
 
 mod shingled;
 
@@ -16,15 +17,14 @@ use crate::system::{DiskModel, Schedule, WRITES_PER_ENTRY};
 /// A request for the media. Cached writes belong to no command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MediaRequest {
-    /// The command to notify when the request is done; `None` for a cached write.
+    /// The command to notify when the request is done. `None` for a cached write.
     pub command: Option<u32>,
-    /// Offset of the first byte.
+    /// Offset of the first byte (bytes).
     pub from: u64,
-    /// Number of bytes.
+    /// Length of the request (bytes).
     pub length: u64,
-    /// Read or write.
     pub op: Op,
-    /// For a write, when its data began to arrive; for a read, when it was queued (ns).
+    /// Time at which the data of a write began to arrive, or at which a read was queued (ns).
     pub since_ns: u64,
     /// Number of host requests merged into the write.
     pub requests: u32,
@@ -39,72 +39,74 @@ impl MediaRequest {
 /// Result of looking up a read in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// In the buffer, or arriving by read-ahead: time of the last byte (ns).
+    /// The data are in the buffer, or read-ahead will have read all of them at this time (ns).
     ReadAhead(u64),
-    /// The data was read before and is still in the buffer.
+    /// The host has read the data before, and they are still in the buffer.
     Reread,
-    /// Data that starts at this byte is needed from the media.
+    /// The data must be read from the media, starting at this byte.
     Miss(u64),
 }
 
 /// A sequential stream that is read ahead.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
-    /// Oldest byte still in the buffer.
+    /// Offset of the oldest byte that is still in the buffer (bytes).
     oldest: u64,
-    /// First byte that the host has not yet taken.
+    /// Offset of the first byte that the host has not yet taken (bytes).
     next: u64,
-    /// Position that the media reach at the time `base_ns`.
+    /// Offset that the media reach at the time `base_ns` (bytes).
     base: u64,
-    /// Time (ns) at which the media reach `base`; may lie in the future.
+    /// Time at which the media reach `base` (ns). This time may be in the future.
     base_ns: u64,
-    /// End of the data that waiting commands need.
+    /// End of the data that waiting commands need (bytes).
     promised: u64,
-    /// Media time of `promised` by the disk's geometry (ns).
+    /// The value T(`promised`) of the disk's geometry (ns).
     promised_t_ns: u64,
-    /// Last use (ns).
+    /// Time of the last use (ns).
     used_ns: u64,
 }
 
-/// Maximum size of a merged cached write (bytes). If the model's `coalesce` is larger, it is the
-/// limit instead. The limit never exceeds half of the buffer. A larger merged write would keep
-/// commands waiting for too long.
+/// Maximum size of a merged cached write (bytes). If the model's `coalesce` is larger, `coalesce`
+/// is the maximum. The maximum never exceeds half of the buffer, because a larger merged write
+/// would keep commands waiting for too long.
 const MERGED_BYTES_MAX: u64 = 1 << 20;
-/// Maximum number of revolutions for which the media continue without moving the arm while a
-/// command waits. Without a limit, a sequential stream would keep the arm forever. Drives therefore
-/// age commands (Jacobson and Wilkes 1991; Worthington, Ganger and Patt 1994). The time is not
-/// published; the assumed value is a few times the duration of a random request.
+/// Number of revolutions after which a waiting command takes precedence over requests that need no
+/// seek. Without a limit, a sequential stream would keep the arm forever. Drives therefore age
+/// commands (Jacobson and Wilkes 1991; Worthington, Ganger and Patt 1994). Vendors do not publish
+/// the time. The assumed value is a few times the duration of a random request.
 const WAIT_REVOLUTIONS: u64 = 4;
 
 /// Media time by activity (ns).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MediaTimes {
-    /// Time for seeking, settling and firmware.
+    /// Time for seeking, settling and firmware (ns).
     pub seek_ns: u64,
-    /// Time of waiting for the sector.
+    /// Time of waiting until the first sector is under the head (ns).
     pub rotate_ns: u64,
-    /// Time for transferring requested data.
+    /// Time for transferring requested data (ns).
     pub transfer_ns: u64,
-    /// Time for cleaning bands of a shingled disk.
+    /// Time for cleaning bands of a shingled disk (ns).
     pub clean_ns: u64,
-    /// Part of these times for cached writes and cleaning while no request waits for them.
+    /// Part of the other times that was spent on cached writes and cleaning while no request waited
+    /// for that work (ns).
     pub background_ns: u64,
 }
 
-/// A zoned disk: arm, platter, buffer with read-ahead and write cache, and the media queue.
+/// A zoned disk.
 pub(crate) struct Disk {
     pub model: DiskModel,
     pub geometry: Geometry,
     times: MediaTimes,
     write_cache: bool,
     phase_ns: u64,
-    /// Cylinder of the arm, and where and when the last operation ended.
+    /// Cylinder of the arm.
     cylinder: u64,
+    /// Offset (bytes) and time (ns) at which the last operation ended.
     rest: u64,
     rest_ns: u64,
     operation: Vec<MediaRequest>,
     queue: Vec<MediaRequest>,
-    /// The next operation, already chosen while the current one runs (SPTF only).
+    /// The next operation, which SPTF chooses while the current operation runs.
     committed: Option<MediaRequest>,
     streams: Vec<Stream>,
     active: Option<usize>,
@@ -113,22 +115,23 @@ pub(crate) struct Disk {
     gap_debt_ns: u64,
     was_idle: bool,
     busy: bool,
-    /// Whether no request waits for the current operation: it writes cached data while the buffer
-    /// has room, or it cleans a band in a pause.
+    /// Whether no request waits for the current operation. The operation then writes cached data
+    /// while the buffer has room, or cleans a band in a pause.
     is_background: bool,
-    /// Whether the current operation is a command that had waited too long and was served before a
-    /// cached write.
+    /// Whether the current operation is a command that had waited too long and was therefore served
+    /// before a cached write.
     has_yielded: bool,
     upwards: bool,
     /// The media cache and bands of a shingled disk.
     shingles: Option<Box<Shingles>>,
-    /// Last use by the host, and time of the next scheduled check for bands to clean (ns).
+    /// Time of the last use by the host (ns).
     used_ns: u64,
+    /// Time of the next scheduled check for bands to clean (ns).
     look_ns: u64,
 }
 
 impl Disk {
-    /// A disk whose platter is at `phase` (share of a revolution) at time 0.
+    /// Creates a disk whose platter is at `phase` (share of a revolution) at time 0.
     pub fn new(model: &DiskModel, write_cache: bool, phase: f64, spindle_share: f64) -> Disk {
         let geometry = Geometry::new(model, spindle_share);
         let phase_ns = (phase * geometry.revolution_ns() as f64) as u64;
@@ -162,13 +165,13 @@ impl Disk {
         }
     }
 
-    /// Whether writes complete from the buffer.
+    /// Checks whether writes complete as soon as their data are in the buffer.
     pub fn write_cache(&self) -> bool {
         self.write_cache
     }
 
-    /// Media time up to `now_ns`. The whole time of an operation is booked when it starts, so the
-    /// part after `now_ns` is subtracted.
+    /// Returns the media times up to `now_ns`. The whole time of an operation is added when the
+    /// operation starts, so the part after `now_ns` is subtracted.
     pub fn times_until(&self, now_ns: u64) -> MediaTimes {
         let geometry = &self.geometry;
         let to_come = match self.active.map(|index| self.streams[index]) {
@@ -192,12 +195,12 @@ impl Disk {
         times
     }
 
-    /// Whether the media have no work.
+    /// Checks whether the media have no work.
     fn is_idle(&self) -> bool {
         !self.busy && self.queue.is_empty() && self.committed.is_none()
     }
 
-    /// The byte of the stream that the media have reached by now.
+    /// Returns the offset in a stream that the media have reached at `now_ns` (bytes).
     fn reach(&self, stream: &Stream, active: bool, now_ns: u64) -> u64 {
         if !active || now_ns <= stream.base_ns {
             return stream.base;
@@ -207,7 +210,7 @@ impl Disk {
         self.geometry.byte_at(time).clamp(stream.base, prefetch_limit)
     }
 
-    /// The byte at which read-ahead of a stream stops.
+    /// Returns the offset at which read-ahead of a stream stops (bytes).
     #[inline]
     fn prefetch_limit(&self, stream: &Stream) -> u64 {
         (stream.next + self.model.prefetch.bytes()).min(self.geometry.bytes()).max(stream.base)
@@ -241,7 +244,7 @@ impl Disk {
                 }
                 let base_t_ns = self.geometry.time_of(stream.base);
                 let end_ns = stream.base_ns + end_t_ns.saturating_sub(base_t_ns);
-                // Data before the point where the stream last paused are in the buffer.
+                // All data before `base` are already in the buffer.
                 let there = end <= stream.base;
                 return Lookup::ReadAhead(if there { now_ns } else { end_ns.max(now_ns) });
             }
@@ -261,8 +264,9 @@ impl Disk {
         Lookup::Miss(from)
     }
 
-    /// The host has taken the data of a read, which frees buffer space. Returns whether read-ahead
-    /// had stopped at its limit and now resumes, as soon as the next byte passes under the head.
+    /// Frees the buffer space of a read whose data the host has taken. Returns true if read-ahead
+    /// had stopped at the prefetch limit and now resumes. Read-ahead resumes when the next byte
+    /// passes under the head.
     pub fn take(&mut self, from: u64, length: u64, now_ns: u64) -> bool {
         let end = from + length;
         let holds = |s: &Stream| from >= s.oldest && from <= self.prefetch_limit(s) && end > s.next;
@@ -286,7 +290,7 @@ impl Disk {
         resumes
     }
 
-    /// Whether a cached write fits into the buffer.
+    /// Checks whether a cached write fits into the buffer.
     pub fn has_room(&self, length: u64) -> bool {
         let fits = self.dirty_bytes + length <= self.model.write_buffer.bytes();
         (fits && self.dirty_entries < self.max_entries()) || self.dirty_entries == 0
@@ -315,8 +319,8 @@ impl Disk {
         self.enqueue(MediaRequest { command, from, length, op, since_ns, requests: 1 });
     }
 
-    /// A request waits for the operation in progress, so the rest of the operation no longer counts
-    /// as background work.
+    /// Records that a request waits for the operation in progress. The rest of the operation no
+    /// longer counts as background work.
     pub fn delay_a_request(&mut self, now_ns: u64) {
         if self.busy && self.is_background {
             let to_come = self.rest_ns.saturating_sub(now_ns);
@@ -330,7 +334,7 @@ impl Disk {
         self.queue.push(request);
     }
 
-    /// Starts the next operation if the media are free; returns its end (ns).
+    /// Starts the next operation if the media are free. Returns the time at which it ends (ns).
     pub fn start(&mut self, now_ns: u64) -> Option<u64> {
         if self.busy || self.streams_until(now_ns).is_some() {
             return None;
@@ -371,13 +375,13 @@ impl Disk {
         Some(end_ns)
     }
 
-    /// The head has reached the end of a transfer.
+    /// Sets the position of the head to the end of a transfer.
     fn arrive(&mut self, end: u64, end_ns: u64) {
         self.cylinder = self.geometry.cylinder_of(end.saturating_sub(1));
         (self.rest, self.rest_ns) = (end, end_ns);
     }
 
-    /// Invalidates buffered data that a write replaces, and data read ahead beyond it.
+    /// Invalidates buffered data that a write replaces, and data that were read ahead beyond them.
     fn forget(&mut self, from: u64, end: u64) {
         for stream in &mut self.streams {
             if from <= stream.next && end > stream.oldest {
@@ -389,9 +393,9 @@ impl Disk {
         }
     }
 
-    /// Time until which read-ahead continues although requests wait (ns). Read-ahead first reaches
-    /// the end of the data that commands need. If only cached writes wait and the buffer has room
-    /// for more, it runs on to the prefetch limit.
+    /// Returns the time until which read-ahead continues although requests wait (ns). Read-ahead
+    /// always continues to the end of the data that commands need. If only cached writes wait and
+    /// the buffer has room for more writes, read-ahead continues to the prefetch limit.
     pub fn streams_until(&self, now_ns: u64) -> Option<u64> {
         let stream = &self.streams[self.active.filter(|_| !self.busy)?];
         if self.is_idle() {
@@ -406,33 +410,33 @@ impl Disk {
         Some(stream.base_ns + to_go).filter(|until_ns| *until_ns > now_ns && end > stream.base)
     }
 
-    /// How many cached writes fit into the buffer.
+    /// Returns how many cached writes fit into the buffer.
     fn max_entries(&self) -> u32 {
         self.model.write_entries.count().max(1) * WRITES_PER_ENTRY
     }
 
-    /// Whether cached writes fill at least a third of the buffer's bytes or of its entries.
+    /// Checks whether cached writes fill at least a third of the buffer's bytes or entries.
     fn is_under_pressure(&self) -> bool {
         self.dirty_bytes * 3 >= self.model.write_buffer.bytes()
             || self.dirty_entries * 3 >= self.max_entries()
     }
 
-    /// Whether the buffer holds writes that are not on the media.
+    /// Checks whether the buffer holds writes that are not on the media.
     pub fn holds_writes(&self) -> bool {
         self.dirty_bytes > 0
     }
 
-    /// Whether the media were idle before the operation that was just started.
+    /// Checks whether the media were idle before the operation that was just started.
     pub fn was_idle(&self) -> bool {
         self.was_idle
     }
 
-    /// The command of the read that was just started.
+    /// Returns the command of the read that was just started. `None` if the operation is a write.
     pub fn read_under_way(&self) -> Option<u32> {
         self.operation.first().filter(|request| request.op == Op::Read)?.command
     }
 
-    /// Positions the arm; returns start and end of the transfer (ns).
+    /// Positions the arm. Returns the start and the end of the transfer (ns).
     fn time(&mut self, op: Op, from: u64, end: u64, now_ns: u64) -> (u64, u64) {
         let geometry = &self.geometry;
         let length_ns = geometry.time_of(end) - geometry.time_of(from);
@@ -446,7 +450,7 @@ impl Disk {
         self.times.seek_ns += seek_ns;
         let ready_ns = now_ns + seek_ns;
         if op == Op::Write && self.model.zero_latency_write && !contiguous {
-            // The write starts with whichever sector comes first, as soon as data arrive.
+            // As soon as data arrive, the write starts with the sector that passes the head first.
             let since_ns = self.operation.first().map_or(now_ns, |request| request.since_ns);
             let ready_ns = since_ns.max(self.rest_ns) + seek_ns;
             let revolution_ns = geometry.revolution_ns();
@@ -466,7 +470,8 @@ impl Disk {
             && start_ns > whole_turn_ns
             && geometry.is_on_one_track(from, end)
         {
-            // The head starts within the request, and has read all of it after one revolution.
+            // The head starts to read in the middle of the request, and has read the whole request
+            // after one revolution.
             start_ns = whole_turn_ns;
         }
         if op == Op::Write && contiguous {
@@ -480,7 +485,8 @@ impl Disk {
         (start_ns, start_ns + length_ns)
     }
 
-    /// Merges queued writes that follow directly, up to the limit; returns the new end.
+    /// Merges queued writes into the current operation if each starts where the previous write
+    /// ends, up to the model's maximum size. Returns the new end of the operation.
     fn merge_writes(&mut self, from: u64, mut end: u64) -> u64 {
         let most = self.model.coalesce.bytes();
         while let Some(index) = self.queue.iter().position(|request| {
@@ -493,8 +499,8 @@ impl Disk {
         end
     }
 
-    /// Whether a queued command has waited so long that it takes precedence over read-ahead, cached
-    /// writes and requests that need no seek.
+    /// Checks whether a queued command has waited so long that it takes precedence over read-ahead,
+    /// cached writes and requests that need no seek.
     fn is_late(&self, now_ns: u64) -> bool {
         let limit_ns = match self.model.schedule {
             Schedule::Fcfs => 0,
@@ -505,13 +511,14 @@ impl Disk {
         })
     }
 
-    /// Whether a queued read begins within a range; read-ahead must then not pass it.
+    /// Checks whether a queued read begins within a range. Read-ahead must stop before such a read.
     fn is_wanted(&self, from: u64, end: u64) -> bool {
         let mut waiting = self.queue.iter().chain(&self.committed);
         waiting.any(|request| request.op == Op::Read && (from..end).contains(&request.from))
     }
 
-    /// Whether a request continues the current stream or the last operation, or needs no seek.
+    /// Checks whether a request continues the current stream or the last operation, or needs no
+    /// seek.
     fn is_here(&self, request: &MediaRequest) -> bool {
         let stream = self.active.map(|index| &self.streams[index]);
         let continues = stream.is_some_and(|s| (s.base..=s.promised).contains(&request.from));
@@ -519,7 +526,7 @@ impl Disk {
         is_next || self.geometry.cylinder_of(request.from) == self.cylinder
     }
 
-    /// Removes the oldest command from the queue.
+    /// Removes the oldest command from the queue and returns it.
     fn take_oldest(&mut self) -> Option<MediaRequest> {
         let commands = self.queue.iter().enumerate().filter(|(_, r)| r.command.is_some());
         let oldest = commands.min_by_key(|(_, request)| (request.since_ns, request.from));
@@ -527,10 +534,10 @@ impl Disk {
         (!self.queue.is_empty()).then(|| self.queue.remove(index))
     }
 
-    /// Removes the next request from the queue.
+    /// Removes the next request to serve from the queue and returns it.
     fn choose(&mut self, now_ns: u64) -> Option<MediaRequest> {
         let late = self.model.schedule != Schedule::Fcfs && self.is_late(now_ns);
-        // A contiguous request needs no positioning.
+        // A request that starts where the head is at this moment needs no positioning.
         let (rest, rest_ns) = (self.rest, self.rest_ns);
         if !late
             && now_ns == rest_ns
@@ -546,7 +553,8 @@ impl Disk {
                 self.queue.remove(index)
             }
         };
-        // Cached writes yield only every other time, so that a full buffer empties under any load.
+        // A cached write yields to a late command only if no cached write yielded at the previous
+        // choice, so that a full buffer empties under any load.
         let is_cached = next.command.is_none();
         let yields = late && if is_cached { !self.has_yielded } else { self.is_here(&next) };
         self.has_yielded = yields && is_cached;
@@ -557,7 +565,7 @@ impl Disk {
         self.take_oldest()
     }
 
-    /// With SPTF, chooses the next operation while the current one runs.
+    /// With SPTF, chooses the next operation while the current operation runs.
     fn commit(&mut self) {
         if self.model.schedule == Schedule::Sptf && self.committed.is_none() {
             let next = self.pick(self.rest_ns);
@@ -565,11 +573,11 @@ impl Disk {
         }
     }
 
-    /// Index of the request to serve next.
+    /// Returns the index of the request to serve next.
     fn pick(&mut self, now_ns: u64) -> Option<usize> {
         let is_read = |request: &MediaRequest| request.op == Op::Read;
         let any_read = self.queue.iter().any(is_read);
-        // Cached writes wait for reads as long as the buffer has room.
+        // While cached writes fill less than a third of the buffer, they wait for reads.
         let under_pressure = self.is_under_pressure();
         let most = self.model.write_entries.count().max(1);
         let mut cached = 0;
@@ -602,8 +610,8 @@ impl Disk {
         }
     }
 
-    /// When the head reaches the first byte of a request (ns): seek, settling for writes, firmware
-    /// and rotation.
+    /// Returns the time at which the head reaches the first byte of a request (ns), after seek,
+    /// settling for writes, firmware and rotation.
     fn reach_ns(&self, request: &MediaRequest, now_ns: u64) -> u64 {
         let distance = self.geometry.cylinder_of(request.from).abs_diff(self.cylinder);
         let settle_ns = if request.op == Op::Write { self.model.write_settle.ns() } else { 0 };
@@ -615,7 +623,7 @@ impl Disk {
     fn stop_reading_ahead(&mut self, now_ns: u64) {
         if let Some(index) = self.active.take() {
             if now_ns == self.rest_ns {
-                // Right after a read, the position is known exactly.
+                // Read-ahead has not started, so the stream ends where the read ended.
                 self.streams[index].base = self.rest;
                 return;
             }
@@ -626,7 +634,7 @@ impl Disk {
         }
     }
 
-    /// Starts a stream that continues after the read that begins now.
+    /// Starts a stream that reads ahead after the read that begins now.
     fn begin_stream(&mut self, request: &MediaRequest, start_ns: u64, end_ns: u64) {
         let continued = self.streams.iter().position(|stream| stream.base == request.from);
         let index = match continued {
@@ -648,8 +656,8 @@ impl Disk {
         stream.promised_t_ns = self.geometry.time_of(request.end());
         (stream.base, stream.base_ns, stream.used_ns) = (request.from, start_ns, start_ns);
         if self.geometry.passes_at(request.from, start_ns, self.phase_ns) != start_ns {
-            // A zero-latency read began in its middle, and the head is there again when it ends.
-            // Read-ahead starts when the end of the read next passes under the head.
+            // A zero-latency read starts and ends in the middle of the request. Read-ahead starts
+            // when the end of the request next passes under the head.
             stream.base = request.end();
             stream.base_ns = self.geometry.passes_at(request.end(), end_ns, self.phase_ns);
         }
@@ -696,7 +704,7 @@ mod tests {
         let mut disk = disk();
         let mut now_ns = serve(&mut disk, Op::Read, 0, 8192, 0) + 100_000_000;
         now_ns = serve(&mut disk, Op::Write, 16384, 8192, now_ns);
-        assert_eq!(disk.lookup(8192, 8192, now_ns), Lookup::ReadAhead(now_ns), "before it: there");
+        assert_eq!(disk.lookup(8192, 8192, now_ns), Lookup::ReadAhead(now_ns), "still buffered");
         assert_eq!(disk.lookup(16384, 8192, now_ns), Lookup::Miss(16384));
         assert_eq!(disk.lookup(24576, 8192, now_ns), Lookup::Miss(24576));
     }
@@ -708,12 +716,12 @@ mod tests {
         for (eighths, zero_latency) in [(2, true), (4, true), (2, false), (4, false)] {
             model.zero_latency_read = zero_latency;
             let mut disk = Disk::new(&model, false, 0.37, 1.0);
-            let track = disk.geometry.tracks_from(0).next().expect("it has tracks");
+            let track = disk.geometry.tracks_from(0).next().expect("the disk has tracks");
             let from = eighths * track / 8 / 512 * 512;
             let turn_ns = disk.geometry.revolution_ns() + model.firmware_miss.ns();
             let took_ns = serve(&mut disk, Op::Read, from, track - from, 0);
             assert_eq!(took_ns <= turn_ns, zero_latency, "{took_ns} ns, a turn is {turn_ns}");
-            // What follows passes the head later than the end of the read.
+            // The data after the request pass the head later than the end of the read.
             let next_ns = serve(&mut disk, Op::Read, track, 512, took_ns);
             assert!(next_ns > disk.geometry.passes_at(track, 0, disk.phase_ns));
         }
@@ -739,7 +747,7 @@ mod tests {
                         since_ns: 0,
                         requests: 1,
                     });
-                    // All requests are queued before the first completes.
+                    // All requests are queued before the first request completes.
                     if number == 0 {
                         ends_ns.push(disk.start(ends_ns[0]).expect("the media are free"));
                     }
@@ -751,7 +759,8 @@ mod tests {
                 disk.finish(&mut Vec::new());
                 let at = |bytes| disk.geometry.time_of(base + bytes);
                 let media_ns = at(4 * length) - at(length);
-                // A first read with zero latency ends before its last byte passes again.
+                // A zero-latency first read completes before the end of its data passes under the
+                // head again.
                 let passed_ns = disk.geometry.passes_at(base + length, ends_ns[1], disk.phase_ns);
                 assert_eq!(ends_ns[4] - passed_ns, media_ns, "{name} from {base}");
             }
@@ -781,7 +790,7 @@ mod tests {
             requests: 1,
         });
         disk.start(0).expect("the media are free");
-        assert_eq!(disk.read_under_way(), None, "the write is nearer");
+        assert_eq!(disk.read_under_way(), None, "a write is started");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Drives a simulated system without an engine or a clock: the caller submits each request with
-//! its arrival time and advances the time itself.
+//! Drives a simulated system without an engine or a clock. The caller submits each request with its
+//! arrival time, and advances the virtual time.
 //!
 //! This is for simulations that follow a real clock. Virtual time moves only to events and
 //! arrivals. A request may therefore arrive at any time after the last event, even if the caller
@@ -20,7 +20,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A system at rest at time 0, with its file opened by one thread of the first host.
+    /// Creates an idle system at time 0. One thread of the first host has opened the system's file.
     pub fn new(system: &System, caching: Caching, seed: u64) -> Driver {
         let mut machine = Machine::new(system, seed);
         let file = machine.open(0, 0, !caching.is_direct(), caching.is_write_through());
@@ -30,23 +30,23 @@ impl Driver {
         Driver { machine, issuer, in_flight: 0, size_bytes, most_bytes }
     }
 
-    /// File size set by the system (bytes).
+    /// Returns the file size that the system file specifies (bytes).
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
-    /// Largest possible file (bytes).
+    /// Returns the maximum size of the file (bytes).
     pub fn most_bytes(&self) -> u64 {
         self.most_bytes
     }
 
-    /// Requests that have not completed.
+    /// Returns the number of requests that have not completed.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// Submits a request at its arrival time, or at the last event if that is later. Earlier events
-    /// run first.
+    /// Submits a request at its arrival time, or at the time of the last event if that is later.
+    /// First runs all events before the arrival.
     pub fn submit(&mut self, at_ns: u64, tag: u32, op: Op, offset: u64, length: u32) {
         while self.machine.advance(at_ns) {}
         self.machine.events.advance_to(at_ns);
@@ -55,12 +55,13 @@ impl Driver {
             .submit(self.issuer, &Request { offset, length, within: 0, slot: tag, file: 0, op });
     }
 
-    /// Time of the next event (ns).
+    /// Returns the time of the next event (ns). None if no event is scheduled.
     pub fn next_ns(&self) -> Option<u64> {
         self.machine.events.next_ns()
     }
 
-    /// Runs all events up to a moment and appends the tags of completed requests.
+    /// Runs all events up to the time `until_ns`, and appends the tags of completed requests to
+    /// `done`.
     pub fn advance(&mut self, until_ns: u64, done: &mut Vec<u32>) {
         while self.machine.advance(until_ns) {}
         self.machine.woken.clear();
@@ -80,7 +81,8 @@ mod tests {
         Driver::new(&system, Caching::Direct, 1)
     }
 
-    /// Completion times of `count` reads, each issued `pause_ns` after the previous one completed.
+    /// Returns the completion times of `count` reads (ns). Each read is issued `pause_ns` after the
+    /// completion of the previous read.
     fn reads(driver: &mut Driver, count: u32, pause_ns: u64) -> Vec<u64> {
         let (mut now_ns, mut done, mut moments) = (0, Vec::new(), Vec::new());
         for tag in 0..count {

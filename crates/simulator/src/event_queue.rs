@@ -1,15 +1,17 @@
-//! The event queue and the virtual clock: a heap of events ordered by time, then by insertion.
+//! Implements the event queue and the virtual clock. The queue is a binary heap of events, which is
+//! fast enough because only two or three events per request in flight are pending.
 //!
-//! Events of the same moment run in insertion order, so a run is reproducible bit for bit. Only
-//! two or three events per outstanding request are pending, so a binary heap is fast enough.
+//! Events are ordered by time. Events with the same time run in the order of their insertion, so a
+//! run is reproducible bit for bit.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// `Reverse`, because the standard heap returns its maximum.
+/// An entry of the heap. `Reverse` is needed because the standard heap returns the maximum.
 type Entry<E> = Reverse<Scheduled<E>>;
 
-/// An event, ordered by its unique key alone: time in the upper 64 bits, sequence number below.
+/// An event, which is ordered only by its unique key. The upper 64 bits of the key are the time
+/// (ns), and the lower 64 bits are a sequence number.
 struct Scheduled<E> {
     key: u128,
     event: E,
@@ -44,18 +46,18 @@ pub(crate) struct EventQueue<E> {
 }
 
 impl<E> EventQueue<E> {
-    /// An empty queue at time 0.
+    /// Creates an empty queue at time 0.
     pub fn new() -> EventQueue<E> {
         EventQueue { heap: BinaryHeap::with_capacity(64), now_ns: 0, sequence: 0 }
     }
 
-    /// The virtual time (ns).
+    /// Returns the virtual time (ns).
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Schedules an event. An event with a time in the past happens now.
+    /// Schedules an event. If the time is in the past, the event is scheduled for the current time.
     #[inline]
     pub fn schedule(&mut self, at_ns: u64, event: E) {
         let at_ns = at_ns.max(self.now_ns);
@@ -64,13 +66,13 @@ impl<E> EventQueue<E> {
         self.heap.push(Reverse(Scheduled { key, event }));
     }
 
-    /// Time of the next event (ns).
+    /// Returns the time of the next event (ns). None if the queue is empty.
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse(scheduled)| (scheduled.key >> 64) as u64)
     }
 
-    /// Takes the next event and advances the clock to the event's time.
+    /// Removes and returns the next event, and advances the clock to the event's time.
     #[inline]
     pub fn next(&mut self) -> Option<E> {
         let Reverse(scheduled) = self.heap.pop()?;
@@ -78,9 +80,9 @@ impl<E> EventQueue<E> {
         Some(scheduled.event)
     }
 
-    /// Advances the clock to a moment before which no event is due.
+    /// Advances the clock to the time `at_ns`. No event may be scheduled before that time.
     pub fn advance_to(&mut self, at_ns: u64) {
-        debug_assert!(self.next_ns().is_none_or(|next| next >= at_ns), "an event was passed over");
+        debug_assert!(self.next_ns().is_none_or(|next| next >= at_ns), "no event is skipped");
         self.now_ns = self.now_ns.max(at_ns);
     }
 }

@@ -1,9 +1,10 @@
-//! A flash device or cloud volume: parallel units, a shared channel, a read cache, a write buffer,
-//! limits on throughput and requests per second, and burst credit.
+//! Simulates a flash device or a cloud volume: parallel units, a shared channel, a read cache, a
+//! write buffer, limits on throughput and requests per second, and burst credit.
 //!
-//! All parts are FIFO servers, so the end of a request is known when it arrives, and a request is
-//! one event. A device with a translation layer (`ftl`) is different: the layer replaces units,
-//! drain and channel, and a write may wait for space in the buffer.
+//! All parts are FIFO servers. The end of a request is therefore known when the request arrives,
+//! and a request needs only one event. In a device with a translation layer (`ftl`), the layer
+//! replaces the units, the drain of the write buffer and the channel. A write may then wait for
+//! space in the buffer.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,55 +26,59 @@ pub(crate) struct Flash {
     requests: Credit,
     sustained: Credit,
     cache: Lru,
-    /// Bytes in the write buffer, and the time of the last update (ns).
+    /// Number of bytes in the write buffer at the time `buffered_ns`.
     buffered: f64,
     buffered_ns: u64,
-    /// Busy while the write buffer has no room for another write of the length of the last one.
+    /// A server that is busy while the write buffer has no room for another write of the same
+    /// length as the last write.
     full: Server,
     ftl: Option<Box<Ftl>>,
-    /// Whether an event is scheduled for writes that wait.
+    /// Whether an event is scheduled for writes that wait for space in the buffer.
     pub is_watched: bool,
-    /// Writes that no longer wait.
+    /// Writes that the buffer has just accepted: command, length (bytes), and end of the transfer
+    /// (ns).
     stepped: Vec<(u32, u64, u64)>,
 }
 
 /// Busy time of the components of a flash device (ns).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlashTimes {
-    /// Busy time of the units.
+    /// Busy time of the units, summed over all units (ns).
     pub units_ns: u64,
-    /// Busy time of the channel: for reads, for writes.
+    /// Busy time of the channel for reads, and for writes (ns).
     pub channel_ns: [u64; 2],
-    /// Time for which the limit on requests per second held requests back.
+    /// Time for which the limit on requests per second delayed requests (ns).
     pub paced_ns: u64,
     /// Time for which the write buffer was full (ns).
     pub full_ns: u64,
-    /// Time for which the burst credit in requests was exhausted.
+    /// Time for which the burst credit in requests was exhausted (ns).
     pub requests_spent_ns: u64,
-    /// Time for which the burst credit in bytes was exhausted.
+    /// Time for which the burst credit in bytes was exhausted (ns).
     pub spent_ns: u64,
-    /// Counters of the translation layer, if there is one.
+    /// Counters of the translation layer. None if the device has no translation layer.
     pub translation: Option<FtlReading>,
 }
 
-/// Burst credit in bytes or in requests: a token bucket.
+/// A token bucket for burst credit, in bytes or in requests.
 #[derive(Clone, Debug)]
 struct Credit {
     most: f64,
     left: f64,
     earned_per_s: f64,
     at_ns: u64,
-    /// Busy while the credit does not cover another request of the size of the last one.
+    /// A server that is busy while the credit does not cover another request of the same size as
+    /// the last request.
     spent: Server,
 }
 
 impl Credit {
-    /// A full bucket; without a rate, there is no limit.
+    /// Creates a full bucket. If `earned_per_s` is 0, the bucket does not limit requests.
     fn full(most: f64, earned_per_s: f64) -> Credit {
         Credit { most, left: most, earned_per_s, at_ns: 0, spent: Server::default() }
     }
 
-    /// Spends credit for a request that wants to pass at `wish_ns`; returns when it may pass (ns).
+    /// Spends credit for a request that arrives at `wish_ns`. Returns the time at which the request
+    /// may continue (ns).
     fn spend(&mut self, amount: u64, wish_ns: u64) -> u64 {
         if self.earned_per_s <= 0.0 {
             return wish_ns;
@@ -93,8 +98,8 @@ impl Credit {
     }
 }
 
-/// Cache lines in LRU order. The reference device in `ioengine::truth` has its own copy on
-/// purpose: it and the simulator check each other and share no code.
+/// Cache lines in LRU order. The reference device in `ioengine::truth` intentionally has a separate
+/// copy of this code, because the simulator and the reference device check each other.
 #[derive(Default)]
 struct Lru {
     most: u64,
@@ -104,7 +109,7 @@ struct Lru {
 }
 
 impl Lru {
-    /// Whether all lines of a request are cached; caches them.
+    /// Adds all lines of a request to the cache. Returns true if all lines were already cached.
     fn touch(&mut self, from: u64, length: u64) -> bool {
         if self.most == 0 {
             return false;
@@ -128,7 +133,7 @@ impl Lru {
 }
 
 impl Flash {
-    /// An idle device, one of `devices` of the system.
+    /// Creates an idle device, which is one of the system's `devices` devices.
     pub fn new(model: &FlashModel, devices: u32) -> Flash {
         let ftl = model.translation.as_ref();
         let ftl = ftl.map(|translation| Box::new(Ftl::new(model, translation, devices)));
@@ -150,18 +155,19 @@ impl Flash {
         }
     }
 
-    /// Capacity (bytes).
+    /// Returns the capacity (bytes).
     pub fn bytes(&self) -> u64 {
         self.model.capacity.bytes()
     }
 
-    /// Longest delay of a completion by coalescing (ns).
+    /// Returns the maximum delay of a completion by completion coalescing (ns).
     pub fn coalesce_ns(&self) -> u64 {
         self.model.coalesce.ns()
     }
 
-    /// When a command that arrives now completes (ns); none for a write that waits for space in the
-    /// buffer of a device with a translation layer. `step` returns its completion later.
+    /// Returns when a command that arrives now completes (ns). None for a write that waits for
+    /// space in the buffer of a device with a translation layer. `step` later returns the
+    /// completion of such a write.
     #[inline]
     pub fn admit(&mut self, now_ns: u64, command: u32, op: Op, place: (u64, u64)) -> Option<u64> {
         if self.ftl.is_some() {
@@ -170,7 +176,7 @@ impl Flash {
         Some(self.serve(now_ns, op, place.0, place.1))
     }
 
-    /// When a request that arrives now has passed the limits on requests (ns).
+    /// Returns when a request that arrives now passes the limits on requests per second (ns).
     fn pace(&mut self, now_ns: u64, length: u64) -> u64 {
         let count = self.model.counts_as(length);
         let mut start_ns = now_ns;
@@ -182,7 +188,8 @@ impl Flash {
         self.requests.spend(count, start_ns)
     }
 
-    /// Serves a command by the translation layer.
+    /// Serves a command with the translation layer. Returns when the command completes (ns), or
+    /// None for a write that waits for space in the buffer.
     fn translate(
         &mut self,
         now_ns: u64,
@@ -208,12 +215,13 @@ impl Flash {
         Some(self.sustained.spend(length, moved_ns))
     }
 
-    /// When `step` must be called (ns); none if no write waits.
+    /// Returns when `step` must be called (ns). None if no write waits.
     pub fn next_ns(&self) -> Option<u64> {
         self.ftl.as_ref()?.next_ns()
     }
 
-    /// Lets writes that waited into the buffer. Adds their commands and when they complete (ns).
+    /// Accepts waiting writes into the buffer while there is space. Adds the command and the
+    /// completion time (ns) of each accepted write to `done`.
     pub fn step(&mut self, now_ns: u64, done: &mut Vec<(u32, u64)>) {
         let Some(ftl) = &mut self.ftl else { return };
         let rate = self.model.write_rate;
@@ -224,13 +232,14 @@ impl Flash {
         }
     }
 
-    /// When a request that arrives now completes (ns), without a translation layer.
+    /// Returns when a request that arrives now completes (ns), for a device without a translation
+    /// layer.
     fn serve(&mut self, now_ns: u64, op: Op, from: u64, length: u64) -> u64 {
         let model = &self.model;
         let fixed_ns = if op == Op::Read { model.fixed_read } else { model.fixed_write }.ns();
         let start_ns = self.pace(now_ns, length);
         if self.cache.touch(from, length) && op == Op::Read {
-            // A cache hit also counts against the limits of the volume.
+            // A cache hit also counts toward the limits of the volume.
             return self.sustained.spend(length, start_ns + self.model.cache_hit.ns());
         }
         let ready_ns = match op {
@@ -242,8 +251,8 @@ impl Flash {
         self.sustained.spend(length, moved_ns)
     }
 
-    /// Serves a request with as many units as it covers; returns the time at which the last one
-    /// ends (ns).
+    /// Serves a request with one operation for each range of `unit_size` bytes that the request
+    /// touches. Returns the time at which the last operation ends (ns).
     fn work(&mut self, op: Op, ready_ns: u64, from: u64, length: u64) -> u64 {
         let unit_size = self.model.unit_size.bytes().max(1);
         let time = if op == Op::Read { self.model.unit_read } else { self.model.unit_write };
@@ -260,7 +269,7 @@ impl Flash {
         end_ns
     }
 
-    /// Adds a write to the buffer; returns when there is room (ns).
+    /// Adds a write to the buffer. Returns when the buffer has room for it (ns).
     fn buffer(&mut self, ready_ns: u64, length: u64) -> u64 {
         let drain = (self.model.drain.0 / self.model.write_amplification.0.max(1.0)).max(1.0);
         let at_ns = self.buffered_ns.max(ready_ns);
@@ -277,7 +286,7 @@ impl Flash {
         self.buffered_ns
     }
 
-    /// When the write buffer is empty if nothing more is written (ns).
+    /// Returns when the write buffer will be empty if nothing more is written (ns).
     pub fn drained_ns(&self, now_ns: u64) -> u64 {
         if self.model.buffer.0 <= 0.0 {
             return now_ns;
@@ -286,7 +295,7 @@ impl Flash {
         now_ns.max(self.buffered_ns + (self.buffered * 1e9 / drain).ceil() as u64)
     }
 
-    /// Busy time up to `now_ns`, summed over all units, and for each direction of the channel.
+    /// Returns the busy times of all components up to `now_ns`.
     pub fn times_until(&self, now_ns: u64) -> FlashTimes {
         let translation = self.ftl.as_ref().map(|ftl| ftl.reading(now_ns));
         let units_ns = self.units.iter().map(|unit| unit.busy_ns(now_ns)).sum();
@@ -372,8 +381,8 @@ mod tests {
         assert_eq!(ends, [100_000, 100_000, 1_100_000, 3_100_000]);
     }
 
-    /// How long a burst of small reads lasts on an idle volume of a cloud (s): until requests that
-    /// arrive at the burst rate are delayed.
+    /// Returns how long an idle cloud volume serves small reads at the burst rate before requests
+    /// are delayed (s).
     fn burst_s(system: &str, requests_per_s: u64) -> f64 {
         let system = crate::Description::named(system).unwrap().system().unwrap();
         let crate::system::DriveModel::Flash(model) = &system.drive else { panic!("no volume") };
@@ -386,9 +395,9 @@ mod tests {
 
     #[test]
     fn bursts_of_cloud_volumes_last_as_long_as_their_documentation_says() {
-        // gp2 of 100 GiB has 5.4 million credits. At 3,000 requests per second, of which 300 are
-        // earned back, they last for 2,000 s. The test uses one request per second less, because
-        // the limit is exact to the nanosecond.
+        // A gp2 volume of 100 GiB has 5.4 million credits and earns 300 credits per second. At
+        // 3,000 requests per second, the credits last for 2,000 s. The test uses one request per
+        // second less, because the limit is exact to the nanosecond.
         let gp2_s = burst_s("ebs-gp2-100g", 2999);
         assert!((gp2_s / 2000.0 - 1.0).abs() < 1e-3, "{gp2_s}");
         // Azure documents 30 minutes at the highest burst rate.
@@ -400,7 +409,7 @@ mod tests {
     fn a_limit_is_kept_to_the_nanosecond() {
         let mut volume = Flash::new(&FlashModel { requests_per_s: Number(3e5), ..model() }, 1);
         let last_ns = (0..300_001).map(|_| volume.serve(0, Op::Read, 0, 512)).last().unwrap();
-        assert!(last_ns - 100_000 >= 1_000_000_000, "{last_ns} ns for one second's requests");
+        assert!(last_ns - 100_000 >= 1_000_000_000, "{last_ns} ns for the requests of one second");
     }
 
     #[test]

@@ -1,16 +1,17 @@
-//! A flash device with a translation layer: the map and its garbage collection (`translation`) on
-//! dies and channels (`nand`).
+//! Simulates a flash device with a translation layer. The module `translation` contains the map
+//! and the garbage collection, and `nand` contains the dies and channels.
 //!
-//! Writes complete when they are in the write buffer; if it has no space, they wait. Programs are
-//! distributed over the dies in turn. The operations of garbage collection for a victim are spread
-//! evenly over the writes until the next victim. The dies therefore see an even mix, as with
-//! firmware that collects blocks of all dies together. Erases are spread in the same way.
+//! A write completes when it is in the write buffer. If the buffer has no space, the write waits.
+//! Programs are distributed over the dies in turn. The garbage-collection operations for a victim
+//! block are spread evenly over the writes until the next victim. The dies therefore get an even
+//! mix of operations, as with firmware that collects blocks of all dies at the same time. Erases
+//! are spread in the same way.
 //!
-//! Maps of large devices are sampled: of each group of neighbouring units, a hash chooses one that
-//! is mapped. The mapped units get the same load as all units, only fewer requests. Valid shares
-//! and write amplification are therefore those of the whole device, and each move of a mapped unit
-//! counts once for each unit of its group. Such a map has fewer and smaller blocks, and the same
-//! over-provisioning.
+//! The maps of large devices are sampled: a hash chooses one unit of each group of neighbouring
+//! units, and only this unit is mapped. The mapped units get the same load as all units, with fewer
+//! requests. The share of valid units and the write amplification are therefore the same as for the
+//! whole device, and each move of a mapped unit counts once for each unit of the group. A sampled
+//! map has fewer and smaller blocks, but the same over-provisioning.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,21 +21,24 @@ use crate::nand::{Calendar, Nand, Op, Phase};
 use crate::random::Stream;
 use crate::translation::{Map, MapCounts, MapSize, Policy, RESERVED_BLOCKS};
 
-/// Maximum number of slots in the maps of all devices of a system: about 130 MB.
+/// Maximum number of slots in the maps of all devices of a system. This many slots use about 130 MB
+/// of memory.
 const SLOTS_ALL: u64 = 1 << 24;
-/// Maximum number of slots in the map of one device. It is enough for blocks of 512 slots, whose
-/// write amplification differs from that of large blocks by less than 1%.
+/// Maximum number of slots in the map of one device. A map of this size has blocks of 512 slots,
+/// whose write amplification differs from that of large blocks by less than 1%.
 const SLOTS_MAX: u64 = 1 << 19;
 /// Minimum number of slots in the map of one device, for systems with many devices.
 const SLOTS_MIN: u64 = 1 << 13;
-/// Number of random overwrites of the whole device that make garbage collection steady.
+/// Number of times that the whole device is overwritten in random order, after which garbage
+/// collection is in the steady state.
 const OVERWRITES: u64 = 4;
-/// Seed of the overwrites.
+/// Random seed of the maps, and of the overwrites that bring garbage collection into the steady
+/// state.
 const SEED: u64 = 0x5EED;
-/// Number of maps that are kept for further devices and trials.
+/// Maximum number of prepared maps that are kept for further devices and trials.
 const KEPT_MAPS: usize = 4;
 
-/// A write that waits for room in the buffer.
+/// A write that waits for space in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     command: u32,
@@ -43,27 +47,27 @@ struct Waiting {
     length: u64,
 }
 
-/// Bytes that a device programmed, by purpose.
+/// Numbers of bytes that the host wrote, and that the device programmed for each purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlashWrites {
-    /// Bytes that the host wrote.
+    /// Number of bytes that the host wrote.
     pub host_bytes: f64,
-    /// Bytes programmed for the host, including those of the SLC cache.
+    /// Number of bytes programmed for host writes, in the SLC cache or in the blocks.
     pub written_bytes: f64,
-    /// Bytes moved from the SLC cache.
+    /// Number of bytes programmed to move data out of the SLC cache.
     pub folded_bytes: f64,
-    /// Bytes moved by garbage collection.
+    /// Number of bytes programmed to move data in garbage collection.
     pub moved_bytes: f64,
 }
 
 impl FlashWrites {
-    /// Adds up corresponding counts, such as those of several devices.
+    /// Returns the sums of the corresponding counts, for example of two devices.
     #[must_use]
     pub fn plus(&self, other: &FlashWrites) -> FlashWrites {
         self.with(other, |a, b| a + b)
     }
 
-    /// The counts since an earlier moment.
+    /// Returns the counts since an earlier time.
     #[must_use]
     pub fn since(&self, earlier: &FlashWrites) -> FlashWrites {
         self.with(earlier, |a, b| a - b)
@@ -79,34 +83,36 @@ impl FlashWrites {
     }
 }
 
-/// The units of a device that are mapped.
+/// Defines which units of a device are mapped.
 #[derive(Clone, Copy, Debug)]
 struct Sampling {
-    /// Number of units of the device, and of mapped units.
+    /// Number of units of the device.
     units: u64,
+    /// Number of mapped units.
     mapped: u64,
 }
 
 impl Sampling {
-    /// Number of units of the device per mapped unit.
+    /// Returns the number of units of the device per mapped unit.
     fn scale(self) -> f64 {
         self.units as f64 / self.mapped as f64
     }
 
-    /// The number of the group of neighbours that a unit belongs to. It is also the number of the
-    /// group's mapped unit in the map.
+    /// Returns the number of the group that contains a unit. The mapped unit of this group has the
+    /// same number in the map.
     #[inline]
     fn group(self, unit: u64) -> u64 {
         if self.units == self.mapped { unit } else { unit * self.mapped / self.units }
     }
 
-    /// The first unit of a group.
+    /// Returns the first unit of a group.
     #[inline]
     fn first(self, group: u64) -> u64 {
         if self.units == self.mapped { group } else { (group * self.units).div_ceil(self.mapped) }
     }
 
-    /// The mapped unit of a group. Loads of any stride access it as often as the other units.
+    /// Returns the mapped unit of a group. The choice is random, so loads with any stride access
+    /// mapped units as often as other units.
     #[inline]
     fn chosen(self, group: u64) -> u64 {
         let first = self.first(group);
@@ -121,7 +127,7 @@ impl Sampling {
 #[derive(Clone, Copy, Debug, Default)]
 struct Debt {
     owed: f64,
-    /// Amount that becomes due with each unit that is written.
+    /// Number of operations that become due with each unit that is written.
     pace: f64,
     due: f64,
 }
@@ -139,7 +145,8 @@ impl Debt {
         self.due += paid;
     }
 
-    /// Takes `amount` if that much is due.
+    /// Takes `amount` operations and returns true if at least `amount` operations are due.
+    /// Otherwise takes no operation and returns false.
     fn take(&mut self, amount: f64) -> bool {
         let is_due = self.due >= amount;
         self.due -= if is_due { amount } else { 0.0 };
@@ -161,31 +168,35 @@ pub(crate) struct Ftl {
     times: OpTimes,
     slc_full: SlcFull,
     slc_idle_ns: u64,
-    /// Write buffer: its size, the bytes in it, and the writes that wait for room.
+    /// Size of the write buffer (bytes).
     buffer_bytes: u64,
+    /// Number of bytes in the write buffer.
     buffered: u64,
+    /// Writes that wait for space in the write buffer.
     waiting: VecDeque<Waiting>,
-    /// Units that wait until a program is full: for the blocks, for the SLC cache, from the SLC
+    /// Number of written units that do not yet fill a program, for the blocks and for the SLC
     /// cache.
     open_units: [u64; 2],
+    /// Number of units from the SLC cache that do not yet fill a program.
     open_folded: f64,
     /// Number of mapped units that must be moved out of the SLC cache.
     fold_due: f64,
     moves: Debt,
     erases: Debt,
-    /// Number of page reads per moved unit, and page reads that are due.
+    /// Number of page reads per unit that garbage collection moves.
     reads_per_move: f64,
+    /// Number of page reads that are due.
     reads_due: f64,
     next_program: u32,
     next_move: u32,
     next_erase: u32,
     last_request_ns: u64,
     writes: FlashWrites,
-    /// Transfers from and to the host.
+    /// Transfers over the link to the host, for reads and for writes.
     links: [Calendar; 2],
-    /// Busy time of the dies without reads of the host, while writes waited for room (ns), and the
-    /// value of `writing_ns` when the current wait began.
+    /// Part of `writing_ns` during which writes waited for space in the buffer (ns).
     awaited_ns: u64,
+    /// Value of `writing_ns` when the current wait began (ns). None if no write waits.
     awaited_from_ns: Option<u64>,
 }
 
@@ -196,15 +207,15 @@ struct OpTimes {
     program: u64,
     slc_program: u64,
     erase: u64,
-    /// Time of a program's data on a channel.
+    /// Time for transferring the data of a program over a channel.
     transfer: u64,
     slc_transfer: u64,
-    /// Time of a unit on a channel.
+    /// Time for transferring a unit over a channel.
     unit_transfer: f64,
 }
 
 impl Ftl {
-    /// A device in its initial state; one of `devices` of the system.
+    /// Creates a device in the initial state, which is one of the system's `devices` devices.
     pub fn new(model: &FlashModel, translation: &TranslationModel, devices: u32) -> Ftl {
         let sampling_and_size = size_of(model, translation, devices);
         let (sampling, size) = sampling_and_size;
@@ -260,8 +271,8 @@ impl Ftl {
         ftl
     }
 
-    /// Reads data for the host. The transfer over the link takes `link_ns`; returns when it is
-    /// complete (ns).
+    /// Reads data for the host. The transfer over the link takes `link_ns`. Returns when the
+    /// transfer is complete (ns).
     pub fn read(&mut self, start_ns: u64, from: u64, length: u64, link_ns: u64) -> u64 {
         self.advance(start_ns);
         self.last_request_ns = start_ns;
@@ -284,20 +295,20 @@ impl Ftl {
         self.links[0].book(start_ns, end_ns, link_ns).1
     }
 
-    /// The die and page that hold a unit; none if it was never written.
+    /// Returns the die and the page that contain a unit. None if the unit was never written.
     fn page_of(&self, unit: u64) -> Option<(u32, u64)> {
         let unit = unit.min(self.sampling.units - 1);
         let group = self.sampling.group(unit);
         let slot = u64::from(self.map.slot_of(group as u32)?);
-        // All units of a group are assumed to be near the mapped unit of the group.
+        // The model assumes that all units of a group are near the mapped unit of the group.
         let place = self.sampling.first(slot) + (unit - self.sampling.first(group));
         let die = (place / self.program_units % u64::from(self.nand.dies())) as u32;
         Some((die, place / self.page_units))
     }
 
-    /// Writes data of the host. The transfer over the link takes `link_ns`; returns when it is
-    /// complete (ns), or `None` if the write waits for space in the buffer. In this case `step`
-    /// returns it later.
+    /// Writes data of the host. The transfer over the link takes `link_ns`. Returns when the
+    /// transfer is complete (ns). `None` if the write waits for space in the buffer. `step` later
+    /// returns the completion of such a write.
     pub fn write(
         &mut self,
         start_ns: u64,
@@ -318,13 +329,14 @@ impl Ftl {
         None
     }
 
-    /// When `step` must be called for the waiting writes (ns).
+    /// Returns when `step` must be called for the waiting writes (ns). None if no write waits.
     pub fn next_ns(&self) -> Option<u64> {
         self.nand.next_ns().filter(|_| !self.waiting.is_empty())
     }
 
-    /// Accepts waiting writes as long as there is space. Adds the command and length of each, and
-    /// when its data have passed the link (ns), given the duration of this transfer.
+    /// Accepts waiting writes while there is space. For each accepted write, adds the command, the
+    /// length, and the end of the transfer over the link (ns) to `done`. `link_ns` returns the
+    /// duration of such a transfer for a length.
     pub fn step(
         &mut self,
         now_ns: u64,
@@ -348,7 +360,7 @@ impl Ftl {
         }
     }
 
-    /// Runs everything up to `now_ns`, and empties the SLC cache while there is nothing else to do.
+    /// Performs all operations up to `now_ns`, and empties the SLC cache while the device is idle.
     fn advance(&mut self, now_ns: u64) {
         self.nand.advance(now_ns);
         self.buffered -= self.nand.take_freed();
@@ -359,14 +371,14 @@ impl Ftl {
             if at_ns >= now_ns {
                 return;
             }
-            // Moves only one program per die at a time, because requests may arrive.
+            // Only one program per die is moved at a time, because requests may arrive.
             let programs = u64::from(self.nand.dies()) * self.program_units;
             self.fold(at_ns, programs as f64);
             self.nand.advance(now_ns);
         }
     }
 
-    /// Accepts a write into the buffer, and queues programs for all full pages.
+    /// Accepts a write into the buffer, and queues all programs that now have enough data.
     fn accept(&mut self, at_ns: u64, from: u64, length: u64) {
         let first = from / self.unit_bytes;
         let units = (from + length).div_ceil(self.unit_bytes) - first;
@@ -375,7 +387,8 @@ impl Ftl {
         let Sampling { units: all, .. } = self.sampling;
         let (begin, end) = (first.min(all - 1), (first + units).min(all));
         if self.map.size().cache_slots == 0 {
-            // The common case: all mapped units of the range at once.
+            // Without an SLC cache, all mapped units of the range are written before the programs
+            // are queued.
             for group in self.sampling.group(begin)..=self.sampling.group(end - 1) {
                 if (begin..end).contains(&self.sampling.chosen(group)) {
                     Arc::make_mut(&mut self.map).write(group as u32);
@@ -397,7 +410,7 @@ impl Ftl {
             self.fold(at_ns, 1.0);
         }
         let has_room = self.map.cached() < cache_slots;
-        // If the cache folds when it is full, every write goes through it.
+        // A cache that folds when it is full accepts every write.
         let to_cache = has_room || self.slc_full == SlcFull::Fold;
         let group = self.sampling.group(unit);
         if self.sampling.chosen(group) == unit {
@@ -410,7 +423,7 @@ impl Ftl {
         self.program(at_ns, to_cache, 1);
     }
 
-    /// Programs units of the host as soon as they fill a program.
+    /// Adds written units, and queues a program whenever there are enough units to fill it.
     fn program(&mut self, ready_ns: u64, to_cache: bool, units: u64) {
         let OpTimes { program, slc_program, transfer, slc_transfer, .. } = self.times;
         let (each, step_ns, transfer_ns) = if to_cache {
@@ -455,7 +468,7 @@ impl Ftl {
         }
     }
 
-    /// Charges the operations of garbage collection that the map has made since the last call.
+    /// Schedules the garbage-collection operations that the map has performed since the last call.
     fn settle(&mut self) {
         let counts = self.map.counts();
         if counts.erased > self.seen.erased {
@@ -465,7 +478,7 @@ impl Ftl {
         }
     }
 
-    /// Spreads the moves and erases of the map over the next writes.
+    /// Spreads the moves and erases that the map has performed over the next writes.
     fn owe(&mut self, done: MapCounts) {
         if done.erased == 0 {
             return;
@@ -473,7 +486,7 @@ impl Ftl {
         let slots = done.erased as f64 * f64::from(self.map.size().slots_per_block);
         let valid = done.moved as f64 / slots;
         let scale = self.sampling.scale();
-        // Number of unit writes until the slots gained by the collection are used up.
+        // Number of units that can be written until the slots freed by the collection are used up.
         let gained = (slots - done.moved as f64).max(1.0) * scale;
         self.moves.add(done.moved as f64 * scale, gained);
         self.erases.add(done.erased as f64 * self.erases_per_block, gained);
@@ -484,7 +497,7 @@ impl Ftl {
         }
     }
 
-    /// Performs the operations of garbage collection that are due with a write of `units` units.
+    /// Queues the garbage-collection operations that become due with a write of `units` units.
     fn pay(&mut self, ready_ns: u64, units: f64) {
         self.moves.pay(units);
         self.erases.pay(units);
@@ -508,7 +521,7 @@ impl Ftl {
         }
     }
 
-    /// A program of data that come from the flash itself.
+    /// Returns a program of data that are moved within the flash.
     fn plain_program(&self, phase: Phase) -> Op {
         let OpTimes { program, transfer, .. } = self.times;
         Op { phase, ready_ns: 0, transfer_ns: transfer, step_ns: program, steps: 1, frees: 0 }
@@ -519,7 +532,7 @@ impl Ftl {
         self.next_program = (self.next_program + 1) % self.nand.dies();
     }
 
-    /// Reads pages of data that are moved.
+    /// Queues reads of pages whose data are moved within the flash.
     fn read_pages(&mut self, ready_ns: u64, phase: Phase, steps: u64) {
         let OpTimes { read, transfer, .. } = self.times;
         let op = Op { phase, ready_ns, transfer_ns: transfer, step_ns: read, steps, frees: 0 };
@@ -527,12 +540,12 @@ impl Ftl {
         self.next_move = (self.next_move + 1) % self.nand.dies();
     }
 
-    /// Busy time of the dies for everything except reads of the host, up to `now_ns` (ns).
+    /// Returns the busy time of the dies up to `now_ns`, without reads of the host (ns).
     fn writing_ns(&self, now_ns: u64) -> u64 {
         self.nand.busy_until(now_ns)[1..].iter().sum()
     }
 
-    /// Counters up to `now_ns`.
+    /// Returns the counters up to `now_ns`.
     pub fn reading(&self, now_ns: u64) -> FtlReading {
         let writing_ns = self.writing_ns(now_ns);
         let begun = self.awaited_from_ns.map_or(0, |from_ns| writing_ns.saturating_sub(from_ns));
@@ -550,19 +563,20 @@ impl Ftl {
 /// Counters of a device with a translation layer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FtlReading {
-    /// Busy time of the dies by phase (ns).
+    /// Busy time of the dies in each phase (ns).
     pub phases_ns: [u64; 5],
-    /// Part of it, without reads of the host, during which no write waited (ns).
+    /// Part of the busy time of the dies, without reads of the host, during which no write waited
+    /// (ns).
     pub background_ns: u64,
-    /// Busy time of the channels (ns), and their number.
+    /// Busy time, summed over all channels (ns).
     pub channels_ns: u64,
     pub channels: u32,
-    /// Busy time of the link to the host: reads, writes (ns).
+    /// Busy time of the link to the host for reads, and for writes (ns).
     pub links_ns: [u64; 2],
     pub writes: FlashWrites,
 }
 
-/// How the map of a device is sampled, and its size.
+/// Returns the sampling and the size of a device's map.
 fn size_of(
     model: &FlashModel,
     translation: &TranslationModel,
@@ -575,7 +589,8 @@ fn size_of(
     let block_units = translation.block.bytes() / translation.map_unit.bytes() * dies;
     let all = (units as f64 * spare) as u64;
     let slots = all.min(most);
-    // As many blocks as slots in a block, or twice as many, but not more than the device has.
+    // The map has as many blocks as slots per block, or up to twice as many, but not more blocks
+    // than the device.
     let per_block = (1 << (slots.ilog2() / 2)).max(slots / (all / block_units).max(1));
     let per_block = per_block.min(block_units);
     let blocks = slots / per_block;
@@ -599,13 +614,13 @@ fn policy_of(translation: &TranslationModel) -> Policy {
     }
 }
 
-/// A map in its initial state, and the operations of its last garbage collection.
+/// A map in the initial state, and the operations of the map's last garbage collection.
 type Prepared = (Arc<Map>, MapCounts);
-/// The parameters of a prepared map.
+/// The parameters from which a map is prepared.
 type Recipe = (MapSize, Policy, DriveState);
 
-/// A map in its initial state. The last few are kept, because all devices and trials of a system
-/// begin with the same one.
+/// Returns a map in the initial state. The last few maps are kept, because all devices and trials
+/// of a system begin with the same map.
 fn prepared(size: MapSize, policy: Policy, state: DriveState) -> Prepared {
     static KEPT: Mutex<VecDeque<(Recipe, Prepared)>> = Mutex::new(VecDeque::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -635,7 +650,8 @@ fn prepare(size: MapSize, policy: Policy, state: DriveState) -> (Map, MapCounts)
         map.write((random.next_u64() % u64::from(size.units)) as u32);
     };
     (0..OVERWRITES * u64::from(size.units)).for_each(|_| overwrite(&mut map));
-    // Continues to the next victim, so that the cost of garbage collection is known.
+    // The overwrites continue until the next victim is collected, so that the cost of garbage
+    // collection is known.
     while last.erased == 0 {
         let before = map.counts();
         overwrite(&mut map);
@@ -661,8 +677,8 @@ mod tests {
         Ftl::new(model, model.translation.as_ref().unwrap(), devices)
     }
 
-    /// Bytes programmed per byte of the host, for as many random writes as the device has units,
-    /// most of them to a hot part of it.
+    /// Returns the write amplification of as many random writes as the device has units. The hot
+    /// part of the device (`hot_share`) gets the share `hot_writes` of the writes.
     fn amplification(ftl: &mut Ftl, hot_share: f64, hot_writes: f64) -> f64 {
         let mut random = Stream::new(3);
         let all = ftl.sampling.units;

@@ -1,13 +1,13 @@
-//! The position of a byte on a zoned disk, and when it passes under the head.
+//! Computes the position of a byte on a zoned disk, and when the byte passes under the head.
 //!
 //! T(x) is the time to stream from byte 0 to byte x without missing a revolution, including track
-//! and cylinder skew. The angle of x is T(x) modulo the revolution time. All media timing follows
-//! from T and its inverse, without an event per sector.
+//! and cylinder skew. The angle of x is T(x) modulo the revolution time. All media times follow
+//! from T and the inverse of T, so sectors need no events.
 
 use crate::models::SECTOR_BYTES;
 use crate::system::{DiskModel, SeekCurve};
 
-/// A zone: cylinders with the same number of sectors per track.
+/// A zone, in which all cylinders have the same number of sectors per track.
 #[derive(Clone, Debug)]
 struct Zone {
     first_byte: u64,
@@ -15,13 +15,13 @@ struct Zone {
     first_cylinder: u64,
     track_bytes: u64,
     cylinder_bytes: u64,
-    /// From the start of a track to the start of the next one in the cylinder (ns).
+    /// Time from the start of a track to the start of the next track in the cylinder (ns).
     track_ns: u64,
-    /// From the start of a cylinder to the start of the next one (ns).
+    /// Time from the start of a cylinder to the start of the next cylinder (ns).
     cylinder_ns: u64,
 }
 
-/// Where a byte lies on a zoned disk, and when it passes under the head.
+/// The geometry of a zoned disk: where each byte is, and when the byte passes under the head.
 #[derive(Clone, Debug)]
 pub struct Geometry {
     zones: Vec<Zone>,
@@ -32,7 +32,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The geometry of a disk. `spindle_share` scales the revolution time; 1 is nominal.
+    /// Creates the geometry of a disk. The nominal revolution time is multiplied by
+    /// `spindle_share`.
     pub fn new(model: &DiskModel, spindle_share: f64) -> Geometry {
         let revolution_ns = (60e9 / model.rotation.0 * spindle_share).round() as u64;
         let heads = u64::from(model.heads.count()).max(1);
@@ -62,12 +63,12 @@ impl Geometry {
         Geometry { zones, revolution_ns, bytes, end_ns, seek: model.seek.clone() }
     }
 
-    /// Capacity (bytes).
+    /// Returns the capacity (bytes).
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Time of one revolution (ns).
+    /// Returns the time of one revolution (ns).
     #[inline]
     pub fn revolution_ns(&self) -> u64 {
         self.revolution_ns
@@ -79,7 +80,7 @@ impl Geometry {
         &self.zones[after]
     }
 
-    /// T(x): time to stream from byte 0 to byte `at` (ns).
+    /// Returns T(`at`): the time to stream from byte 0 to byte `at` (ns).
     #[inline]
     pub fn time_of(&self, at: u64) -> u64 {
         if at >= self.bytes {
@@ -95,7 +96,8 @@ impl Geometry {
             + rest * self.revolution_ns / zone.track_bytes
     }
 
-    /// The inverse of T: the byte that streaming has reached after `time_ns`.
+    /// Computes the inverse of T: returns the byte that streaming from byte 0 has reached after
+    /// `time_ns`.
     #[inline]
     pub fn byte_at(&self, time_ns: u64) -> u64 {
         if time_ns >= self.end_ns {
@@ -107,21 +109,21 @@ impl Geometry {
         let last = zone.cylinder_bytes / zone.track_bytes - 1;
         let track = (rest / zone.track_ns).min(last);
         let rest = rest - track * zone.track_ns;
-        // During the skew between two tracks, streaming stays at the end of the first.
+        // During the skew between two tracks, streaming stays at the end of the first track.
         let in_track = (rest * zone.track_bytes / self.revolution_ns).min(zone.track_bytes);
         let track_start = cylinder * zone.cylinder_bytes + track * zone.track_bytes;
         let zone_bytes = zone.first_byte + track_start + in_track;
         zone_bytes.min(self.bytes)
     }
 
-    /// The cylinder of a byte.
+    /// Returns the cylinder of a byte.
     #[inline]
     pub fn cylinder_of(&self, at: u64) -> u64 {
         let zone = self.zone_of(|zone| zone.first_byte <= at);
         zone.first_cylinder + (at - zone.first_byte) / zone.cylinder_bytes
     }
 
-    /// Seek time over `distance` cylinders (ns), including head settling.
+    /// Returns the seek time over `distance` cylinders, including head settling (ns).
     #[inline]
     pub fn seek_ns(&self, distance: u64) -> u64 {
         if distance == 0 {
@@ -137,8 +139,8 @@ impl Geometry {
         ns as u64
     }
 
-    /// First time at or after `ready_ns` at which byte `at` passes under the head; byte 0 passes at
-    /// `phase_ns`.
+    /// Returns the first time at or after `ready_ns` at which byte `at` passes under the head (ns).
+    /// Byte 0 passes under the head at `phase_ns`.
     #[inline]
     pub fn passes_at(&self, at: u64, ready_ns: u64, phase_ns: u64) -> u64 {
         let revolution = self.revolution_ns;
@@ -147,8 +149,9 @@ impl Geometry {
         ready_ns + if angle >= now { angle - now } else { angle + revolution - now }
     }
 
-    /// Best rate at or after a byte (bytes per second): with skews for long transfers, within one
-    /// track otherwise.
+    /// Returns the highest rate of the zone that contains a byte and of all later zones (bytes per
+    /// second). If `long` is true, the rates include skews. Otherwise they are the rates within one
+    /// track.
     pub fn best_rate_from(&self, at: u64, long: bool) -> f64 {
         let rate = |zone: &Zone| {
             if long {
@@ -162,14 +165,14 @@ impl Geometry {
         after.map(rate).fold(0.0, f64::max) * 1e9
     }
 
-    /// Bytes per track of each zone, starting with the zone of a byte.
+    /// Returns the track size of each zone, starting with the zone of a byte (bytes).
     pub fn tracks_from(&self, at: u64) -> impl Iterator<Item = u64> {
         let first = self.zone_of(|zone| zone.first_byte <= at).first_byte;
         self.zones.iter().filter(move |zone| zone.first_byte >= first).map(|zone| zone.track_bytes)
     }
 
-    /// Upper limit of the time that a transfer gains against the sustained rate of its zone by
-    /// crossing fewer skews than average (ns).
+    /// Returns an upper limit for the time that a transfer saves, compared with the sustained rate
+    /// of the zone, because it crosses fewer skews than average (ns).
     pub fn skew_ns(&self) -> u64 {
         let most = |zone: &Zone| {
             let track_skew = zone.track_ns - self.revolution_ns;
@@ -181,14 +184,14 @@ impl Geometry {
         self.zones.iter().map(most).max().unwrap_or(0)
     }
 
-    /// Whether a range of bytes lies on one track.
+    /// Checks whether a range of bytes is on one track.
     pub fn is_on_one_track(&self, from: u64, end: u64) -> bool {
         let zone = self.zone_of(|zone| zone.first_byte <= from);
         let track = |at: u64| (at - zone.first_byte) / zone.track_bytes;
         track(from) == track(end.saturating_sub(1).max(from))
     }
 
-    /// Sustained read rate at a byte, including skews (bytes per second).
+    /// Returns the sustained read rate at a byte, including skews (bytes per second).
     pub fn rate_at(&self, at: u64) -> f64 {
         let zone = self.zone_of(|zone| zone.first_byte <= at);
         zone.cylinder_bytes as f64 * 1e9 / zone.cylinder_ns as f64
@@ -241,8 +244,8 @@ mod tests {
             let time_ns = (disk.end_ns as f64 * share) as u64;
             let reached = disk.byte_at(time_ns);
             let last = reached.saturating_sub(1) / SECTOR_BYTES * SECTOR_BYTES;
-            prop_assert!(disk.time_of(last) <= time_ns, "a byte before its time");
-            prop_assert!(disk.byte_at(time_ns + later_ns) >= reached, "streaming went back");
+            prop_assert!(disk.time_of(last) <= time_ns, "streaming is not too fast");
+            prop_assert!(disk.byte_at(time_ns + later_ns) >= reached, "streaming moves forward");
         }
 
         #[test]

@@ -1,10 +1,11 @@
-//! Discrete-event models of disks, SSDs, caches, buses, volumes, hosts and networks.
+//! Simulates storage systems with discrete-event models of disks, SSDs, caches, buses, volumes,
+//! hosts and networks.
 //!
 //! A [`System`] is read from a file in which every value has a unit and a source. A [`SimWorld`]
-//! runs it and provides a target, engines, a clock and a CPU meter, so code that measures real
-//! devices can measure simulated ones. Time is virtual, in integer nanoseconds. Events run in
-//! order of time and insertion, and all randomness comes from one seed, so runs repeat bit for
-//! bit.
+//! simulates the system. It provides a target, engines, a clock and a CPU meter, so code that
+//! measures real devices can also measure simulated devices. Time is virtual, in integer
+//! nanoseconds. Simulations are reproducible bit for bit, because events run in order of time and
+//! insertion, and one seed determines all random numbers.
 
 mod event_queue;
 mod random;

@@ -1,10 +1,10 @@
-//! The simulated machine: hosts, links, buses and devices, and the path of a request through them.
+//! Simulates hosts, links, buses and devices, and the path of requests through them.
 //!
-//! One loop takes the next event and passes it to the part concerned. FIFO servers compute a
+//! One loop takes the next event and calls the part that handles the event. FIFO servers compute a
 //! request's completion time on arrival, so a request to one disk takes about six events. `wire`
 //! moves commands and data between adapter and device. `pages` holds the pages in a host's memory,
-//! `filecache` models the path through a cache, `pagecache` the path through the page cache of
-//! Linux, and `remote` the path over a network.
+//! `filecache` models the path through a cache, `pagecache` models the path through the page cache
+//! of Linux, and `remote` models the path over a network.
 
 mod slab;
 mod pages;
@@ -45,13 +45,13 @@ pub(crate) enum Event {
     DataReady(u32),
     /// The media have finished an operation.
     MediaFree(u32),
-    /// Read-ahead ends, or a shingled disk looks for bands to clean: media operations may start.
+    /// Media operations may start, because read-ahead ends or a shingled disk may clean bands.
     MediaRetry(u32),
     /// A flash device has finished a command, or a delayed command may leave the host.
     Answered(u32),
-    /// Writes that wait for space in a flash device's buffer may get it now.
+    /// A flash device's buffer may now have space for waiting writes.
     FlashStep(u32),
-    /// The completion coalescing time of a device has passed.
+    /// The maximum time for which a device may delay completions has passed.
     CoalesceTimeout(u32),
     /// The CPU has completed a request.
     Completed(u32),
@@ -67,7 +67,7 @@ pub(crate) enum Event {
     Remote(u32),
     /// The rebuild of a file's volume continues with the next range.
     Rebuild(u32),
-    /// Something happens in the page cache of Linux.
+    /// An event of the page cache of Linux.
     Page(PageEvent),
 }
 
@@ -76,19 +76,19 @@ pub(crate) enum Event {
 pub(crate) enum PageEvent {
     /// A part of a request's data has been copied.
     Copied(u32),
-    /// A transfer of the page cache goes to the devices.
+    /// A transfer of the page cache is sent to the devices.
     Send(u32),
     /// The flusher of a host looks for dirty pages that have expired.
     Look(u32),
-    /// The journal of a host is committed periodically.
+    /// The periodic commit of a host's journal is due.
     Commit(u32),
-    /// The devices of a file may have emptied their caches, which a job waits for.
+    /// The devices may have emptied their caches. A job waits for this.
     Flush(u32),
-    /// The devices may have emptied their caches, which a journal commit of a host waits for.
+    /// The devices may have emptied their caches. A journal commit of a host waits for this.
     CommitFlush(u32),
 }
 
-/// Who started a transfer.
+/// The originator of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A program.
@@ -104,13 +104,13 @@ pub(crate) enum Origin {
     WriteBehind,
     /// The rebuild of a volume.
     Rebuild,
-    /// The page cache of Linux reads pages.
+    /// The page cache of Linux, which reads pages.
     PageRead,
-    /// The flusher of the page cache writes pages.
+    /// The flusher of the page cache, which writes dirty pages.
     PageWrite,
-    /// The page cache writes pages of a job, to make them durable.
+    /// A job of the page cache, which writes dirty pages to make them durable.
     JobWrite(u32),
-    /// The page cache writes to its journal.
+    /// The page cache, which writes to the journal.
     Journal,
 }
 
@@ -124,19 +124,19 @@ pub(crate) struct Io {
     pub origin: Origin,
     /// Start time (ns).
     pub begun_ns: u64,
-    /// Pieces of the current stage that are not complete.
+    /// Number of pieces of the current stage that are not complete.
     pub left: u32,
-    /// Pieces of the second stage, sent when the first stage is complete.
+    /// Pieces of the second stage, which are sent when the first stage is complete.
     pub then: Vec<Piece>,
-    /// Whether the second stage is sent twice: first as zeros, then as data.
+    /// Whether the second stage is sent twice, first with zeros and then with data.
     pub zeroes: bool,
     pub stage: u8,
-    /// Bytes copied so far, in the page cache of Linux.
+    /// Number of copied bytes (page cache of Linux), or of units found in the cache (file cache).
     pub progress: u64,
 }
 
 impl Io {
-    /// A transfer that starts now.
+    /// Creates a transfer that starts at `now_ns`.
     #[inline]
     fn new(origin: Origin, op: Op, (file, offset, length): (u32, u64, u64), now_ns: u64) -> Io {
         let (left, then, zeroes, stage) = (0, Vec::new(), false, 0);
@@ -155,7 +155,7 @@ pub(crate) struct Command {
     pub op: Op,
     /// Whether the device answers without disconnecting from the bus.
     pub inline: bool,
-    /// Whether the media kept the command waiting, or the host delayed it.
+    /// Whether the command had to wait for the media or in the host.
     pub waited: bool,
     pub begun_ns: u64,
 }
@@ -174,8 +174,8 @@ impl Host {
         Host { cpus, charged_ns: 0, uncharged_ns: 0 }
     }
 
-    /// Runs `ns` of work on the CPU that is free first, at `ready_ns` or later; returns the end
-    /// (ns).
+    /// Runs `ns` of work at `ready_ns` or later, on the CPU that is free first. Returns the time of
+    /// the end (ns).
     #[inline]
     pub fn work(&mut self, ready_ns: u64, ns: u64) -> u64 {
         let mut first = 0;
@@ -187,32 +187,32 @@ impl Host {
         self.cpus[first].serve(ready_ns, ns).1
     }
 
-    /// Runs CPU work for a thread, which does one thing at a time.
+    /// Runs CPU work for a thread after the thread's earlier work. Returns the end time (ns).
     #[inline]
     pub fn work_for(&mut self, thread: &mut Server, ready_ns: u64, ns: u64) -> u64 {
         let end_ns = self.work(ready_ns.max(thread.free_ns()), ns);
         thread.serve(end_ns - ns, ns).1
     }
 
-    /// Busy time of all CPUs (ns).
+    /// Returns the busy time up to `now_ns`, summed over all CPUs (ns).
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
         self.cpus.iter().map(|cpu| cpu.busy_ns(now_ns)).sum()
     }
 
-    /// Number of CPUs.
+    /// Returns the number of CPUs.
     pub fn cpus(&self) -> u32 {
         self.cpus.len() as u32
     }
 }
 
-/// A link and the bytes it carried, by direction.
+/// A link, and the number of bytes that it has carried in each direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
     pub server: Server,
     pub bytes: [u64; 2],
 }
 
-/// A thread that issues requests; each engine has one.
+/// A thread that issues requests. Each engine has one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Issuer {
     pub file: u32,
@@ -226,7 +226,7 @@ pub(crate) struct File {
     pub volume: Volume,
     pub host: u32,
     pub cache: Option<FileCache>,
-    /// State of the file in the page cache of Linux, instead of `cache`.
+    /// State of the file in the page cache of Linux. None if the file does not use that cache.
     linux: Option<Box<pagecache::CachedFile>>,
     /// Whether writes reach the media before they complete.
     pub through: bool,
@@ -235,13 +235,13 @@ pub(crate) struct File {
     /// 1 while a write that grows the file is in progress. Such writes run one at a time.
     pub growing: Gauge,
     grow_queue: std::collections::VecDeque<u32>,
-    /// Whether the volume is being rebuilt, and the position (bytes on each device).
+    /// Whether the volume is being rebuilt, and the offset of the rebuild on each device (bytes).
     is_rebuilding: bool,
     rebuilt: u64,
 }
 
 impl File {
-    /// A newly opened file.
+    /// Creates a newly opened file.
     fn new(volume: Volume, host: u32, cache: Option<FileCache>, through: bool) -> File {
         let grow_queue = std::collections::VecDeque::new();
         let (next, growing, is_rebuilding, rebuilt) = (0, Gauge::default(), false, 0);
@@ -261,14 +261,14 @@ impl File {
     }
 }
 
-/// Counters of requests of programs, for the checks.
+/// Counters of the requests of programs, for accounts and consistency checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Count {
     pub requests: u64,
     pub bytes: u64,
     /// Total time that completed requests spent in the system (ns).
     pub residence_ns: u128,
-    /// Number of requests in the system, integrated over time (ns).
+    /// Integral over time of the number of requests in the system (ns).
     pub presence_ns: u128,
     pub inside: u64,
     pub changed_ns: u64,
@@ -295,7 +295,7 @@ pub(crate) struct Machine {
     pub files: Vec<File>,
     /// The pages in the file-system cache of each host.
     pages: Vec<pages::Pages>,
-    /// The page cache of each host, if it follows the rules of Linux.
+    /// The page cache of each host. Empty if the system does not use the page cache of Linux.
     page_caches: Vec<pagecache::PageCache>,
     pub issuers: Vec<Issuer>,
     pub count: Count,
@@ -309,14 +309,14 @@ pub(crate) struct Machine {
     pub commands: Slab<Command>,
     scratch: Pieces,
     served: Vec<crate::disk::MediaRequest>,
-    /// Writes that a flash device accepted after a wait, with their completion times (ns).
+    /// Writes that a flash device accepted after a wait, with the completion times (ns).
     accepted: Vec<(u32, u64)>,
-    /// Engines with completed requests that their worker has not yet collected.
+    /// Engines that have completed requests, which the program has not yet collected.
     pub woken: std::collections::VecDeque<u32>,
 }
 
 impl Machine {
-    /// The machine of a system, at rest. The seed sets the rotational positions of the disks.
+    /// Creates the idle machine of a system. The seed sets the rotational positions of the disks.
     pub fn new(system: &System, seed: u64) -> Machine {
         let mut random = Stream::new(seed);
         let setup = &system.setup;
@@ -363,13 +363,13 @@ impl Machine {
         }
     }
 
-    /// The virtual time (ns).
+    /// Returns the virtual time (ns).
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.events.now_ns()
     }
 
-    /// Opens a file on a device, buffered or direct; returns its number.
+    /// Opens a file on a device, buffered or direct. Returns the number of the file.
     pub fn open(&mut self, home: u32, host: u32, buffered: bool, through: bool) -> u32 {
         let device_bytes = self.devices[home as usize].bytes();
         let most = self.system.host.max_transfer.bytes();
@@ -388,13 +388,13 @@ impl Machine {
         self.files.len() as u32 - 1
     }
 
-    /// Adds a thread that issues requests to a file; returns its engine number.
+    /// Adds a thread that issues requests to a file. Returns the thread's engine number.
     pub fn issuer(&mut self, file: u32) -> u32 {
         self.issuers.push(Issuer { file, ready: Vec::new(), thread: Server::default() });
         self.issuers.len() as u32 - 1
     }
 
-    /// A program issues a request.
+    /// Starts a request of a program.
     pub fn submit(&mut self, engine: u32, request: &Request) {
         let file = self.issuers[engine as usize].file;
         let now_ns = self.now_ns();
@@ -434,9 +434,9 @@ impl Machine {
         if op == Op::Read { host.direct_read } else { host.direct_write }
     }
 
-    /// Runs CPU work of a thread, starting now; returns its end (ns). `whole_ns` is the CPU time of
-    /// the whole request. It is booked on the first call for a request, partly as uncharged, and is
-    /// 0 on the second call.
+    /// Runs CPU work of a thread, starting now. Returns the time of the end (ns). `whole_ns` is the
+    /// CPU time of the whole request, which is recorded on the first call for a request, partly as
+    /// uncharged. On the second call it is 0.
     fn work_for(&mut self, engine: u32, cost: Cost, ns: u64, whole_ns: u64) -> u64 {
         let issuer = &mut self.issuers[engine as usize];
         let host = &mut self.hosts[self.files[issuer.file as usize].host as usize];
@@ -449,7 +449,7 @@ impl Machine {
         end_ns
     }
 
-    /// Runs CPU work of the system that is charged to no process; returns its end (ns).
+    /// Runs CPU work that is not charged to a process. Returns the time of the end (ns).
     fn run_system_work(&mut self, file: u32, ns: u64) -> u64 {
         let now_ns = self.now_ns();
         let host = &mut self.hosts[self.files[file as usize].host as usize];
@@ -457,7 +457,7 @@ impl Machine {
         host.work(now_ns, ns)
     }
 
-    /// Runs the next event unless it is later than `until_ns`.
+    /// Runs the next event if its time is not after `until_ns`. Returns false otherwise.
     #[inline]
     pub fn advance(&mut self, until_ns: u64) -> bool {
         if self.events.next_ns().is_none_or(|next| next > until_ns) {
@@ -486,7 +486,7 @@ impl Machine {
         true
     }
 
-    /// The CPU has issued a request. It goes to the devices; writes that grow the file queue up.
+    /// Sends a request to the devices after the CPU has issued it. Writes that grow a file wait.
     fn issued(&mut self, io: u32) {
         let Io { op, file, origin, .. } = self.ios[io];
         let through = op == Op::Write && self.files[file as usize].through;
@@ -511,7 +511,7 @@ impl Machine {
         self.dispatch(io);
     }
 
-    /// Splits a request and sends the first stage.
+    /// Splits a request into pieces and sends the pieces of the first stage.
     pub(crate) fn dispatch(&mut self, io: u32) {
         let Io { op, file, offset, length, .. } = self.ios[io];
         let mut pieces = std::mem::take(&mut self.scratch);
@@ -523,7 +523,7 @@ impl Machine {
         }
         let zeroed = self.system.setup.allocation == Allocated::Zeroed;
         if zeroed && op == Op::Write && matches!(self.ios[io].origin, Origin::App { .. }) {
-            // The data go last: alone, or after the reads that the parity needs.
+            // The data are written last: after the zeros, or after the reads for the parity.
             if pieces.then.is_empty() {
                 pieces.then.extend_from_slice(&pieces.first);
             } else {
@@ -547,7 +547,7 @@ impl Machine {
         }
     }
 
-    /// Charges the CPU time for assembling a volume, on the host or on the controller's processor.
+    /// Runs the CPU work of a volume (splitting, parity), on the host or on the RAID controller.
     /// Returns when the pieces may be sent (ns).
     fn volume_work(&mut self, io: u32, pieces: u64, parity: u64) -> u64 {
         let now_ns = self.now_ns();
@@ -565,7 +565,7 @@ impl Machine {
         let Some(controller) = self.system.controller() else { return now_ns };
         let Io { op, file, length, origin, .. } = self.ios[io];
         let each = if op == Op::Read { controller.read } else { controller.write };
-        // For transfers of the controller's own cache, the program's request was already charged.
+        // Transfers of the controller's own cache belong to requests that were already charged.
         let from_cache = matches!(origin, Origin::CacheFetch | Origin::WriteBehind);
         let paid = from_cache && self.is_cached(file, Layer::Controller);
         let request_ns = if paid { 0 } else { controller.fixed.ns() + each.ns_for(length) };
@@ -612,7 +612,7 @@ impl Machine {
         }
     }
 
-    /// Devices and controllers have finished a direct request; the CPU completes it.
+    /// Starts the CPU work that completes a direct request, after the devices have finished.
     fn stored(&mut self, io: u32) {
         let Io { op, origin, length, .. } = self.ios[io];
         let Origin::App { engine, .. } = origin else { return };
@@ -623,7 +623,7 @@ impl Machine {
         self.events.schedule(end_ns, Event::Completed(io));
     }
 
-    /// Completes a write that extended the file; the next such write may start.
+    /// Ends a write that grew the file, and starts the next write that grows the file.
     fn grown(&mut self, file: u32) {
         let next = self.files[file as usize].grow_queue.pop_front();
         match next {
@@ -649,7 +649,7 @@ impl Machine {
         self.ios.release(io);
     }
 
-    /// Starts the rebuild of every idle volume. Files that share a volume rebuild it once.
+    /// Starts the rebuild of every volume that is not being rebuilt. Files may share a volume.
     fn begin_rebuilds(&mut self) {
         let now_ns = self.now_ns();
         for file in 0..self.files.len() {
@@ -662,9 +662,9 @@ impl Machine {
         }
     }
 
-    /// Rebuilds the next stretch of the volume: reads from the remaining devices and writes to the
-    /// spare. One stretch is in progress while a program has requests in flight. The rebuild wraps
-    /// around at the end of the device, so it never completes.
+    /// Rebuilds the next extent of the volume: reads from the remaining devices and writes to the
+    /// spare. One extent is in progress while a program has requests in flight. The rebuild starts
+    /// again at the end of the device, so it never completes.
     fn rebuild(&mut self, file: u32) {
         let entry = &mut self.files[file as usize];
         entry.is_rebuilding = self.count.inside > 0;

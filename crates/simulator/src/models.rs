@@ -1,4 +1,5 @@
-//! Parameters of the parts of a simulated system. Every value in the file has a unit and a source.
+//! Parameters of the parts of a simulated system. In a system file, every value has a unit and a
+//! source.
 
 use std::fmt;
 
@@ -24,40 +25,41 @@ pub(crate) use choice;
 pub struct HostModel {
     /// Number of processors.
     pub cpus: Number,
-    /// Largest request that is sent to a device in one piece.
+    /// Maximum size of a request to a device. Larger requests are split.
     pub max_transfer: Size,
-    /// Share of a request's CPU time that is spent before it is sent.
+    /// Share of a request's CPU time that is spent before the request is sent.
     pub issue_share: Number,
     /// CPU cost of a direct read.
     pub direct_read: Cost,
     /// CPU cost of a direct write.
     pub direct_write: Cost,
-    /// CPU cost of a buffered read: copying included, read-ahead excluded.
+    /// CPU cost of a buffered read, including the copy and excluding read-ahead.
     pub buffered_read: Cost,
-    /// CPU cost of a buffered write: copying included, lazy writer excluded.
+    /// CPU cost of a buffered write, including the copy and excluding the lazy writer.
     pub buffered_write: Cost,
-    /// CPU time of each further piece of a split request, and of each transfer of the cache.
+    /// CPU time of each piece of a split request after the first, and of each transfer of the
+    /// cache.
     pub piece: Time,
-    /// CPU time of each further piece if a software volume splits a request. Without a value, it is
-    /// `piece`.
+    /// CPU time of each piece after the first if a software volume splits a request. None if this
+    /// time equals `piece`.
     pub volume_piece: Option<Time>,
     /// Additional CPU time of a request that is not sequential.
     pub random: Time,
-    /// CPU time of parity, per byte.
+    /// CPU time per byte to compute parity.
     pub parity: PerByte,
     /// The file-system cache.
     pub cache: CacheModel,
-    /// Highest rate of reading a file that is in memory.
+    /// Maximum rate at which a file that is in memory is read.
     pub memory_read: Rate,
-    /// Highest rate of writing a file that stays in memory.
+    /// Maximum rate at which a file that stays in memory is written.
     pub memory_write: Rate,
 }
 
-/// CPU time of a request: a fixed time, and a time for each byte.
+/// CPU time of a request: a fixed time plus a time per byte.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// Time per request.
+    /// Fixed time per request.
     pub fixed: Time,
     /// Time per byte.
     pub each: PerByte,
@@ -66,7 +68,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// CPU time of a request of `bytes` bytes (ns).
+    /// Returns the CPU time of a request of `bytes` bytes (ns).
     #[inline]
     pub fn ns_for(&self, bytes: u64) -> u64 {
         self.fixed.ns() + self.each.ns_for(bytes)
@@ -79,43 +81,46 @@ impl Cost {
 pub struct CacheModel {
     /// Page size.
     pub page: Size,
-    /// Capacity.
+    /// Capacity of the cache.
     pub size: Size,
-    /// Unit of read-ahead; one request is outstanding.
+    /// Size of a read-ahead request. At most one read-ahead request is outstanding.
     pub read_ahead: Size,
-    /// Largest write of the lazy writer; one request is outstanding.
+    /// Maximum size of a write of the lazy writer. At most one such write is outstanding.
     pub write_behind: Size,
-    /// Pause of the lazy writer between two requests.
+    /// Pause of the lazy writer between two writes.
     pub write_behind_gap: Time,
-    /// CPU time of the system for each byte that the lazy writer writes. It is charged to no
-    /// process.
+    /// CPU time of the system per byte that the lazy writer writes. No process is charged for this
+    /// time. None if the lazy writer needs no CPU time.
     pub write_behind_cpu: Option<PerByte>,
-    /// Dirty bytes at which writers block.
+    /// Number of dirty bytes at which writers block.
     pub dirty_limit: Size,
     /// Delay between the first dirty page and the start of the lazy writer.
     pub first_delay: Time,
-    /// Interval at which the lazy writer scans for scattered dirty data; it then writes an eighth
-    /// of them. Without a value, it writes them as soon as it can.
+    /// Interval at which the lazy writer scans for scattered dirty data. Each scan writes an eighth
+    /// of these data. None if the lazy writer writes scattered data as soon as it can.
     pub scan: Option<Time>,
-    /// Requests of this size or more defeat read-ahead (performance bug of NT4 SP3; 0: none).
+    /// Minimum size of the requests that defeat read-ahead, a performance bug of NT4 SP3 (0: no
+    /// bug).
     pub read_ahead_bug_from: Size,
-    /// Time that each request loses by the bug in read-ahead.
+    /// Additional time of each request that defeats read-ahead.
     pub read_ahead_bug: Time,
-    /// A random write smaller than this reads the surrounding aligned frame of this size first.
+    /// Size of an aligned frame of the file. A random write that is smaller than a frame first
+    /// reads the frame around it (0: no such reads).
     pub write_frame: Size,
-    /// CPU time to map another range of the file.
+    /// CPU time of a random request to map another range of the file into the cache.
     pub random_view: Time,
-    /// CPU time of the file system each time it extends a file.
+    /// CPU time that the file system needs each time it extends a file.
     pub extend: Time,
-    /// Copies that do not fit into the processor's cache.
+    /// Additional cost of copies that do not fit into the processor's cache. None if there is none.
     pub large_copy: Option<LargeCopyModel>,
-    /// The rules of Linux, which replace all values above except `page`, `size` and `dirty_limit`.
-    /// With them, the limit applies to all files of a host together.
+    /// Rules of the Linux page cache, which replace all values above except `page`, `size` and
+    /// `dirty_limit`. With these rules, the dirty limit applies to all files of a host together.
+    /// None if the values above apply.
     pub linux: Option<LinuxCacheModel>,
 }
 
 impl CacheModel {
-    /// CPU time of a buffered request of `bytes` bytes (ns).
+    /// Returns the CPU time of a buffered request of `bytes` bytes (ns).
     #[inline]
     pub fn copy_ns(&self, cost: &Cost, bytes: u64) -> u64 {
         let more_ns = self.large_copy.as_ref().map_or(0.0, |large| {
@@ -131,38 +136,38 @@ impl CacheModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LargeCopyModel {
-    /// Largest request whose buffer stays in the processor's cache.
+    /// Maximum request size at which the buffer stays in the processor's cache.
     pub above: Size,
-    /// Cost of each byte beyond that size, as a multiple of the usual cost per byte.
+    /// Cost of each byte beyond `above`, as a multiple of the usual cost per byte.
     pub factor: Number,
 }
 
-/// The page cache of Linux: read-ahead on demand, two lists, write-back and a journal.
+/// The page cache of Linux: on-demand read-ahead, two LRU lists, write-back and a journal.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinuxCacheModel {
-    /// Largest read-ahead (`read_ahead_kb` of the device; 0: none).
+    /// Maximum size of the read-ahead window (`read_ahead_kb` of the device; 0: no read-ahead).
     pub read_ahead_max: Size,
-    /// Maximum size of a folio, the unit of pages that the file system keeps together (one page: no
-    /// large folios).
+    /// Maximum size of a folio, the unit in which the file system keeps pages together (one page:
+    /// no large folios).
     pub folio_max: Size,
-    /// Dirty bytes of a host beyond which the flusher writes (`vm.dirty_background_ratio`).
+    /// Number of dirty bytes of a host above which the flusher writes
+    /// (`vm.dirty_background_ratio`).
     pub dirty_background: Size,
-    /// Interval at which the flusher looks for dirty data that have expired
-    /// (`vm.dirty_writeback_centisecs`).
+    /// Interval at which the flusher looks for expired dirty data (`vm.dirty_writeback_centisecs`).
     pub wakeup: Time,
-    /// Age at which dirty data are written (`vm.dirty_expire_centisecs`).
+    /// Age at which dirty data expire and are written (`vm.dirty_expire_centisecs`).
     pub expire: Time,
-    /// Requests that the flusher has outstanding (`nr_requests` of the device).
+    /// Maximum number of requests that the flusher has outstanding (`nr_requests` of the device).
     pub requests: Number,
     /// Time from the first change of metadata to the commit of the journal (0: no journal).
     pub commit_interval: Time,
-    /// Bytes of the log that a commit writes before its record.
+    /// Number of bytes that a commit writes to the journal before the commit record.
     pub journal_write: Size,
-    /// The times of a file change at most once per interval of this length.
+    /// Length of an interval in which the timestamps of a file change at most once.
     pub timestamp_tick: Time,
-    /// Time of a flush of a device whose buffers are empty. If they are not, the time to empty them
-    /// is added.
+    /// Time to flush a device whose buffers are empty. If the buffers are not empty, the time to
+    /// empty them is added.
     pub flush: Time,
 }
 
@@ -172,9 +177,9 @@ pub struct LinuxCacheModel {
 pub struct LinkModel {
     /// Name of the link.
     pub name: String,
-    /// Whether the link exists once, once per bus or once per host.
+    /// Number of copies of the link: one, one per bus or one per host.
     pub per: LinkPer,
-    /// Time per transfer.
+    /// Fixed time per transfer.
     pub fixed: Time,
     /// Rate towards the host.
     pub read: Rate,
@@ -189,34 +194,34 @@ choice!(
     LinkPer {
         /// One link for the whole system.
         System,
-        /// One link for each bus (an adapter).
+        /// One link for each bus, for example an adapter.
         Bus,
         /// One link for each host.
         Host,
     }
 );
 
-/// The bus: time of a command in each phase (paper 1, Table 4).
+/// The bus, with the time that a command spends in each phase (paper 1, Table 4).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BusModel {
     /// Name of the bus.
     pub name: String,
-    /// Arbitration.
+    /// Time of arbitration.
     pub arbitrate: Time,
-    /// Selection of the device.
+    /// Time to select the device.
     pub select: Time,
-    /// Identify and tag messages.
+    /// Time of the identify and tag messages.
     pub message_out: Time,
-    /// The command bytes.
+    /// Time to send the command bytes.
     pub command: Time,
-    /// Messages of the device in a tenure without disconnection.
+    /// Time of the device's messages in a tenure without disconnection.
     pub message_in: Time,
-    /// Additional messages if the device disconnects and reconnects.
+    /// Time of the additional messages if the device disconnects and reconnects.
     pub disconnect: Time,
-    /// Reselection of the host by the device.
+    /// Time in which the device reselects the host.
     pub reselect: Time,
-    /// The status byte.
+    /// Time of the status byte.
     pub status: Time,
     /// Data rate towards the host.
     pub read: Rate,
@@ -237,12 +242,13 @@ pub enum DriveModel {
 }
 
 impl DriveModel {
-    /// Whether it is a disk with overlapping tracks.
+    /// Checks whether the device is a disk with overlapping tracks.
     pub(crate) fn is_shingled(&self) -> bool {
         matches!(self, DriveModel::Disk(disk) if disk.shingled.is_some())
     }
 
-    /// Commands that a device takes at once; `None`: no limit.
+    /// Returns the maximum number of commands that a device accepts at once. `None` if there is no
+    /// limit.
     pub(crate) fn queue(&self) -> Option<Number> {
         match self {
             DriveModel::Disk(disk) => disk.queue,
@@ -251,130 +257,133 @@ impl DriveModel {
     }
 }
 
-/// A zoned disk with its controller.
+/// A rotating disk with zones of different track lengths, and its controller.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskModel {
     /// Model name.
     pub model: String,
-    /// Revolutions per minute.
+    /// Rotational speed (revolutions per minute).
     pub rotation: Number,
-    /// Largest deviation of the spindle speed, as a share.
+    /// Maximum deviation of the spindle speed, as a share of the speed.
     pub spindle_spread: Number,
-    /// Recording surfaces.
+    /// Number of recording surfaces.
     pub heads: Number,
-    /// Zones, outermost first: number of cylinders and sectors per track.
+    /// Zones of the disk, outermost zone first: number of cylinders, and sectors per track.
     pub zones: Vec<[u64; 2]>,
-    /// Source of the zones.
+    /// Source of the values in `zones`.
     pub zones_source: String,
-    /// Advertised media rate, of the outermost zone; 0 if no figure is published.
+    /// Advertised media rate of the outermost zone (0: no figure is published).
     pub advertised: Rate,
-    /// From the end of a track to the start of the next one (revolutions).
+    /// Rotation from the end of a track to the start of the next track (revolutions).
     pub track_skew: Number,
-    /// From the end of a cylinder to the start of the next one (revolutions).
+    /// Rotation from the end of a cylinder to the start of the next cylinder (revolutions).
     pub cylinder_skew: Number,
-    /// Seek times.
+    /// Curve of the seek time by distance.
     pub seek: SeekCurve,
-    /// Settling before a write, in addition to the seek.
+    /// Time to settle before a write, in addition to the seek.
     pub write_settle: Time,
-    /// Firmware time of a read that is in the buffer or being read ahead.
+    /// Firmware time of a read whose data are in the buffer or are being read ahead.
     pub firmware_read: Time,
-    /// Firmware time of a read that needs the arm.
+    /// Firmware time of a media access that does not continue the previous access.
     pub firmware_miss: Time,
     /// Firmware time of a write.
     pub firmware_write: Time,
     /// Additional firmware time of a read while other commands are queued.
     pub firmware_queued_read: Time,
-    /// Only reads smaller than this need `firmware_queued_read`.
+    /// Read size below which `firmware_queued_read` applies.
     pub queued_read_below: Size,
     /// Additional firmware time of a write while other commands are queued.
     pub firmware_queued_write: Time,
-    /// Additional firmware time of a read that repeats data still in the buffer.
+    /// Additional firmware time of a read that repeats data that are still in the buffer.
     pub firmware_again: Time,
     /// Minimum time of a read from the buffer.
     pub read_floor: Time,
     /// Minimum time of a write from the host.
     pub write_floor: Time,
-    /// Minimum time before a device reconnects.
+    /// Minimum time between the disconnection and the reconnection of a device.
     pub disconnect_delay: Time,
-    /// Whether a single read that is in the buffer is answered without disconnecting.
+    /// Whether the disk answers a single read without disconnecting if the data are in the buffer.
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline: bool,
     /// Whether the disk also answers without disconnecting while other commands are queued, if the
     /// data of the read are ready.
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline_queued: bool,
-    /// If a read must wait longer than this for the media, the disk disconnects before it answers.
+    /// Maximum time that a read may wait for the media without disconnecting. If the wait is
+    /// longer, the disk disconnects before it answers.
     pub inline_wait: Time,
-    /// After an inline read that waited for the media, the firmware does not respond for this long.
+    /// Time for which the firmware does not respond after an inline read that waited for the media.
     pub housekeeping: Time,
     /// Whether a cached write keeps the bus from its command to its status.
     #[serde(deserialize_with = "switch_text")]
     pub writes_inline: bool,
-    /// Whether a write that does not keep the bus disconnects after its command, and reconnects
-    /// before its data.
+    /// Whether the disk disconnects after the command of a write and reconnects before the data, if
+    /// the write does not keep the bus.
     #[serde(default, deserialize_with = "switch_text")]
     pub writes_reconnect: bool,
-    /// Time the controller takes to start the arm after a pause, when read-ahead resumes. It starts
-    /// the arm once no command is left, and decodes no command meanwhile.
+    /// Time that the controller takes to start the arm after a pause, when read-ahead resumes. The
+    /// controller starts the arm once no command is left, and decodes no command meanwhile.
     pub start_read: Time,
-    /// Time to start a cached write.
+    /// Time that the controller takes to start a cached write.
     pub start_write: Time,
-    /// Number of streams the buffer can follow.
+    /// Number of sequential streams that the buffer can follow.
     pub segments: Number,
-    /// How far the disk reads ahead.
+    /// Amount of data that the disk reads ahead.
     pub prefetch: Size,
-    /// Data that stay in the buffer after they were read.
+    /// Amount of data that stays in the buffer after it was read.
     pub retained: Size,
-    /// Buffer space for cached writes (WCE).
+    /// Size of the buffer for cached writes, if the write cache is enabled (WCE).
     pub write_buffer: Size,
     /// Number of cached writes, oldest first, that the scheduler considers.
     pub write_entries: Number,
     /// Additional media time per cached write.
     pub write_gap: Time,
-    /// Adjacent writes are merged up to this size.
+    /// Maximum size of a write that is merged from adjacent writes.
     pub coalesce: Size,
-    /// Whether a write starts at whichever sector comes first.
+    /// Whether a write may start at the first of its sectors that passes the head.
     #[serde(deserialize_with = "switch_text")]
     pub zero_latency_write: bool,
-    /// Whether a read within one track also starts at whichever sector comes first. Without a
-    /// value: no.
+    /// Whether a read within one track may also start at the first of its sectors that passes the
+    /// head. False if the key is missing.
     #[serde(default, deserialize_with = "switch_text")]
     pub zero_latency_read: bool,
-    /// Scheduling of the queue.
+    /// Order in which the disk serves its queue.
     pub schedule: Schedule,
-    /// Commands that the disk takes at once; more wait in the host. Without it, there is no limit.
+    /// Maximum number of commands that the disk accepts at once. Further commands wait in the host.
+    /// None if there is no limit.
     pub queue: Option<Number>,
-    /// Overlapping tracks behind a media cache. Without it, data are written in place.
+    /// Overlapping tracks behind a media cache. None if data are written in place.
     pub shingled: Option<ShingleModel>,
 }
 
-/// A drive-managed shingled disk (SMR): writes go to a media cache, and later to their bands.
+/// A drive-managed shingled disk (SMR). Writes are stored in a media cache, and moved to their
+/// bands later.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShingleModel {
-    /// Size of the media cache, which is not part of the capacity. It is modelled as lying on the
-    /// disk's outermost tracks.
+    /// Size of the media cache, which is not part of the capacity. In the model, the media cache
+    /// lies on the outermost tracks of the disk.
     pub media_cache: Size,
-    /// Extents that the map of the cache can hold.
+    /// Maximum number of extents in the map of the media cache.
     pub entries: Number,
-    /// Data of a band, which is read and written whole.
+    /// Amount of data in a band. A band is read and written as a whole.
     pub band: Size,
-    /// Time to read an extent from the cache when its band is cleaned.
+    /// Time to read an extent from the media cache when its band is cleaned.
     pub extent_read: Time,
-    /// Time without commands after which bands are cleaned.
+    /// Time without commands after which the disk cleans bands.
     pub idle: Time,
 }
 
-/// Number of cached writes that the buffer of a disk can hold for each write that the scheduler
-/// considers (`write_entries`).
+/// Maximum number of cached writes in the buffer of a disk, divided by `write_entries` (the number
+/// of writes that the scheduler considers).
 pub const WRITES_PER_ENTRY: u32 = 8;
 
 /// Sector size (bytes).
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
 impl DiskModel {
-    /// Capacity (bytes); `None` on overflow.
+    /// Returns the capacity (bytes). `None` on overflow.
     pub(crate) fn capacity(&self) -> Option<u64> {
         let heads = u64::from(self.heads.count());
         self.zones.iter().try_fold(0_u64, |sum, [cylinders, sectors]| {
@@ -389,14 +398,15 @@ choice!(
     Schedule {
         /// First come, first served.
         Fcfs,
-        /// The nearest request in the direction of the arm.
+        /// The nearest request in the direction in which the arm moves.
         Look,
         /// Shortest positioning time first. The next request is chosen when the current one starts.
         Sptf,
     }
 );
 
-/// Seek time: `near_fixed + near_root * sqrt(d)` up to the knee, `far_fixed + far_each * d` beyond.
+/// Seek time for a distance of `d` cylinders: `near_fixed + near_root * sqrt(d)` up to the knee,
+/// and `far_fixed + far_each * d` for larger distances.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeekCurve {
@@ -424,98 +434,100 @@ pub struct FlashModel {
     pub fixed_read: Time,
     /// Fixed latency of a write.
     pub fixed_write: Time,
-    /// Units that work in parallel.
+    /// Number of units that work in parallel.
     pub units: Number,
-    /// Data that a unit serves at once.
+    /// Amount of data that a unit serves at once.
     pub unit_size: Size,
-    /// Time of a unit to read one piece.
+    /// Time in which a unit reads `unit_size` of data.
     pub unit_read: Time,
-    /// Time of a unit to write one piece.
+    /// Time in which a unit writes `unit_size` of data.
     pub unit_write: Time,
-    /// Rate of all channels together towards the host (0: no limit).
+    /// Maximum rate of all channels together towards the host (0: no limit).
     pub read_rate: Rate,
-    /// Rate of all channels together towards the device (0: no limit).
+    /// Maximum rate of all channels together towards the device (0: no limit).
     pub write_rate: Rate,
-    /// Limit on requests per second (0: none).
+    /// Maximum number of requests per second (0: no limit).
     pub requests_per_s: Number,
-    /// A request larger than this counts as several against the limits on requests (0: always as
-    /// one).
+    /// Number of bytes that count as one request in the limits on requests. A larger request counts
+    /// as several (0: every request counts as one).
     pub counted_size: Size,
-    /// Burst credit: requests that may exceed the sustained number per second.
+    /// Burst credit: number of requests that may exceed the sustained number per second.
     pub request_credit: Number,
-    /// Sustained requests per second once that credit is spent (0: no limit).
+    /// Sustained number of requests per second once `request_credit` is spent (0: no limit).
     pub sustained_requests_per_s: Number,
-    /// Read cache.
+    /// Size of the read cache.
     pub cache: Size,
-    /// Latency of a read cache hit, instead of fixed latency, units and channel.
+    /// Latency of a hit in the read cache. It replaces the fixed latency and the times of units and
+    /// channels.
     pub cache_hit: Time,
-    /// Write buffer: a write completes when it is in this buffer.
+    /// Size of the write buffer. A write completes when its data are in this buffer.
     pub buffer: Size,
     /// Rate at which the write buffer drains.
     pub drain: Rate,
-    /// Bytes written to the media per byte from the host.
+    /// Number of bytes written to the media per byte from the host.
     pub write_amplification: Number,
-    /// Burst credit: bytes that may exceed the sustained rate.
+    /// Burst credit: number of bytes that may exceed the sustained rate.
     pub credit: Size,
-    /// Sustained rate once the credit is spent (0: no limit).
+    /// Sustained rate once `credit` is spent (0: no limit).
     pub sustained: Rate,
-    /// Completion coalescing, as by virtual disks and interrupt coalescing. Completions are
-    /// reported together once no command is outstanding on the device, or once the first has waited
-    /// this long (0: no coalescing).
+    /// Maximum time for which a completion is held back. Virtual disks and interrupt coalescing
+    /// hold completions back. All held completions are reported when no command is outstanding on
+    /// the device, or when the first of them has waited this long (0: no coalescing).
     pub coalesce: Time,
-    /// Commands that the device takes at once; more wait in the host. Without it, there is no
-    /// limit.
+    /// Maximum number of commands that the device accepts at once. Further commands wait in the
+    /// host. None if there is no limit.
     pub queue: Option<Number>,
-    /// A translation layer with garbage collection. Without it, all writes cost `unit_write` or are
-    /// limited by `drain`, whatever was written before.
+    /// Translation layer with garbage collection. None if all writes cost `unit_write` or are
+    /// limited by `drain`, regardless of earlier writes.
     pub translation: Option<TranslationModel>,
 }
 
-/// The flash behind a translation layer. Each of the drive's units is a die. `unit_size` is the
-/// data that a die reads at once in `unit_read`, and `unit_write` is the time of a program.
+/// The flash behind a translation layer. Each unit of the drive is a die. A die reads `unit_size`
+/// of data at once in `unit_read`, and `unit_write` is the time of a program.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TranslationModel {
-    /// What was written before the run.
+    /// Data that the drive holds before the run.
     pub state: DriveState,
     /// How garbage collection chooses the block to erase.
     pub cleaning: Cleaning,
-    /// Number of blocks that `choices` draws.
+    /// Number of blocks that are drawn at random if `cleaning` is `choices`.
     pub candidates: Number,
-    /// Flash that holds no data of the host, as a share of the capacity.
+    /// Flash capacity that holds no data of the host, as a share of the drive's capacity.
     pub over_provisioning: Number,
-    /// Unit of the map.
+    /// Size of the unit in which the translation layer maps data.
     pub map_unit: Size,
-    /// Data of a block of one die, over all planes.
+    /// Amount of data in a block of one die, over all planes.
     pub block: Size,
-    /// Data that a die programs at once.
+    /// Amount of data that a die programs at once.
     pub program: Size,
-    /// Time of an erase.
+    /// Time to erase a block.
     pub erase: Time,
-    /// Time to suspend a program or an erase for a read (0: reads wait for its end).
+    /// Time to suspend a program or an erase for a read (0: reads wait until the operation ends).
     pub suspend: Time,
-    /// Channels; the dies are spread over them.
+    /// Number of channels, over which the dies are spread.
     pub channels: Number,
-    /// Rate of a channel.
+    /// Data rate of a channel.
     pub channel_rate: Rate,
-    /// Size of the SLC cache, which is not part of the capacity (0: none).
+    /// Size of the SLC cache, which is not part of the capacity (0: no SLC cache).
     pub slc_cache: Size,
-    /// Time to program `unit_size` in the SLC cache.
+    /// Time to program `unit_size` of data in the SLC cache.
     pub slc_program: Time,
-    /// Where writes go when the SLC cache is full.
+    /// Where data are written when the SLC cache is full.
     pub slc_full: SlcFull,
     /// Time without requests after which the SLC cache is emptied.
     pub slc_idle: Time,
 }
 
 choice!(
-    /// What a drive holds before a run.
+    /// Data that a drive holds before a run.
     DriveState {
-        /// Nothing. Reads of unwritten data need no flash.
+        /// The drive holds no data. Reads of unwritten data need no flash.
         Empty,
         /// The whole capacity was written once, from the first byte to the last.
         Filled,
-        /// As `Filled`, and then overwritten at random until garbage collection is steady.
+        /// The whole capacity was written once, and then overwritten at random until garbage
+        /// collection reached a steady state.
         Steady,
     }
 );
@@ -526,22 +538,22 @@ choice!(
         Greedy,
         /// The block that was written first.
         Fifo,
-        /// The block with the least valid data among some that are drawn at random.
+        /// The block with the least valid data among some blocks that are drawn at random.
         Choices,
     }
 );
 choice!(
-    /// Where writes go when the SLC cache is full.
+    /// Where data are written when the SLC cache is full.
     SlcFull {
-        /// To the other blocks.
+        /// Data are written to the other blocks.
         Direct,
-        /// To the cache, after the same amount was moved out of it.
+        /// Data are written to the cache, after the same amount was moved out of it.
         Fold,
     }
 );
 
 impl FlashModel {
-    /// The number of requests that a request of this length counts as, against the limits on
+    /// Returns the number of requests that a request of this length counts as, in the limits on
     /// requests.
     pub(crate) fn counts_as(&self, length: u64) -> u64 {
         match self.counted_size.bytes() {
@@ -559,7 +571,7 @@ pub struct ControllerModel {
     pub name: String,
     /// Processor time per request.
     pub fixed: Time,
-    /// Processor time for each piece of a request but the first.
+    /// Processor time for each piece of a request except the first.
     pub piece: Time,
     /// Processor time per byte of a read.
     pub read: PerByte,
@@ -567,9 +579,9 @@ pub struct ControllerModel {
     pub write: PerByte,
     /// Processor time per byte of parity.
     pub parity: PerByte,
-    /// Buffer in which writes are held and merged (0: none).
+    /// Size of the buffer in which writes are held and merged (0: no buffer).
     pub write_buffer: Size,
-    /// Read-ahead for sequential reads, per device (0: none).
+    /// Amount of read-ahead per device for sequential reads (0: no read-ahead).
     pub read_ahead: Size,
 }
 
@@ -581,11 +593,11 @@ pub struct NetworkModel {
     pub name: String,
     /// One-way latency between the hosts.
     pub latency: Time,
-    /// Rate of the wire.
+    /// Data rate of the network.
     pub rate: Rate,
-    /// Round trips of a read.
+    /// Number of round trips of a read.
     pub read_round_trips: Number,
-    /// Round trips of a write.
+    /// Number of round trips of a write.
     pub write_round_trips: Number,
     /// CPU cost of a read on the program's host.
     pub client_read: Cost,
@@ -595,17 +607,18 @@ pub struct NetworkModel {
     pub server_read: Cost,
     /// CPU cost of a write on the server.
     pub server_write: Cost,
-    /// How often the data of a request cross the server's interconnect.
+    /// Number of times that the data of a request cross the server's interconnect.
     pub crossings: Number,
-    /// Time per write at the server, which takes one write at a time.
+    /// Time per write during which the server accepts no other write.
     pub write_turn: Time,
-    /// Writes of this size or more are slow, for a reason that the paper cannot explain (0: none).
+    /// Minimum size of slow writes. The paper cannot explain why these writes are slow (0: no write
+    /// is slow).
     pub slow_write_from: Size,
     /// Additional time per byte of a slow write.
     pub slow_write: PerByte,
 }
 
-/// Parses `"64k"`, `"10MB"` or a number of bytes, quoted or not.
+/// Deserializes a size: a text such as `"64k"` or `"10MB"`, or a number of bytes, quoted or not.
 pub(crate) fn size_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     struct Bytes;
 
@@ -613,7 +626,7 @@ pub(crate) fn size_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64
         type Value = u64;
 
         fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-            to.write_str("a size: bytes, or \"64k\", \"1m\", \"4g\", \"10MB\"")
+            to.write_str("a size such as 65536 (bytes), \"64k\", \"1m\", \"4g\" or \"10MB\"")
         }
 
         fn visit_i64<E: Error>(self, bytes: i64) -> Result<u64, E> {
@@ -628,12 +641,12 @@ pub(crate) fn size_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64
     from.deserialize_any(Bytes)
 }
 
-/// Parses `on` or `off`.
+/// Deserializes `on` as true and `off` as false.
 pub(crate) fn switch_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     let text = String::deserialize(from)?;
     match text.as_str() {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(D::Error::custom(format!("'{text}' is neither on nor off"))),
+        _ => Err(D::Error::custom(format!("'{text}' is not a valid value; use on or off"))),
     }
 }

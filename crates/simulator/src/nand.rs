@@ -1,29 +1,30 @@
-//! Dies and channels of a flash device: when each physical operation runs.
+//! The dies and channels of a flash device, which determine when each physical operation runs.
 //!
-//! A die does one operation at a time. Reads of the host pass queued programs and erases, but wait
-//! for the operation in progress: until its end, or until its next page if it consists of page
-//! reads, or for the time of a suspension if the device can suspend. After [`PASSED_MAX`] reads
-//! have passed, reads wait for one operation, so that writes make progress. A channel moves the
-//! data of its dies, one transfer at a time.
+//! A die runs one operation at a time. Reads of the host run before queued programs and erases, but
+//! wait for the operation in progress: until the operation ends, or until its next page if it
+//! consists of page reads, or for the time of a suspension if the device can suspend. After
+//! [`PASSED_MAX`] reads have delayed an operation, further reads wait for this operation, so that
+//! writes make progress. A channel moves the data of its dies, one transfer at a time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Maximum number of reads that may delay an operation of a die. Devices do not publish this.
+/// Maximum number of reads that may delay an operation of a die. Devices do not publish this
+/// number.
 const PASSED_MAX: u32 = 16;
 
-/// What a die is busy with.
+/// Activity of a die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Reads of the host.
+    /// The die reads data for the host.
     Read,
-    /// Programs of data of the host.
+    /// The die programs data of the host.
     Write,
-    /// Reads and programs of garbage collection.
+    /// The die reads or programs data for garbage collection.
     Collect,
-    /// Erases.
+    /// The die erases a block.
     Erase,
-    /// Moves from the SLC cache.
+    /// The die moves data out of the SLC cache.
     Fold,
 }
 
@@ -31,34 +32,34 @@ pub(crate) enum Phase {
 pub(crate) const PHASE_NAMES: [&str; 5] =
     ["read", "write", "garbage collection", "erase", "SLC fold"];
 
-/// An operation of a die: a transfer, and then one or more equal steps.
+/// An operation of a die: a transfer, followed by one or more equal steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
     pub phase: Phase,
-    /// The operation does not start before this time (ns).
+    /// Time before which the operation does not start (ns).
     pub ready_ns: u64,
-    /// Time of the operation's data on the channel (ns); for a program, the transfer precedes the
-    /// steps.
+    /// Time to transfer the operation's data over the channel (ns). For a program, the transfer
+    /// precedes the steps.
     pub transfer_ns: u64,
-    /// Duration of a step (ns); reads may pass between two steps.
+    /// Duration of a step (ns). Reads of the host may run between two steps.
     pub step_ns: u64,
     pub steps: u64,
-    /// Bytes of the write buffer that become free when the operation ends.
+    /// Number of bytes of the write buffer that become free when the operation ends.
     pub frees: u64,
 }
 
-/// Transfers of a channel. A transfer takes the first sufficient gap between earlier bookings, so
-/// that data that are ready do not wait for data that are not.
+/// The booked transfers of a channel. A transfer gets the first gap between earlier bookings that
+/// is long enough, so that data that are ready do not wait for data that become ready later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calendar {
-    /// Booked intervals (ns), in order.
+    /// Start and end of each booked interval, in order of time (ns).
     booked: VecDeque<(u64, u64)>,
     sum_ns: u64,
 }
 
 impl Calendar {
-    /// Books `length_ns` at `ready_ns` or later. Forgets intervals that ended before `now_ns`.
-    /// Returns start and end (ns).
+    /// Books a transfer of `length_ns` at `ready_ns` or later. Forgets intervals that ended before
+    /// `now_ns`. Returns the start and the end of the transfer (ns).
     pub fn book(&mut self, now_ns: u64, ready_ns: u64, length_ns: u64) -> (u64, u64) {
         if length_ns == 0 {
             return (ready_ns, ready_ns);
@@ -83,7 +84,7 @@ impl Calendar {
         (at_ns, end_ns)
     }
 
-    /// Booked time up to `now_ns` (ns).
+    /// Returns the booked time up to `now_ns` (ns).
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
         let later = |(start, end): &(u64, u64)| end.saturating_sub((*start).max(now_ns));
         self.sum_ns - self.booked.iter().map(later).sum::<u64>()
@@ -92,20 +93,21 @@ impl Calendar {
 
 #[derive(Clone, Debug, Default)]
 struct Die {
-    /// The operation in progress: its kind, the start of its steps, their length and its end (ns).
+    /// Kind of the operation in progress. The next four fields hold the start and length of its
+    /// steps, whether it has several steps, and its end (ns).
     phase: Option<Phase>,
     steps_from_ns: u64,
     step_ns: u64,
     has_steps: bool,
     op_end_ns: u64,
-    /// Bytes of the write buffer that become free when the operation ends.
+    /// Number of bytes of the write buffer that become free when the operation ends.
     frees: u64,
-    /// Reads in progress without a gap: their start and end (ns).
+    /// Start of the reads in progress (ns). These reads run without a gap until `reads_end_ns`.
     reads_from_ns: u64,
     reads_end_ns: u64,
-    /// Whether those reads interrupt the operation.
+    /// Whether these reads interrupt the operation in progress.
     interrupts: bool,
-    /// Number of reads that delayed the operation in progress or the next one.
+    /// Number of reads that have delayed the operation in progress or the next operation.
     passed: u32,
     queue: VecDeque<Op>,
     /// Whether an event of this die is scheduled.
@@ -113,14 +115,14 @@ struct Die {
 }
 
 impl Die {
-    /// When everything in progress has ended (ns).
+    /// Returns the time at which the die will have finished all operations in progress (ns).
     fn free_ns(&self) -> u64 {
         self.op_end_ns.max(self.reads_end_ns)
     }
 
-    /// The time that a read waits until the operation in progress stops, and the time that the
-    /// interruption costs the operation in addition to the read (ns). None if the read must wait
-    /// for the end.
+    /// Returns how long a read waits until the operation in progress stops, and how much time the
+    /// operation loses by the interruption in addition to the read (ns). `None` if the read must
+    /// wait for the end of the operation.
     fn stops(&self, now_ns: u64, suspend_ns: u64) -> Option<(u64, u64)> {
         let left_ns = self.op_end_ns - now_ns;
         let done_ns = now_ns.checked_sub(self.steps_from_ns);
@@ -140,20 +142,21 @@ impl Die {
 pub(crate) struct Nand {
     dies: Vec<Die>,
     channels: Vec<Calendar>,
-    /// Times at which a die may start its next operation.
+    /// Times at which a die may start its next operation (ns), each with the number of the die.
     events: BinaryHeap<Reverse<(u64, u32)>>,
     read_ns: u64,
     suspend_ns: u64,
-    /// Busy time by phase, including what is booked for later (ns).
+    /// Busy time of all dies by phase, including time that is booked for later (ns).
     busy_ns: [u64; 5],
-    /// Bytes of the write buffer that have become free since the last call of `take_freed`.
+    /// Number of bytes of the write buffer that have become free since the last call of
+    /// `take_freed`.
     freed: u64,
     /// Time of the last event (ns).
     last_ns: u64,
 }
 
 impl Nand {
-    /// Idle dies, spread over channels.
+    /// Creates idle dies that are spread over the channels.
     pub fn new(dies: u32, channels: u32, read_ns: u64, suspend_ns: u64) -> Nand {
         Nand {
             dies: vec![Die::default(); dies as usize],
@@ -167,22 +170,22 @@ impl Nand {
         }
     }
 
-    /// Number of dies.
     pub fn dies(&self) -> u32 {
         self.dies.len() as u32
     }
 
-    /// When the next queued operation may start or the last one ends (ns).
+    /// Returns when the next queued operation may start or the last operation ends (ns). `None` if
+    /// all dies are idle.
     pub fn next_ns(&self) -> Option<u64> {
         self.events.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
 
-    /// When the last operation ended, if none is queued (ns).
+    /// Returns when the last operation ended (ns). `None` if an operation is queued or in progress.
     pub fn idle_since_ns(&self) -> Option<u64> {
         self.events.is_empty().then_some(self.last_ns)
     }
 
-    /// Bytes of the write buffer that have become free since the last call.
+    /// Returns the number of bytes of the write buffer that have become free since the last call.
     pub fn take_freed(&mut self) -> u64 {
         std::mem::take(&mut self.freed)
     }
@@ -197,7 +200,7 @@ impl Nand {
         }
     }
 
-    /// Runs everything that starts up to `now_ns`.
+    /// Runs all operations that start at or before `now_ns`.
     pub fn advance(&mut self, now_ns: u64) {
         while let Some(Reverse((at_ns, die))) = self.events.peek().copied() {
             if at_ns > now_ns {
@@ -210,7 +213,7 @@ impl Nand {
                 self.freed += std::mem::take(&mut entry.frees);
             }
             let next_ns = match entry.queue.front() {
-                // Reads made the operation longer.
+                // Reads of the host have extended the operation.
                 _ if entry.op_end_ns > at_ns => entry.op_end_ns,
                 Some(_) if entry.reads_end_ns > at_ns => entry.reads_end_ns,
                 Some(op) if op.ready_ns > at_ns => op.ready_ns,
@@ -226,14 +229,15 @@ impl Nand {
         }
     }
 
-    /// Starts an operation at `at_ns`, which is `now_ns` or later; returns its end (ns).
+    /// Starts an operation at `at_ns`, which is `now_ns` or later. Returns the operation's end
+    /// (ns).
     fn start(&mut self, die: u32, op: Op, now_ns: u64, at_ns: u64) -> u64 {
         let channel = die as usize % self.channels.len();
         let (_, moved_ns) = self.channels[channel].book(now_ns, at_ns, op.transfer_ns);
         let entry = &mut self.dies[die as usize];
         self.freed += std::mem::replace(&mut entry.frees, op.frees);
         entry.has_steps = op.steps > 1;
-        // The data of a read page are moved while the next page is read.
+        // The data of a page are transferred while the die reads the next page.
         entry.steps_from_ns = if entry.has_steps { at_ns } else { moved_ns };
         entry.step_ns = op.step_ns;
         entry.op_end_ns = entry.steps_from_ns + op.steps * op.step_ns;
@@ -244,8 +248,9 @@ impl Nand {
         entry.op_end_ns
     }
 
-    /// Reads a page of a die for the host and moves `transfer_ns` of data over its channel. All
-    /// operations up to `now_ns` must have run. Returns when the data have left the channel (ns).
+    /// Reads a page of a die for the host and moves `transfer_ns` of data over the die's channel.
+    /// All operations up to `now_ns` must have run. Returns when the data have left the channel
+    /// (ns).
     pub fn read(&mut self, die: u32, now_ns: u64, transfer_ns: u64) -> u64 {
         let (read_ns, suspend_ns) = (self.read_ns, self.suspend_ns);
         let entry = &mut self.dies[die as usize];
@@ -256,7 +261,7 @@ impl Nand {
                 && let Some(op) = entry.queue.pop_front()
             {
                 self.start(die, op, now_ns, at_ns);
-                // No read may interrupt this operation, or the queue would never advance.
+                // No read may interrupt this operation. Otherwise the queue would never advance.
                 self.dies[die as usize].passed = PASSED_MAX;
             }
         }
@@ -290,7 +295,7 @@ impl Nand {
         self.channels[channel].book(now_ns, end_ns, transfer_ns).1
     }
 
-    /// Busy time of all dies by phase up to `now_ns` (ns).
+    /// Returns the busy time of all dies by phase up to `now_ns` (ns).
     pub fn busy_until(&self, now_ns: u64) -> [u64; 5] {
         let mut busy_ns = self.busy_ns;
         for die in &self.dies {
@@ -310,12 +315,11 @@ impl Nand {
         busy_ns
     }
 
-    /// Busy time of all channels up to `now_ns` (ns).
+    /// Returns the busy time of all channels up to `now_ns` (ns).
     pub fn channels_busy_ns(&self, now_ns: u64) -> u64 {
         self.channels.iter().map(|channel| channel.busy_ns(now_ns)).sum()
     }
 
-    /// Number of channels.
     pub fn channels(&self) -> u32 {
         self.channels.len() as u32
     }
@@ -349,8 +353,8 @@ mod tests {
         assert_eq!(read(&mut nand, 0, 120), 610 + 100 + 5, "reads are served in order");
         nand.advance(10_000);
         assert_eq!(nand.take_freed(), 3 * 4096);
-        // The second program starts after both reads; its data are moved after the data of the
-        // second read.
+        // The second program starts after both reads. Its data are transferred after the data of
+        // the second read.
         assert_eq!(nand.busy_until(10_000), [150, 1835, 0, 0, 0]);
         assert_eq!(nand.idle_since_ns(), Some(710 + 5 + 2 * 610));
     }
@@ -360,7 +364,7 @@ mod tests {
         let mut nand = Nand::new(1, 1, READ_NS, 20);
         nand.enqueue(0, program(0));
         assert_eq!(read(&mut nand, 0, 100), 100 + 20 + 50 + 5);
-        assert_eq!(read(&mut nand, 0, 130), 170 + 50 + 5, "it is still suspended");
+        assert_eq!(read(&mut nand, 0, 130), 170 + 50 + 5, "the program is still suspended");
         assert_eq!(nand.busy_until(150), [30, 120, 0, 0, 0]);
         nand.advance(10_000);
         assert_eq!(nand.idle_since_ns(), Some(610 + 20 + 2 * 50));
@@ -381,7 +385,7 @@ mod tests {
         for suspend_ns in [0, 5] {
             let mut nand = Nand::new(1, 1, READ_NS, suspend_ns);
             (0..5).for_each(|_| nand.enqueue(0, program(0)));
-            // Reads alone can keep the die busy.
+            // These reads alone could keep the die busy.
             for number in 0..800 {
                 read(&mut nand, 0, number * 50);
             }

@@ -1,9 +1,10 @@
 //! Values in system files: a number, its unit and its source.
 //!
-//! Every value is a table `{ value = 8.333, unit = "ms", source = "..." }`; there are no defaults.
-//! Each kind of quantity has a list of units and is stored in one of them: times in ns, sizes in
-//! bytes, rates in bytes per second, costs in ns per byte. These four have a maximum, so that the
-//! arithmetic of the models cannot overflow. `system` checks plain numbers, key by key.
+//! Every value is a table `{ value = 8.333, unit = "ms", source = "..." }`. There are no defaults.
+//! Each kind of quantity has a list of allowed units, and all values of this kind are stored in one
+//! unit: times in ns, sizes in bytes, rates in bytes per second, costs in ns per byte. These four
+//! kinds have a maximum, so that the arithmetic of the models cannot overflow. The limits of plain
+//! numbers depend on the key, and `system` checks them.
 
 use analysis::units;
 use serde::Deserialize;
@@ -17,36 +18,38 @@ struct Written {
     source: String,
 }
 
-/// Units of a kind of quantity, each with its size in the stored unit.
+/// Units of a kind of quantity. Each entry is the name of a unit, and the factor that converts a
+/// value to the stored unit.
 type Units = &'static [(&'static str, f64)];
 
-/// Longest time (ns): one hour.
+/// Maximum time (ns): one hour.
 pub(crate) const TIME_NS_MAX: f64 = 3.6e12;
-/// Maximum size (bytes); larger sizes fit neither a file nor the arithmetic.
+/// Maximum size (bytes). Larger sizes would overflow file offsets and the arithmetic of the models.
 pub(crate) const BYTES_MAX: f64 = 9e18;
-/// Highest rate (bytes per second).
+/// Maximum rate (bytes per second).
 const RATE_MAX: f64 = 1e18;
-/// Lowest rate above 0 (bytes per second); keeps a request below some hours.
+/// Minimum rate except 0 (bytes per second), so that no request takes longer than a few hours.
 const RATE_MIN: f64 = 1e3;
-/// Highest cost per byte (ns).
+/// Maximum cost per byte (ns).
 const PER_BYTE_MAX: f64 = 1e6;
 
 fn canonical(written: &Written, units: Units, range: [f64; 2]) -> Result<f64, String> {
     if written.source.trim().is_empty() {
-        return Err("a value needs a source".to_owned());
+        return Err("a value needs a source; specify source = \"...\"".to_owned());
     }
     if !written.value.is_finite() || written.value < 0.0 {
-        return Err(format!("{} is not a valid number", written.value));
+        return Err(format!("{} is not a valid value; use 0 or more", written.value));
     }
     let names = || units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let found = units.iter().find(|(name, _)| *name == written.unit);
-    let (_, scale) =
-        found.ok_or_else(|| format!("unit '{}' must be one of: {}", written.unit, names()))?;
+    let (_, scale) = found.ok_or_else(|| {
+        format!("unit '{}' is not valid here; use one of: {}", written.unit, names())
+    })?;
     let [least, most] = range;
     let (value, unit) = (written.value, &written.unit);
     match value * scale {
         canonical if canonical > most => {
-            Err(format!("{value} {unit} is too large; at most {} {unit}", most / scale))
+            Err(format!("{value} {unit} is too large; use at most {} {unit}", most / scale))
         }
         canonical if canonical > 0.0 && canonical < least => {
             Err(format!("{value} {unit} is too small; use 0, or at least {} {unit}", least / scale))
@@ -78,7 +81,7 @@ quantity!(
     [0.0, TIME_NS_MAX],
     &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)]
 );
-/// Units of sizes; a bare letter is a power of 1024.
+/// Units of sizes. The letters `k`, `m`, `g` and `t` alone are powers of 1024.
 const SIZES: Units = &[
     ("B", 1.0),
     ("k", 1024.0),
@@ -117,13 +120,13 @@ quantity!(
     ]
 );
 quantity!(
-    /// Cost per byte (ns per byte).
+    /// A cost per byte (ns per byte).
     PerByte,
     [0.0, PER_BYTE_MAX],
     &[("ns/B", 1.0), ("us/KiB", 1e3 / 1024.0), ("ms/MiB", 1e6 / 1_048_576.0)]
 );
 quantity!(
-    /// A plain number.
+    /// A plain number, or a count.
     Number,
     [0.0, f64::MAX],
     &[
@@ -147,33 +150,36 @@ quantity!(
     ]
 );
 
-/// Parses a size from the command line: `64k`, `1.5MiB`, `10MB`, `8sectors`, or bytes.
+/// Parses a size from the command line: `64k`, `1.5MiB`, `10MB`, `8sectors`, or a number of bytes.
 pub(crate) fn bytes_of(text: &str) -> Result<u64, String> {
     match text.trim().strip_suffix("sectors") {
         Some(sectors) => {
             let sectors = units::parse_size(sectors)?;
-            sectors.checked_mul(512).ok_or_else(|| format!("'{text}' is too large"))
+            sectors
+                .checked_mul(512)
+                .ok_or_else(|| format!("'{text}' is too large; use a smaller size"))
         }
         None => units::parse_size(text),
     }
 }
 
 impl Time {
-    /// The value in whole nanoseconds.
+    /// Returns the time in whole nanoseconds.
     pub fn ns(self) -> u64 {
         self.0.round() as u64
     }
 }
 
 impl Size {
-    /// The value in whole bytes.
+    /// Returns the size in whole bytes.
     pub fn bytes(self) -> u64 {
         self.0.round() as u64
     }
 }
 
 impl Rate {
-    /// Transfer time (ns); a rate of 0 is no limit.
+    /// Returns the transfer time of `bytes` bytes (ns). The time is 0 if the rate is 0, which means
+    /// no limit.
     #[inline]
     pub fn ns_for(self, bytes: u64) -> u64 {
         if self.0 > 0.0 { (bytes as f64 * 1e9 / self.0) as u64 } else { 0 }
@@ -181,7 +187,7 @@ impl Rate {
 }
 
 impl PerByte {
-    /// Total cost (ns).
+    /// Returns the total cost of `bytes` bytes (ns).
     #[inline]
     pub fn ns_for(self, bytes: u64) -> u64 {
         (self.0 * bytes as f64) as u64
@@ -189,7 +195,7 @@ impl PerByte {
 }
 
 impl Number {
-    /// The value rounded to a whole number.
+    /// Returns the number, rounded to an integer.
     pub fn count(self) -> u32 {
         self.0.round() as u32
     }
@@ -227,7 +233,7 @@ mod tests {
         assert!(long.contains("at most 3600000000 us"), "{long}");
         let slow = read::<Rate>(&value("1e-9", "MB/s")).unwrap_err();
         assert!(slow.contains("0, or at least 0.001 MB/s"), "{slow}");
-        assert!(read::<Rate>(&value("0", "MB/s")).is_ok(), "no limit");
+        assert!(read::<Rate>(&value("0", "MB/s")).is_ok(), "0 means no limit");
         assert!(read::<Rate>(&value("1e308", "GB/s")).is_err());
         assert!(read::<Size>(&value("1e12", "GB")).is_err());
         assert!(read::<PerByte>(&value("1e12", "ns/B")).is_err());

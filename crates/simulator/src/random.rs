@@ -1,16 +1,16 @@
 //! Pseudo-random numbers: SplitMix64 (Steele, Lea and Flood 2014).
 
-/// A random number generator.
+/// A pseudo-random number generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream(u64);
 
 impl Stream {
-    /// A generator that starts with a seed.
+    /// Creates a generator that starts with a seed.
     pub fn new(seed: u64) -> Stream {
         Stream(seed)
     }
 
-    /// The next random number.
+    /// Returns the next random number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -19,7 +19,7 @@ impl Stream {
         z ^ (z >> 31)
     }
 
-    /// A random number, uniform in [0, 1).
+    /// Returns a random number, uniform in [0, 1).
     pub fn share(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }

@@ -1,7 +1,7 @@
-//! Single servers (first come, first served) and gauges, both with their busy time.
+//! FIFO servers and gauges. Both record their activity over time.
 
-/// A FIFO server. Service times are known on arrival, so no queue is needed: the time at which the
-/// server becomes free is enough.
+/// A FIFO server. The service time of a request is known when the request arrives, so no queue is
+/// needed. The server only stores the time at which it becomes free.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Server {
     free_ns: u64,
@@ -10,7 +10,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Serves a request for `length_ns`, starting at `now_ns` or as soon as the server is free.
-    /// Returns start and end (ns).
+    /// Returns the start and the end of the service (ns).
     #[inline]
     pub fn serve(&mut self, now_ns: u64, length_ns: u64) -> (u64, u64) {
         let start_ns = self.free_ns.max(now_ns);
@@ -19,8 +19,8 @@ impl Server {
         (start_ns, self.free_ns)
     }
 
-    /// Marks an interval as busy, except where the server is busy already. Unlike `serve`, this
-    /// call does not queue.
+    /// Marks an interval as busy. The part in which the server is already busy counts only once.
+    /// Unlike `serve`, this method does not delay the interval.
     pub fn mark_busy(&mut self, from_ns: u64, until_ns: u64) {
         let start_ns = self.free_ns.max(from_ns);
         if until_ns > start_ns {
@@ -28,19 +28,19 @@ impl Server {
         }
     }
 
-    /// When the server becomes free (ns).
+    /// Returns when the server becomes free (ns).
     #[inline]
     pub fn free_ns(&self) -> u64 {
         self.free_ns
     }
 
-    /// Busy time up to `now_ns` (ns).
+    /// Returns the busy time up to `now_ns` (ns).
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
         self.busy_ns - self.free_ns.saturating_sub(now_ns).min(self.busy_ns)
     }
 }
 
-/// Busy time of a controller (ns).
+/// Busy time of a controller, by activity (ns).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ControllerTimes {
     /// Time for which the controller's firmware works (ns).
@@ -51,7 +51,7 @@ pub(crate) struct ControllerTimes {
     pub bus: u64,
 }
 
-/// A count with its integral over time.
+/// A count, together with its integral over time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gauge {
     count: u32,
@@ -66,13 +66,12 @@ impl Gauge {
         (self.sum_ns, self.since_ns, self.count) = (self.sum_ns(now_ns), now_ns, count);
     }
 
-    /// The current count.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Integral of the count up to `now_ns` (ns).
+    /// Returns the integral of the count over time, up to `now_ns` (ns).
     pub fn sum_ns(&self, now_ns: u64) -> u64 {
         self.sum_ns + u64::from(self.count) * (now_ns - self.since_ns)
     }
@@ -90,7 +89,7 @@ mod tests {
         assert_eq!(server.serve(30, 1), (30, 31));
         assert_eq!(server.busy_ns(31), 11);
         server.serve(31, 100);
-        assert_eq!(server.busy_ns(41), 21, "what is still to come is not counted");
+        assert_eq!(server.busy_ns(41), 21, "busy time after now_ns is not counted");
     }
 
     #[test]

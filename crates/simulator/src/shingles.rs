@@ -1,33 +1,33 @@
-//! The translation layer of a drive-managed shingled disk: a persistent media cache and bands.
+//! The translation layer of a drive-managed shingled disk: a persistent media cache, and bands.
 //!
-//! Tracks of a band overlap, so a band can only be written as a whole. What the host writes is
-//! appended to the media cache, a region that is written like a log, and stays there as extents
-//! until the band where it belongs is *cleaned*: read, merged with its extents, and written again.
-//! Each band has a fixed place. Bands are cleaned in pauses of the host, and before a write for
-//! which the cache has no room. The band with the oldest data comes first. Once a sequential run is
-//! longer than a band, its writes go in place, and bands that it has covered completely leave the
-//! cache.
+//! Tracks of a band overlap, so a band can only be written as a whole. Data of the host are
+//! appended to the media cache, a region that is written like a log. The data stay there as extents
+//! until their band is *cleaned*: read, merged with its extents, and written again. Each band has a
+//! fixed position on the disk. Bands are cleaned while the host is idle, and before a write for
+//! which the media cache has no room. The band with the oldest data is cleaned first. Once a
+//! sequential run is longer than a band, its writes are stored in place, and the bands that the run
+//! has covered completely are removed from the cache.
 //!
-//! This is the structure that Aghayev and Desnoyers found in drives on sale (*Skylight: A Window on
-//! Shingled Disk Operation*, FAST 2015). The disk computes the times. Space of overwritten data in
-//! the cache is free again at once; a real log frees its space only in order.
+//! Aghayev and Desnoyers found this structure in commercial drives (*Skylight: A Window on Shingled
+//! Disk Operation*, FAST 2015). The disk model computes the times. In this model, the space of
+//! overwritten data in the cache is free again at once. A real log frees its space only in order.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::models::ShingleModel;
 
-/// Data of the host in the media cache.
+/// A range of the host's data that is stored in the media cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     to: u64,
-    /// Where in the cache it begins.
+    /// Offset in the cache at which the extent begins (bytes).
     at: u64,
 }
 
-/// What the cache holds for a band.
+/// The data of a band in the cache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Band {
-    /// Number of the write since which the cache has held data of the band.
+    /// Sequence number of the write that first stored data of this band in the cache.
     since: u64,
     extents: u64,
 }
@@ -37,7 +37,7 @@ struct Band {
 pub(crate) struct Cleaning {
     pub from: u64,
     pub to: u64,
-    /// Extents to merge.
+    /// Number of extents to merge.
     pub extents: u64,
 }
 
@@ -49,18 +49,18 @@ pub(crate) struct Shingles {
     disk_bytes: u64,
     extents: BTreeMap<u64, Extent>,
     bands: HashMap<u64, Band>,
-    /// The bands with data in the cache, by their `since`: the oldest first.
+    /// Bands with data in the cache, sorted by `since`, so that the oldest band is first.
     by_age: BTreeMap<u64, u64>,
     writes: u64,
     used: u64,
-    /// Where the next write is appended.
+    /// Offset in the cache at which the next write is appended (bytes).
     head: u64,
-    /// The sequential run that the last write belongs to.
+    /// Start and end of the sequential run to which the last write belongs.
     run: (u64, u64),
 }
 
 impl Shingles {
-    /// An empty cache of a disk of `disk_bytes`.
+    /// Creates an empty media cache for a disk of `disk_bytes`.
     pub fn new(model: &ShingleModel, disk_bytes: u64) -> Shingles {
         Shingles {
             band_bytes: model.band.bytes(),
@@ -77,7 +77,8 @@ impl Shingles {
         }
     }
 
-    /// Takes the oldest band out of the cache if a write does not fit; it must be cleaned first.
+    /// If a write does not fit, removes the oldest band from the cache and returns this band, which
+    /// must be cleaned before the write. Returns `None` if the write fits or the cache is empty.
     pub fn make_room(&mut self, from: u64, to: u64) -> Option<Cleaning> {
         let pieces = to.div_ceil(self.band_bytes) - from / self.band_bytes;
         let fits = self.used + (to - from) <= self.cache_bytes
@@ -85,12 +86,12 @@ impl Shingles {
         if fits { None } else { self.clean_oldest() }
     }
 
-    /// Whether the cache holds data.
+    /// Checks whether the cache holds data.
     pub fn is_dirty(&self) -> bool {
         !self.by_age.is_empty()
     }
 
-    /// Takes the oldest band out of the cache; none if it is empty.
+    /// Removes the oldest band from the cache and returns this band. `None` if the cache is empty.
     pub fn clean_oldest(&mut self) -> Option<Cleaning> {
         let band = *self.by_age.first_key_value()?.1;
         let extents = self.bands.get(&band).map_or(0, |entry| entry.extents);
@@ -99,7 +100,8 @@ impl Shingles {
         Some(Cleaning { from, to, extents })
     }
 
-    /// Stores a write; returns where it is written: in the cache, or in place.
+    /// Stores a write and returns the offset at which the data are written, in the cache or in
+    /// place.
     pub fn store(&mut self, from: u64, to: u64) -> u64 {
         self.writes += 1;
         self.drop_range(from, to);
@@ -132,8 +134,8 @@ impl Shingles {
         at
     }
 
-    /// Where the parts of a range are stored, in order: place and length. `None` if no part is in
-    /// the cache.
+    /// Returns the offset and the length of each stored part of a range, in order. `None` if no
+    /// part is in the cache.
     pub fn pieces(&self, from: u64, to: u64) -> Option<Vec<(u64, u64)>> {
         let mut pieces = Vec::new();
         let mut at = from;
@@ -167,7 +169,7 @@ impl Shingles {
     fn count(&mut self, band: u64) {
         let entry = self.bands.entry(band).or_default();
         if entry.extents == 0 {
-            // If one write covers several bands, each band still gets a number of its own.
+            // If one write covers several bands, each band still needs a unique number.
             entry.since = self.writes.max(self.by_age.last_key_value().map_or(0, |(w, _)| w + 1));
             self.by_age.insert(entry.since, band);
         }
@@ -183,7 +185,7 @@ impl Shingles {
         }
     }
 
-    /// Removes a range from the cache; extents that reach beyond it keep their other parts.
+    /// Removes a range from the cache. The parts of an extent outside the range stay in the cache.
     fn drop_range(&mut self, from: u64, to: u64) {
         let held: Vec<(u64, Extent)> = self.overlapping(from, to).collect();
         for (start, extent) in held {
@@ -227,9 +229,12 @@ mod tests {
 
     #[test]
     fn random_writes_for_each_cleaning_are_those_of_the_closed_form() {
-        // N entries and B bands, uniform writes, the oldest band first. A band has its first extent
-        // for T writes, and then 1 + T / B; until its next one B writes pass. So N / B is
-        // (x + x^2 / 2) / (1 + x) with x = T / B, and 1 + x = r + sqrt(r^2 + 1) with r = N / B.
+        // The closed form applies to N map entries, B bands and uniform random writes, if the
+        // oldest band is always cleaned first. A band is cleaned T writes after its first extent
+        // was stored, and then holds 1 + T / B extents. Its next extent follows after B writes on
+        // average. With x = T / B, the mean number of extents of a band is N / B = (x + x^2 / 2) /
+        // (1 + x), and a band is cleaned every 1 + x writes. With r = N / B, 1 + x = r + sqrt(r^2 +
+        // 1).
         for (entries, bands) in [(256.0, 256_u64), (1024.0, 256), (4096.0, 256)] {
             let mut shingles = shingles(entries);
             let mut random = Stream::new(3);
@@ -275,7 +280,7 @@ mod tests {
         let wanted = vec![(0, 2 * KIB), (12 * KIB, KIB), (3 * KIB, 5 * KIB)];
         assert_eq!(shingles.pieces(80 * MIB, 80 * MIB + 8 * KIB), Some(wanted));
         assert_eq!(shingles.used, 12 * KIB);
-        let cleaning = shingles.clean_oldest().expect("it holds data");
+        let cleaning = shingles.clean_oldest().expect("the cache holds data");
         assert_eq!(cleaning, Cleaning { from: 80 * MIB, to: 96 * MIB, extents: 3 });
         assert_eq!((shingles.used, shingles.is_dirty()), (4 * KIB, true));
         assert_eq!(shingles.pieces(80 * MIB, 96 * MIB), None);
@@ -298,7 +303,7 @@ mod tests {
             model.extend(
                 (from..to).step_by(block_bytes as usize).map(|block| (block, at + block - from)),
             );
-            // What a run passed over whole has left the cache.
+            // The bands that a sequential run has covered completely have left the cache.
             model.retain(|block, _| {
                 shingles.overlapping(*block, block + block_bytes).next().is_some()
             });

@@ -1,8 +1,8 @@
-//! The simple model of the papers: what a single request costs if nothing overlaps.
+//! The simple model of the papers: the time of a single request if none of its steps overlap.
 //!
-//! Section 5.2 of the first paper adds up the fixed overhead, the seek and the rotation, the
-//! transfer from the media and the transfer over the bus. Drives overlap some of these steps and
-//! avoid others, so the difference from a simulation shows what caches and pipelines gain.
+//! Section 5.2 of the first paper adds up the fixed overhead, the seek, the rotation, the transfer
+//! from the media and the transfer over the bus. Drives overlap some of these steps and avoid
+//! others, so the difference from a simulation shows the gain from caches and pipelines.
 
 use ioengine::Op;
 
@@ -10,25 +10,25 @@ use crate::bounds::Shape;
 use crate::geometry::Geometry;
 use crate::system::{DiskModel, DriveModel, System, VolumeKind};
 
-/// Steps of the integral over seek distances.
+/// Number of steps of the numerical integral over seek distances.
 const STEPS: u32 = 1000;
 
-/// The time of a request by steps (ns).
+/// The time of a request, split into steps (ns).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimpleModel {
-    /// CPU, phases of the bus without data, and firmware of the drive.
+    /// CPU time, bus phases without data, and firmware time of the drive.
     pub fixed_ns: f64,
-    /// Mean seek and half a revolution; 0 for sequential requests.
+    /// Mean seek time plus half a revolution. 0 for sequential requests.
     pub position_ns: f64,
-    /// Transfer from or to the media.
+    /// Transfer time from or to the media.
     pub media_ns: f64,
-    /// Transfer over the slowest of the bus and its links.
+    /// Transfer time over the slowest of the bus and its links.
     pub bus_ns: f64,
 }
 
 impl SimpleModel {
-    /// The model of a load whose random requests lie in a file of `region_bytes`. Only for direct
-    /// requests to a single disk.
+    /// Computes the model of a load whose random requests lie in a file of `region_bytes`. Returns
+    /// `None` unless the requests are direct and the system is a single disk without a network.
     pub fn of(system: &System, shape: &Shape, region_bytes: u64) -> Option<SimpleModel> {
         let DriveModel::Disk(disk) = &system.drive else { return None };
         let setup = &system.setup;
@@ -55,14 +55,14 @@ impl SimpleModel {
         })
     }
 
-    /// The sum of the steps (ns).
+    /// Returns the sum of the steps (ns).
     pub fn sum_ns(&self) -> f64 {
         self.fixed_ns + self.position_ns + self.media_ns + self.bus_ns
     }
 }
 
-/// The mean seek time between two random positions within this many cylinders (ns). Distances d of
-/// n have the density 2 (1 - d/n) / n.
+/// Returns the mean seek time between two random positions within `cylinders` cylinders (ns). If
+/// this number is n, the seek distance d has the probability density 2 (1 - d/n) / n.
 fn mean_seek_ns(geometry: &Geometry, cylinders: u64) -> f64 {
     let step = |number: u32| {
         let share = (f64::from(number) + 0.5) / f64::from(STEPS);
@@ -72,7 +72,7 @@ fn mean_seek_ns(geometry: &Geometry, cylinders: u64) -> f64 {
     (0..STEPS).map(step).sum::<f64>() / f64::from(STEPS)
 }
 
-/// CPU of the request, phases of the bus, and firmware (ns).
+/// Returns the CPU time of a request, plus the times of bus phases and firmware (ns).
 fn fixed_ns(system: &System, disk: &DiskModel, shape: &Shape) -> f64 {
     let (host, bus) = (&system.host, &system.bus);
     let (cost, firmware) = match shape.op {
@@ -87,7 +87,7 @@ fn fixed_ns(system: &System, disk: &DiskModel, shape: &Shape) -> f64 {
     (cpu_ns + extra_ns + phases_ns + firmware.ns()) as f64
 }
 
-/// Time of the data on the slowest of the bus and its links (ns).
+/// Returns the time to transfer the data over the slowest of the bus and its links (ns).
 fn bus_ns(system: &System, op: Op, bytes: u64) -> f64 {
     let of = |read: crate::quantity::Rate, write: crate::quantity::Rate| {
         if op == Op::Read { read.ns_for(bytes) } else { write.ns_for(bytes) }

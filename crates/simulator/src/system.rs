@@ -1,6 +1,6 @@
 //! A simulated system: its parts and how they are connected.
 //!
-//! Impossible systems are refused here, so the models need not check.
+//! Impossible systems are rejected here, so the models need no checks.
 
 use std::ops::RangeInclusive;
 
@@ -16,37 +16,40 @@ pub use crate::models::{
     ShingleModel, SlcFull, TranslationModel, WRITES_PER_ENTRY,
 };
 
-/// Limit on devices of a system: more than any machine room has, few enough for memory.
+/// Maximum number of devices of a system. Real systems have fewer, and this number fits in memory.
 const DISKS_MAX: u32 = 65_536;
-/// Limit on processors of a host, and on units, heads and segments of a device.
+/// Maximum number of processors of a host, and of units, heads and segments of a device.
 const UNITS_MAX: u32 = 65_536;
-/// Limit on a product of counts, such as hosts times processors, so that they fit in memory.
+/// Maximum product of two counts, such as hosts times processors, so that all parts fit in memory.
 const PARTS_MAX: usize = 1 << 20;
-/// Limit on devices of a RAID 5, because all offsets of a row on each device are examined.
+/// Maximum number of devices of a RAID 5. The limit is low because all offsets of a row are
+/// examined on each device.
 const RAID5_DISKS_MAX: u32 = 1024;
-/// Sizes of cache units (bytes). Small units would split requests into millions of pieces.
+/// Allowed sizes of cache units (bytes). Smaller units would split requests into millions of
+/// pieces.
 const CACHE_UNIT_RANGE: RangeInclusive<u64> = 512..=64 << 20;
-/// Sizes of the largest request to a device (bytes). The upper end never splits a request.
+/// Allowed values of the maximum size of a request to a device (bytes). With the largest value, no
+/// request is split.
 const MAX_TRANSFER_RANGE: RangeInclusive<u64> = 512..=1 << 40;
-/// Largest chunk (bytes); with it, the offsets in a stripe row of the largest volume still fit the
-/// arithmetic.
+/// Maximum size of a chunk (bytes). With this size, the offsets in a stripe row of the largest
+/// volume do not overflow.
 const CHUNK_MAX: u64 = 1 << 30;
-/// Shortest revolution (ns); the longest is `TIME_NS_MAX`.
+/// Minimum time of a revolution (ns). The maximum is `TIME_NS_MAX`.
 const REVOLUTION_NS_MIN: f64 = 1e3;
-/// Largest skew of a track or cylinder (revolutions).
+/// Maximum skew of a track or cylinder (revolutions).
 const SKEW_MAX: f64 = 10.0;
-/// Largest number of zones of a disk.
+/// Maximum number of zones of a disk.
 const ZONES_MAX: usize = 1024;
-/// Limit on round trips, crossings and write amplification.
+/// Maximum number of round trips and of crossings, and maximum write amplification.
 const FACTOR_MAX: f64 = 1000.0;
 
-/// Limit on devices with a translation layer, each of which has a map.
+/// Maximum number of devices with a translation layer. Each of these devices has a map in memory.
 const MAPS_MAX: u32 = 2048;
-/// Least number of blocks of each die: a few are always free or being filled.
+/// Minimum number of blocks of each die, because a few blocks are always free or being filled.
 const BLOCKS_MIN: f64 = 32.0;
-/// Largest number of units of a map.
+/// Maximum number of units of a map.
 const MAP_UNITS_MAX: f64 = (1_u64 << 40) as f64;
-/// Least number of units of a map.
+/// Minimum number of units of a map.
 const MAP_UNITS_MIN: f64 = 4096.0;
 
 /// A validated description of a system.
@@ -57,7 +60,7 @@ pub struct System {
     pub name: String,
     /// One-line description.
     pub title: String,
-    /// Claims and figures of the papers with which the system is compared; for information only.
+    /// Claims and figures of the papers with which the system is compared (for information only).
     pub claims: Vec<String>,
     /// The configuration: choices such as the number of disks.
     pub setup: Setup,
@@ -67,15 +70,16 @@ pub struct System {
     pub links: Vec<LinkModel>,
     /// The bus to the devices.
     pub bus: BusModel,
-    /// The devices, all alike.
+    /// Model of the devices, which are all alike.
     pub drive: DriveModel,
-    /// A RAID controller on the adapter (raid_in=adapter).
+    /// RAID controller on the adapter, for `raid_in=adapter`. None if there is none.
     pub adapter: Option<ControllerModel>,
-    /// A RAID controller in the array (raid_in=array).
+    /// RAID controller in the array, for `raid_in=array`. None if there is none.
     pub array: Option<ControllerModel>,
-    /// A network between the program and the host of the devices.
+    /// Network between the program and the host of the devices. None if the program runs on that
+    /// host.
     pub network: Option<NetworkModel>,
-    /// The points that the system was calibrated with.
+    /// Points with which the system was calibrated.
     #[serde(default)]
     pub calibration: Vec<CalibrationPoint>,
 }
@@ -86,39 +90,40 @@ pub struct System {
 pub struct Setup {
     /// Number of devices.
     pub disks: u32,
-    /// Number of buses; devices are assigned in order. 0: one per device.
+    /// Number of buses. Devices are assigned to buses in order. 0 means one bus per device.
     pub buses: u32,
-    /// Number of hosts; each has an equal share of the devices.
+    /// Number of hosts. Each host has an equal share of the devices.
     pub hosts: u32,
     /// Kind of volume formed by the devices.
     pub volume: VolumeKind,
-    /// What assembles the volume: host, adapter or array.
+    /// Part that assembles the volume: host, adapter or array.
     pub raid_in: RaidIn,
-    /// Stripe unit (bytes).
+    /// Size of the stripe unit (bytes).
     #[serde(deserialize_with = "size_text")]
     pub chunk: u64,
     /// Offset of the file from a chunk boundary (bytes).
     #[serde(deserialize_with = "size_text")]
     pub misalign: u64,
-    /// Failed devices of the volume (RAID 1 and 5).
+    /// Number of failed devices of the volume (RAID 1 and 5).
     pub failed: u32,
     /// Whether a failed device is being rebuilt onto a spare.
     #[serde(deserialize_with = "switch_text")]
     pub rebuilding: bool,
-    /// How RAID 1 distributes reads.
+    /// How RAID 1 distributes reads over the copies.
     pub mirror_reads: MirrorReads,
     /// Whether the file's blocks are already allocated.
     pub allocation: Allocated,
     /// Whether requests are buffered or direct by default.
     pub caching: CachingChoice,
-    /// Whether buffered requests are issued asynchronously. Such a request costs the CPU time of a
-    /// direct one besides its copy, because it does not take the file system's short path.
+    /// Whether buffered requests are issued asynchronously. An asynchronous buffered request costs
+    /// the CPU time of a direct request in addition to its copy, because it does not take the short
+    /// path of the file system.
     #[serde(deserialize_with = "switch_text")]
     pub overlapped: bool,
     /// Whether devices and volume controllers complete writes from their caches.
     #[serde(deserialize_with = "switch_text")]
     pub write_cache: bool,
-    /// Where the file starts on each device, as a share of the device's capacity.
+    /// Position at which the file starts on each device, as a share of the device's capacity.
     pub file_at: f64,
     /// File size (bytes).
     #[serde(deserialize_with = "size_text")]
@@ -130,7 +135,7 @@ pub struct Setup {
 choice!(
     /// Kind of a volume.
     VolumeKind {
-        /// No volume: each device has a file of its own.
+        /// No volume. Each device has a separate file.
         None,
         /// RAID 0.
         Stripe,
@@ -141,7 +146,7 @@ choice!(
     }
 );
 choice!(
-    /// What assembles a volume.
+    /// Part that assembles a volume.
     RaidIn {
         /// The CPU of the host assembles the volume.
         Host,
@@ -154,13 +159,13 @@ choice!(
 choice!(
     /// Which copy serves a mirrored read.
     MirrorReads {
-        /// The first copy, always.
+        /// The first copy serves all reads.
         First,
-        /// The copy with fewer requests outstanding.
+        /// The copy with the fewest outstanding requests.
         Shortest,
-        /// 3ware TwinStor: as `Shortest` for random requests. Sequential requests alternate between
-        /// the copies every 256 KiB if that much is outstanding, and otherwise stay on the current
-        /// copy.
+        /// 3ware TwinStor. Random requests are served as with `Shortest`. Sequential requests
+        /// alternate between the copies every 256 KiB if that many bytes are outstanding. Otherwise
+        /// they stay on the current copy.
         Twinstor,
     }
 );
@@ -171,7 +176,8 @@ choice!(
         Existing,
         /// Writes grow the file.
         Extend,
-        /// The last block was written first, so each other block is zeroed before it is written.
+        /// The last block was written first, so each other block is zeroed before data are written
+        /// to this block.
         Zeroed,
     }
 );
@@ -185,40 +191,42 @@ choice!(
     }
 );
 choice!(
-    /// Software layers that requests pass.
+    /// Software layers that requests pass through.
     Path {
-        /// The file system.
+        /// Requests pass through the file system.
         FileSystem,
-        /// The driver only (the papers' ASPI program); devices do not disconnect.
+        /// Requests only pass through the driver (the papers' ASPI program). Devices do not
+        /// disconnect.
         Driver,
     }
 );
 
 impl Setup {
-    /// Devices per volume; 1 without volumes.
+    /// Returns the number of devices per volume, which is 1 without volumes.
     pub fn volume_disks(&self) -> u32 {
         if self.volume == VolumeKind::None { 1 } else { self.disks / self.hosts }
     }
 
-    /// What assembles the volume; the host if there is no volume, because then a RAID controller
-    /// has nothing to do.
+    /// Returns the part that assembles the volume. Without a volume, this is the host, because a
+    /// RAID controller has nothing to do.
     fn assembled_by(&self) -> RaidIn {
         if self.volume == VolumeKind::None { RaidIn::Host } else { self.raid_in }
     }
 
-    /// Whether a volume controller completes writes from its memory.
+    /// Checks whether a volume controller completes writes from its memory.
     pub fn holds_writes(&self, controller: &ControllerModel) -> bool {
         self.write_cache && controller.write_buffer.bytes() > 0
     }
 
-    /// Number of files a load uses: one per host's volume, or one per device without volumes.
+    /// Returns the number of files that a load uses: one per host's volume, or one per device
+    /// without volumes.
     pub fn files(&self) -> u32 {
         if self.volume == VolumeKind::None { self.disks } else { self.hosts }
     }
 }
 
 impl System {
-    /// The controller that assembles the volume, unless the host does.
+    /// Returns the controller that assembles the volume. `None` if the host assembles it.
     pub fn controller(&self) -> Option<&ControllerModel> {
         match self.setup.assembled_by() {
             RaidIn::Host => None,
@@ -227,7 +235,8 @@ impl System {
         }
     }
 
-    /// Number of buses: as configured, or one per device in an array that assembles a volume.
+    /// Returns the number of buses: one per device if `buses` is 0 or an array assembles the
+    /// volume, otherwise `buses`.
     pub fn buses(&self) -> u32 {
         match (self.setup.assembled_by(), self.setup.buses) {
             (RaidIn::Array, _) | (_, 0) => self.setup.disks,
@@ -242,7 +251,7 @@ impl System {
             if disks / hosts.max(1) >= least {
                 Ok(())
             } else {
-                Err(format!("volume={what} needs disks={least} or more for each host"))
+                Err(format!("volume={what} needs {least} or more disks for each host"))
             }
         };
         match volume {
@@ -252,22 +261,24 @@ impl System {
             VolumeKind::Raid5 => need(3, "raid5")?,
         }
         if disks == 0 || hosts == 0 || buses > disks || hosts > disks {
-            return Err("disks and hosts must be 1 or more, buses and hosts at most disks".into());
+            return Err(
+                "disks and hosts must be 1 or more; buses and hosts must be at most disks".into()
+            );
         }
         if disks > DISKS_MAX {
             return Err(format!("disks must be at most {DISKS_MAX}"));
         }
         if failed > 1 || (failed == 1 && matches!(volume, VolumeKind::None | VolumeKind::Stripe)) {
-            return Err("failed must be 0, or 1 for raid1 and raid5".into());
+            return Err("failed must be 0 or 1; failed=1 needs volume=raid1 or raid5".into());
         }
         if self.setup.rebuilding && failed == 0 {
             return Err("rebuilding=on needs failed=1".into());
         }
         if !(0.0..1.0).contains(&file_at) {
-            return Err("file_at must be a share of the disk, from 0 to below 1".into());
+            return Err("file_at must be a share of the disk: 0 or more, less than 1".into());
         }
         if chunk < 512 || !chunk.is_multiple_of(512) || chunk > CHUNK_MAX {
-            return Err(format!("chunk must be a multiple of 512 bytes, at most {CHUNK_MAX}"));
+            return Err(format!("chunk must be a multiple of 512 bytes and at most {CHUNK_MAX}"));
         }
         if volume == VolumeKind::Raid5 && disks / hosts > RAID5_DISKS_MAX {
             return Err(format!(
@@ -280,12 +291,12 @@ impl System {
             RaidIn::Array => self.array.is_some(),
         };
         if !has_controller {
-            return Err("raid_in=adapter needs [adapter], raid_in=array needs [array]".into());
+            return Err("raid_in=adapter needs [adapter], and raid_in=array needs [array]".into());
         }
         self.check_values()
     }
 
-    /// Checks values that the models could not compute with, or that would not fit in memory.
+    /// Rejects values with which the models cannot compute, or which would not fit in memory.
     fn check_values(&self) -> Result<(), String> {
         self.check_host()?;
         let controllers = [("adapter", &self.adapter), ("array", &self.array)];
@@ -308,7 +319,7 @@ impl System {
             check_factor(network.crossings, "network.crossings")?;
         }
         if let Some(queue) = self.drive.queue() {
-            check_count(queue, "drive.queue, where there is one,")?;
+            check_count(queue, "drive.queue, if specified,")?;
         }
         let device_bytes = match &self.drive {
             DriveModel::Disk(disk) => check_disk(disk)?,
@@ -338,7 +349,7 @@ impl System {
         check_share(host.buffered_write.uncharged, "host.buffered_write.uncharged")
     }
 
-    /// Checks the page cache of Linux.
+    /// Checks the values of the Linux page cache.
     fn check_linux(&self, linux: &LinuxCacheModel) -> Result<(), String> {
         let cache = &self.host.cache;
         if linux.read_ahead_max.0 > 0.0 {
@@ -363,8 +374,8 @@ impl System {
             return Err("host.cache.linux cannot be combined with [network]".into());
         }
         if matches!(&self.drive, DriveModel::Flash(flash) if flash.translation.is_some()) {
-            return Err("host.cache.linux cannot be combined with [drive.translation], which \
-                 has no flush of its buffer"
+            return Err("host.cache.linux cannot be combined with [drive.translation], whose \
+                 buffer cannot be flushed"
                 .into());
         }
         Ok(())
@@ -376,7 +387,7 @@ impl System {
         let before = (device_bytes as f64 * file_at) as u64 / chunk * chunk;
         if device_bytes.saturating_sub(before) < chunk {
             return Err(
-                "file_at leaves less than a chunk of the device; make either smaller".into()
+                "file_at leaves less than a chunk for the file; reduce file_at or chunk".into()
             );
         }
         let all = device_bytes.checked_mul(u64::from(disks));
@@ -384,8 +395,8 @@ impl System {
             Ok(())
         } else {
             Err(format!(
-                "disks={disks} of {device_bytes} bytes exceed the largest size of a \
-                 system; make disks, drive.zones or drive.capacity smaller"
+                "{disks} disks of {device_bytes} bytes each exceed the maximum size of a \
+                 system; reduce disks, drive.zones or drive.capacity"
             ))
         }
     }
@@ -397,7 +408,7 @@ impl System {
             if a.saturating_mul(b as usize) <= PARTS_MAX {
                 Ok(())
             } else {
-                Err(format!("{what} must be at most {PARTS_MAX} in all"))
+                Err(format!("{what} must be at most {PARTS_MAX}"))
             }
         };
         few(self.host.cpus.count() as usize, hosts, "hosts times host.cpus")?;
@@ -414,7 +425,7 @@ impl System {
     }
 }
 
-/// Checks a number of devices, buses or links.
+/// Checks that a count is from 1 to `UNITS_MAX`.
 fn check_count(value: Number, what: &str) -> Result<(), String> {
     match value.count() {
         0 => Err(format!("{what} must be 1 or more")),
@@ -437,21 +448,21 @@ fn check_range(value: Size, range: &RangeInclusive<u64>, what: &str) -> Result<(
 }
 
 fn check_share(value: Number, what: &str) -> Result<(), String> {
-    if value.0 <= 1.0 { Ok(()) } else { Err(format!("{what} must be a share, from 0 to 1")) }
+    if value.0 <= 1.0 { Ok(()) } else { Err(format!("{what} must be a share from 0 to 1")) }
 }
 
 fn check_factor(value: Number, what: &str) -> Result<(), String> {
     if value.0 <= FACTOR_MAX { Ok(()) } else { Err(format!("{what} must be at most {FACTOR_MAX}")) }
 }
 
-/// Checks a disk; returns its capacity (bytes).
+/// Checks a disk and returns its capacity (bytes).
 fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     let revolution_ns = 60e9 / disk.rotation.0;
     if !(REVOLUTION_NS_MIN..=TIME_NS_MAX).contains(&revolution_ns) {
         return Err("drive.rotation: a revolution must take from 1 us to an hour".into());
     }
     if disk.spindle_spread.0 >= 0.5 {
-        return Err("drive.spindle_spread must be a share, from 0 to below 0.5".into());
+        return Err("drive.spindle_spread must be a share: 0 or more, less than 0.5".into());
     }
     check_count(disk.heads, "drive.heads")?;
     check_count(disk.segments, "drive.segments")?;
@@ -464,14 +475,15 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
         }
     }
     if disk.zones.is_empty() {
-        return Err("the number of drive.zones must be above 0".into());
+        return Err("drive.zones must have 1 or more zones".into());
     }
     if disk.zones.iter().any(|zone| zone.contains(&0)) {
-        return Err("a zone of drive.zones is empty".into());
+        return Err("each zone of drive.zones needs 1 or more cylinders and sectors".into());
     }
     let heads = u64::from(disk.heads.count());
     let capacity = disk.capacity();
-    // The geometry multiplies the bytes of a track by a time of up to one turn plus skew.
+    // The geometry multiplies the bytes of a track by a time of up to one revolution plus skew.
+    // This product must not overflow.
     let cylinder_ns = revolution_ns * 1.5 * (1.0 + SKEW_MAX);
     let fits = |[cylinders, sectors]: &[u64; 2]| {
         *sectors as f64 * SECTOR_BYTES as f64 * cylinder_ns <= BYTES_MAX
@@ -480,14 +492,14 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     let capacity = capacity.filter(|_| disk.zones.len() <= ZONES_MAX);
     let Some(bytes) = capacity.filter(|_| disk.zones.iter().all(fits)) else {
         return Err("drive.zones times drive.heads times the time of a revolution is too large; \
-             make one smaller"
+             reduce one of the three"
             .into());
     };
     let cylinders = disk.zones.iter().map(|zone| zone[0]).sum::<u64>() as f64;
     let seek = &disk.seek;
     let near_ns = seek.near_fixed.0 + seek.near_root.0 * seek.knee.0.min(cylinders).sqrt();
     if near_ns.max(seek.far_fixed.0 + seek.far_each.0 * cylinders) > TIME_NS_MAX {
-        return Err("a seek of drive.seek takes more than an hour; make its times shorter".into());
+        return Err("a seek takes more than an hour; reduce the times in drive.seek".into());
     }
     if let Some(shingled) = &disk.shingled {
         check_shingled(shingled, bytes)?;
@@ -499,18 +511,20 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
 fn check_shingled(model: &ShingleModel, bytes: u64) -> Result<(), String> {
     let sectors = |size: Size| size.bytes() > 0 && size.bytes().is_multiple_of(SECTOR_BYTES);
     if !sectors(model.band) || !sectors(model.media_cache) {
-        return Err("drive.shingled.band and media_cache are whole sectors".into());
+        return Err(
+            "drive.shingled.band and media_cache must be positive multiples of 512 bytes".into()
+        );
     }
     if model.media_cache.bytes() > bytes || model.band.bytes() > bytes {
-        return Err("drive.shingled.band and media_cache are at most the capacity".into());
+        return Err("drive.shingled.band and media_cache must not exceed the capacity".into());
     }
     if model.entries.count() == 0 {
-        return Err("drive.shingled.entries is 1 or more".into());
+        return Err("drive.shingled.entries must be 1 or more".into());
     }
     Ok(())
 }
 
-/// Checks a flash device; returns its capacity (bytes).
+/// Checks a flash device and returns its capacity (bytes).
 fn check_flash(flash: &FlashModel) -> Result<u64, String> {
     check_count(flash.units, "drive.units")?;
     if flash.unit_size.bytes() < *CACHE_UNIT_RANGE.start() {
@@ -519,7 +533,7 @@ fn check_flash(flash: &FlashModel) -> Result<u64, String> {
     if let Some(translation) = &flash.translation {
         check_translation(flash, translation)?;
     } else if flash.buffer.0 > 0.0 && flash.drain.0 <= 0.0 {
-        return Err("drive.drain must be above 0 if drive.buffer is".into());
+        return Err("drive.drain must be above 0 if drive.buffer is above 0".into());
     }
     let each_ns = 1e9 / flash.requests_per_s.0;
     if flash.requests_per_s.0 > 0.0 && each_ns > TIME_NS_MAX {
@@ -538,8 +552,8 @@ fn check_flash(flash: &FlashModel) -> Result<u64, String> {
 fn check_translation(flash: &FlashModel, model: &TranslationModel) -> Result<(), String> {
     let key = |name: &str| format!("drive.translation.{name}");
     if flash.drain.0 > 0.0 || flash.write_amplification.0 != 1.0 {
-        return Err("drive.drain must be 0 and drive.write_amplification 1 with \
-                    [drive.translation], which computes both"
+        return Err("with [drive.translation], drive.drain must be 0 and \
+                    drive.write_amplification must be 1, because the model computes both"
             .into());
     }
     let sizes = [
@@ -578,7 +592,10 @@ fn check_translation(flash: &FlashModel, model: &TranslationModel) -> Result<(),
     }
     let die_bytes = flash.capacity.0 * (1.0 + model.over_provisioning.0) / flash.units.0.round();
     if die_bytes / model.block.0 < BLOCKS_MIN {
-        return Err(format!("{}: a die must have {BLOCKS_MIN} or more blocks", key("block")));
+        return Err(format!(
+            "{} is too large; a die needs {BLOCKS_MIN} or more blocks",
+            key("block")
+        ));
     }
     if model.slc_cache.0 > flash.capacity.0 {
         return Err(format!("{} must be at most drive.capacity", key("slc_cache")));

@@ -1,7 +1,8 @@
-//! A simulated system as a target with an engine, a clock and a CPU meter.
+//! A simulated system as a benchmark target, with an engine, a clock and a CPU meter.
 //!
-//! All of them share one machine. Only [`SimClock::pass`] and flushes ([`SimTarget::sync`]) advance
-//! the time. An engine accepts requests and returns those that have completed.
+//! Target, engine, clock and meter share one machine. Only [`SimClock::pass`] and flushes
+//! ([`SimTarget::sync`]) advance the time. An engine accepts requests and returns completed
+//! requests.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +18,7 @@ use crate::account::{Account, Reading};
 use crate::machine::Machine;
 use crate::system::{DriveModel, Setup, System, VolumeKind};
 
-/// A simulated system in operation, from which targets, clock and meter are made.
+/// A running simulated system, from which targets, a clock and a CPU meter are created.
 #[derive(Clone)]
 pub struct SimWorld {
     machine: Rc<RefCell<Machine>>,
@@ -54,22 +55,22 @@ impl SimWorld {
         SimTarget { machine: Rc::clone(&self.machine), file, name, size, most, caching }
     }
 
-    /// The virtual clock.
+    /// Returns the virtual clock.
     pub fn clock(&self) -> SimClock {
         SimClock { machine: Rc::clone(&self.machine) }
     }
 
-    /// The CPU meter of the host that runs the program.
+    /// Returns the CPU meter of the host that runs the program.
     pub fn meter(&self) -> SimMeter {
         SimMeter { machine: Rc::clone(&self.machine) }
     }
 
-    /// A reading of the counters, for [`SimWorld::account_since`].
+    /// Reads the counters, for [`SimWorld::account_since`].
     pub fn mark(&self) -> Mark {
         Mark(Reading::of(&self.machine.borrow()))
     }
 
-    /// Activity since a mark.
+    /// Returns the activity since a mark.
     pub fn account_since(&self, mark: &Mark) -> Account {
         Reading::of(&self.machine.borrow()).since(&mark.0)
     }
@@ -90,7 +91,7 @@ pub struct SimTarget {
 }
 
 impl SimTarget {
-    /// The file with another size, limited to what the devices hold.
+    /// Returns the file with another size, limited to the capacity of the devices.
     #[must_use]
     pub fn with_size(mut self, bytes: u64) -> SimTarget {
         self.size = bytes.min(self.most);
@@ -152,7 +153,7 @@ impl Target for SimTarget {
         Ok(())
     }
 
-    /// All targets must be of the same system.
+    /// Flushes several targets, which must all belong to the same system.
     fn sync_all(targets: &[&SimTarget]) -> Result<(), Error> {
         let files: Vec<u32> = targets.iter().map(|target| target.file).collect();
         if let Some(first) = targets.first() {
@@ -167,7 +168,7 @@ impl Target for SimTarget {
     }
 
     fn scrub(&self) -> Result<Scrub, Error> {
-        let what = "a simulated system begins each trial cold";
+        let what = "a simulated system starts each trial with cold caches";
         Err(Error::new(ErrorKind::Unsupported, what))
     }
 
@@ -205,7 +206,7 @@ impl Target for SimTarget {
         };
         let links = system.links.iter().rev().map(|link| rate(&link.name, link.advertised.0));
         let bus = rate(&system.bus.name, system.bus.advertised.0);
-        // The media of one device do not limit several devices together.
+        // With several devices, the media rate of one device is not the limit.
         let media = match &system.drive {
             DriveModel::Disk(disk) if system.setup.disks == 1 => disk.advertised.0,
             _ => 0.0,
@@ -238,8 +239,8 @@ impl Engine for SimEngine {
     }
 
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        // The data of a simulated request are normally not used, so memory is not allocated in
-        // advance.
+        // The data of a simulated request are normally not used, so memory is allocated only when a
+        // buffer is requested.
         self.memory.resize(self.slots as usize * self.slot_bytes, 0);
         let from = slot as usize * self.slot_bytes;
         &mut self.memory[from..from + self.slot_bytes]
@@ -256,8 +257,8 @@ impl Engine for SimEngine {
         EngineSetup { features, buffer_bytes, huge_bytes: 0 }
     }
 
-    /// Submits the batch and returns the completed requests. It ignores `at_least` and never
-    /// advances the time; the loop that steps all workers does.
+    /// Submits the batch and returns the completed requests. Ignores `at_least`, and never advances
+    /// the time. The loop that steps all workers advances the time.
     #[inline]
     fn submit_and_wait(
         &mut self,
@@ -278,7 +279,7 @@ impl Engine for SimEngine {
     }
 }
 
-/// Virtual time. Sleeping is left to the loop that steps all workers.
+/// Virtual time. Sleeping has no effect, because the loop that steps all workers advances the time.
 #[derive(Clone)]
 pub struct SimClock {
     machine: Rc<RefCell<Machine>>,

@@ -1,24 +1,26 @@
-//! The mapping layer of a flash device: which physical slot holds each logical unit, and garbage
-//! collection. It does not model time; `nand` adds the time of each physical operation.
+//! The mapping layer of a flash device. It records which physical slot holds each logical unit, and
+//! runs garbage collection. It does not model time. `nand` adds the time of each physical
+//! operation.
 //!
-//! A block is erased as a whole and then filled slot by slot. Only one block is filled at a time
-//! (the frontier), by writes of the host and by units that garbage collection moves. A write
-//! invalidates the old slot of its unit. When few blocks are free, a victim is chosen, its valid
-//! units are moved to the frontier, and it is erased. Blocks do not wear out. The SLC cache, if
-//! there is one, is a ring of further slots in front of the blocks.
+//! A block is erased as a whole and then filled slot by slot. Only one block, the frontier, is
+//! filled at a time. It receives writes of the host and units that garbage collection moves. A
+//! write invalidates the old slot of its unit. When few blocks are free, garbage collection chooses
+//! a victim block, moves the valid units of the victim to the frontier, and erases the victim.
+//! Blocks do not wear out. The SLC cache, if there is one, is a ring of further slots in front of
+//! the blocks.
 
 use std::collections::VecDeque;
 
 use crate::random::Stream;
 
-/// No slot, or no unit.
+/// Value that means "no slot" or "no unit".
 const NONE: u32 = u32::MAX;
-/// Number of blocks that garbage collection keeps free: one for moved units, one for the next
+/// Number of blocks that garbage collection keeps free: one for moved units, and one for the next
 /// frontier.
 const FREE_BLOCKS: usize = 2;
 /// Number of blocks that hold no data in the steady state. In the closed forms of write
-/// amplification, alpha is the number of slots of all other blocks divided by the number of units,
-/// because in a FIFO a block becomes the victim after all others have been written.
+/// amplification, alpha is the number of slots in all other blocks, divided by the number of units.
+/// With FIFO, a block becomes the victim after all these other blocks have been written.
 pub const RESERVED_BLOCKS: u32 = FREE_BLOCKS as u32;
 
 /// How garbage collection chooses a victim.
@@ -28,36 +30,36 @@ pub enum Policy {
     Greedy,
     /// The block that was filled first (LRU).
     Fifo,
-    /// The block with the fewest valid units of this many that are drawn at random.
+    /// The block with the fewest valid units among this many blocks that are drawn at random.
     Choices(u32),
 }
 
-/// The size of a map.
+/// The dimensions of a map.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MapSize {
-    /// Logical units.
+    /// Number of logical units.
     pub units: u32,
-    /// Blocks, including [`RESERVED_BLOCKS`].
+    /// Number of blocks, including [`RESERVED_BLOCKS`].
     pub blocks: u32,
-    /// Slots of a block. A slot holds one unit.
+    /// Number of slots of a block. A slot holds one unit.
     pub slots_per_block: u32,
-    /// Slots of the SLC cache.
+    /// Number of slots of the SLC cache.
     pub cache_slots: u32,
 }
 
-/// Operations since the map was made.
+/// Counts of operations since the map was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MapCounts {
-    /// Units written to blocks by the host or from the SLC cache.
+    /// Number of units written to blocks, by the host or from the SLC cache.
     pub written: u64,
-    /// Valid units that garbage collection moved.
+    /// Number of valid units that garbage collection moved.
     pub moved: u64,
-    /// Blocks erased.
+    /// Number of erased blocks.
     pub erased: u64,
 }
 
 impl MapCounts {
-    /// The counts since an earlier moment.
+    /// Returns the operations since an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &MapCounts) -> MapCounts {
         MapCounts {
@@ -67,20 +69,20 @@ impl MapCounts {
         }
     }
 
-    /// Units written to flash per unit written by the host.
+    /// Returns the number of units written to flash per unit written by the host.
     pub fn write_amplification(&self) -> f64 {
         (self.written + self.moved) as f64 / self.written.max(1) as f64
     }
 }
 
-/// The blocks from which a victim is chosen: all that are full.
+/// The full blocks, from which garbage collection chooses a victim.
 #[derive(Clone, Debug)]
 enum Full {
-    /// Lists by number of valid units; in each list, the oldest block is first.
+    /// One list for each number of valid units. In each list, the oldest block is first.
     Greedy(Buckets),
-    /// Ordered by age, the oldest block first.
+    /// All full blocks by age, the oldest block first.
     Fifo(VecDeque<u32>),
-    /// In any order.
+    /// All full blocks, in any order.
     Choices { blocks: Vec<u32>, draws: u32, random: Stream },
 }
 
@@ -89,9 +91,9 @@ enum Full {
 struct Buckets {
     /// First and last block of each list.
     ends: Vec<[u32; 2]>,
-    /// Neighbours of each block in its list.
+    /// Previous and next block of each block in its list.
     near: Vec<[u32; 2]>,
-    /// All lists before this one are empty.
+    /// Lower bound of the index of the first list that is not empty.
     least: usize,
 }
 
@@ -104,7 +106,7 @@ impl Buckets {
         }
     }
 
-    /// Adds a block at the end of a list.
+    /// Adds a block at the end of the list for `valid` valid units.
     fn add(&mut self, block: u32, valid: u32) {
         let [_, last] = self.ends[valid as usize];
         self.near[block as usize] = [last, NONE];
@@ -128,7 +130,7 @@ impl Buckets {
         }
     }
 
-    /// Takes the oldest block of the first list that has any.
+    /// Removes and returns the oldest block of the first list that is not empty.
     fn take(&mut self) -> Option<u32> {
         let found = self.ends[self.least..].iter().position(|[first, _]| *first != NONE)?;
         self.least += found;
@@ -142,27 +144,28 @@ impl Buckets {
 #[derive(Clone, Debug)]
 pub struct Map {
     size: MapSize,
-    /// Slot of each unit. The slots of the blocks come first, those of the SLC cache after them.
+    /// Slot of each unit. Slots of the blocks have the lower numbers, slots of the SLC cache the
+    /// higher.
     slot_of: Vec<u32>,
-    /// Unit in each slot; `NONE` if the slot holds no valid unit.
+    /// Unit in each slot. `NONE` if the slot holds no valid unit.
     unit_in: Vec<u32>,
-    /// Valid units of each block.
+    /// Number of valid units of each block.
     valid: Vec<u32>,
     /// Whether each block is full, so that it can be chosen as a victim.
     is_full: Vec<bool>,
     free: Vec<u32>,
     full: Full,
-    /// The block that is being filled, and its next slot.
+    /// Block that is being filled. `next_slot` is the next slot of this block.
     frontier: u32,
     next_slot: u32,
-    /// The oldest slot in use of the SLC cache, and the number of slots in use.
+    /// Index of the oldest used slot of the SLC cache. `cache_used` is the number of used slots.
     cache_first: u32,
     cache_used: u32,
     counts: MapCounts,
 }
 
 impl Map {
-    /// A map without data. The seed sets the draws of [`Policy::Choices`].
+    /// Creates a map without data. The seed determines the draws of [`Policy::Choices`].
     ///
     /// # Panics
     /// When the blocks do not have space for the units, the reserve and at least one spare slot, or
@@ -196,29 +199,29 @@ impl Map {
         }
     }
 
-    /// The size of the map.
+    /// Returns the size of the map.
     pub fn size(&self) -> MapSize {
         self.size
     }
 
-    /// Operations so far.
+    /// Returns the operations since the map was created.
     pub fn counts(&self) -> MapCounts {
         self.counts
     }
 
-    /// The slot that holds a unit; none if the unit was never written or was trimmed. Slots at or
-    /// above `blocks * slots_per_block` belong to the SLC cache.
+    /// Returns the slot that holds a unit. `None` if the unit was never written or was trimmed.
+    /// Slots at or above `blocks * slots_per_block` belong to the SLC cache.
     #[inline]
     pub fn slot_of(&self, unit: u32) -> Option<u32> {
         Some(self.slot_of[unit as usize]).filter(|slot| *slot != NONE)
     }
 
-    /// Number of valid units in a block.
+    /// Returns the number of valid units in a block.
     pub fn valid_in(&self, block: u32) -> u32 {
         self.valid[block as usize]
     }
 
-    /// Slots of the SLC cache in use, valid or not.
+    /// Returns the number of slots of the SLC cache that are in use, valid or not.
     pub fn cached(&self) -> u32 {
         self.cache_used
     }
@@ -231,12 +234,13 @@ impl Map {
         self.collect();
     }
 
-    /// Removes the data of a unit.
+    /// Discards the data of a unit.
     pub fn trim(&mut self, unit: u32) {
         self.invalidate(unit);
     }
 
-    /// Writes a unit to the SLC cache; returns false, and does nothing, if the cache is full.
+    /// Writes a unit to the SLC cache and returns true. If the cache is full, returns false and
+    /// does nothing.
     pub fn write_to_cache(&mut self, unit: u32) -> bool {
         if self.cache_used == self.size.cache_slots {
             return false;
@@ -248,8 +252,9 @@ impl Map {
         true
     }
 
-    /// Frees the oldest slot in use of the SLC cache. A valid unit in it moves to the blocks.
-    /// Returns whether the unit was valid; none if the cache is empty.
+    /// Frees the slot of the SLC cache that was filled first. If the slot holds a valid unit, the
+    /// unit moves to a block of the main memory. Returns whether the slot held a valid unit. None
+    /// if the cache is empty.
     pub fn fold(&mut self) -> Option<bool> {
         if self.cache_used == 0 {
             return None;
@@ -263,7 +268,7 @@ impl Map {
         Some(unit != NONE)
     }
 
-    /// Slots of all blocks.
+    /// Returns the number of slots of all blocks.
     fn slots(&self) -> u32 {
         self.size.blocks * self.size.slots_per_block
     }
@@ -307,7 +312,7 @@ impl Map {
         self.put(unit, slot);
     }
 
-    /// The frontier is full: adds it to the blocks that can become victims.
+    /// Adds the full frontier to the blocks that can become victims.
     fn close(&mut self) {
         let block = self.frontier;
         self.is_full[block as usize] = true;
@@ -353,15 +358,15 @@ impl Map {
         }
     }
 
-    /// All inconsistencies of the map: a unit in two slots, a slot without its unit, a wrong count,
-    /// a block in no list. There are none unless there is a bug.
+    /// Returns all inconsistencies of the map: a unit in two slots, a slot without its unit, a
+    /// wrong count, a block in no list. The result is empty unless there is a bug.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let per_block = self.size.slots_per_block;
         let mut valid = vec![0; self.size.blocks as usize];
         for (slot, unit) in self.unit_in.iter().enumerate().filter(|(_, unit)| **unit != NONE) {
             if self.slot_of[*unit as usize] != slot as u32 {
-                faults.push(format!("slot {slot} holds unit {unit}, mapped elsewhere"));
+                faults.push(format!("slot {slot} holds unit {unit}, which is mapped elsewhere"));
             }
             if (slot as u32) < self.slots() {
                 valid[slot / per_block as usize] += 1;
@@ -370,7 +375,7 @@ impl Map {
         for (unit, slot) in self.slot_of.iter().enumerate().filter(|(_, slot)| **slot != NONE) {
             if self.unit_in[*slot as usize] != unit as u32 {
                 faults.push(format!(
-                    "the map puts unit {unit} into slot {slot}, but that slot holds another"
+                    "the map puts unit {unit} into slot {slot}, but that slot holds another unit"
                 ));
             }
         }
@@ -379,7 +384,7 @@ impl Map {
         }
         let full = self.is_full.iter().filter(|is_full| **is_full).count();
         if full + self.free.len() + 1 != self.size.blocks as usize {
-            faults.push(format!("{full} full and {} free blocks", self.free.len()));
+            faults.push(format!("blocks do not add up: {full} full, {} free", self.free.len()));
         }
         if self.free.iter().any(|block| self.valid[*block as usize] > 0) {
             faults.push("a free block holds data".to_owned());

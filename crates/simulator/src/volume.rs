@@ -1,9 +1,10 @@
 //! Volumes: how a request of a file is split into requests to devices.
 //!
-//! A request is split at chunk boundaries and at the largest transfer. RAID 5 uses left-rotating
-//! parity. A partial-row write reads old data and old parity first; a full-row write only writes. A
-//! read of a failed device reads all other devices. A write to a failed device reads the others and
-//! updates only the parity, unless a spare is being rebuilt, which then gets the data too.
+//! A request is split at chunk boundaries and into transfers of at most the maximum size. RAID 5
+//! uses left-rotating parity. A write to part of a row reads the old data and the old parity first.
+//! A write to a full row reads nothing. A read of a failed device reads all other devices. A write
+//! to a failed device reads the other devices and updates only the parity. If a spare is being
+//! rebuilt, the data are also written to the spare.
 
 use ioengine::Op;
 
@@ -22,14 +23,14 @@ pub(crate) struct Piece {
     pub op: Op,
 }
 
-/// A split request in two stages.
+/// A request, split into pieces that are sent in two stages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces {
     /// Pieces that are sent at once.
     pub first: Vec<Piece>,
-    /// Pieces that are sent when all of the first stage are done.
+    /// Pieces that are sent when all pieces of the first stage are done.
     pub then: Vec<Piece>,
-    /// Bytes over which parity is computed.
+    /// Number of bytes over which parity is computed.
     pub parity_bytes: u64,
 }
 
@@ -41,18 +42,18 @@ impl Pieces {
     }
 }
 
-/// A volume and the range of it that a file uses.
+/// A volume, and the range of the volume that a file uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     kind: VolumeKind,
-    /// Number of devices; the first is `home`.
+    /// Number of devices. The first device is `home`.
     disks: u64,
     home: u32,
     chunk: u64,
     misalign: u64,
-    /// Where the file starts on each device (bytes).
+    /// Offset on each device at which the file starts (bytes).
     base: u64,
-    /// Bytes of each device that the file may use.
+    /// Number of bytes of each device that the file may use.
     each: u64,
     most: u64,
     failed: Option<u32>,
@@ -64,7 +65,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// A host's volume, whose first device is `home`; pieces are at most `most` bytes.
+    /// Creates the volume of a host, with `home` as first device. Pieces have at most `most` bytes.
     pub fn new(setup: &Setup, home: u32, device_bytes: u64, most: u64) -> Volume {
         let at = (device_bytes as f64 * setup.file_at) as u64;
         let base = at / setup.chunk * setup.chunk;
@@ -85,12 +86,12 @@ impl Volume {
         }
     }
 
-    /// The first device of the volume.
+    /// Returns the number of the volume's first device.
     pub fn home(&self) -> u32 {
         self.home
     }
 
-    /// The largest file (bytes).
+    /// Returns the maximum size of a file (bytes).
     pub fn bytes(&self) -> u64 {
         let data = match self.kind {
             VolumeKind::Stripe => self.disks,
@@ -100,7 +101,7 @@ impl Volume {
         (self.each / self.chunk * self.chunk * data).saturating_sub(self.misalign)
     }
 
-    /// Splits a request. `load` returns the number of outstanding requests of a device.
+    /// Splits a request into pieces. `load` returns the number of outstanding requests of a device.
     pub fn split(
         &mut self,
         op: Op,
@@ -126,7 +127,7 @@ impl Volume {
         }
     }
 
-    /// Adds a piece, or several if it is larger than the largest transfer.
+    /// Adds a piece to `to`, or several pieces if the length exceeds the maximum transfer size.
     fn add(&self, device: u32, mut at: u64, mut length: u64, op: Op, to: &mut Vec<Piece>) {
         while length > 0 {
             let now = length.min(self.most);
@@ -135,7 +136,8 @@ impl Volume {
         }
     }
 
-    /// Visits the chunks of a request: row, index in the row, offset in the chunk, bytes.
+    /// Calls `visit` for each chunk of a request, with the row, the index in the row, the offset in
+    /// the chunk, and the number of bytes.
     fn each_chunk(
         &self,
         offset: u64,
@@ -152,7 +154,7 @@ impl Volume {
         }
     }
 
-    /// Whether a device, or a spare in its place, accepts writes.
+    /// Checks whether a device, or a spare in its place, accepts writes.
     fn takes_writes(&self, device: u32) -> bool {
         self.spare || self.failed != Some(device)
     }
@@ -196,7 +198,7 @@ impl Volume {
         self.add(device.unwrap_or(0), at, length, op, &mut out.first);
     }
 
-    /// Index of the device that holds the parity of a row.
+    /// Returns the index of the device that holds the parity of a row.
     fn parity_of(&self, row: u64) -> u64 {
         self.disks - 1 - row % self.disks
     }
@@ -204,7 +206,7 @@ impl Volume {
     fn with_parity(&mut self, op: Op, offset: u64, length: u64, out: &mut Pieces) {
         let row_bytes = self.chunk * (self.disks - 1);
         let mut done = 0;
-        // Row by row, because each row has its own parity.
+        // Each row is handled separately, because each row has its own parity.
         while done < length {
             let at = offset + self.misalign + done;
             let now = (row_bytes - at % row_bytes).min(length - done);
@@ -214,7 +216,7 @@ impl Volume {
         }
     }
 
-    /// The pieces of a request within one row of the stripe.
+    /// Adds the pieces of a request within one row of the stripe.
     fn row(&self, op: Op, row: u64, (offset, length): (u64, u64), whole: bool, out: &mut Pieces) {
         let parity = self.parity_of(row) as u32;
         let from = (offset + self.misalign) % (self.chunk * (self.disks - 1));
@@ -232,7 +234,7 @@ impl Volume {
         if op == Op::Read {
             all().for_each(|(device, own)| read(device, own));
             if let Some((low, high)) = lost {
-                // Devices whose own part already covers the lost range are not read twice.
+                // A device whose own part already covers the lost range is not read twice.
                 let others = all().filter(|(_, own)| own.0 > low || own.1 < high);
                 others.for_each(|(device, _)| read(device, (low, high)));
                 read(parity, (low, high));
@@ -274,14 +276,15 @@ struct RowPart {
 }
 
 impl RowPart {
-    /// Start and end of the range within one chunk; both are equal if the range does not touch the
-    /// chunk.
+    /// Returns the start and the end of the range within one chunk. Both are equal if the range
+    /// does not touch the chunk.
     fn within_chunk(&self, index: u64) -> (u64, u64) {
         let inside = |at: u64| at.saturating_sub(index * self.chunk).min(self.chunk);
         (inside(self.from), inside(self.end))
     }
 
-    /// Start and end of the range over all chunks: the range of the parity that changes.
+    /// Returns the start and the end of the range over all chunks, which is the range of the parity
+    /// that changes.
     fn spanned(&self) -> (u64, u64) {
         let (low, high) = (self.from % self.chunk, (self.end - 1) % self.chunk + 1);
         let one = self.from / self.chunk == (self.end - 1) / self.chunk;
@@ -289,7 +292,8 @@ impl RowPart {
     }
 }
 
-/// If fewer bytes than this are outstanding, reads count as random (paper 2, C234).
+/// Size of the ranges of a file in which TwinStor alternates between the copies (bytes). If fewer
+/// bytes are outstanding, sequential reads stay on the current copy (paper 2, C234).
 const TWINSTOR_BYTES: u64 = 256 * 1024;
 
 #[cfg(test)]
@@ -316,12 +320,12 @@ mod tests {
         pieces
     }
 
-    /// Device sectors that the pieces touch; asserts that none is touched twice.
+    /// Returns the device sectors that the pieces touch. Asserts that no sector is touched twice.
     fn sectors(pieces: &[Piece]) -> BTreeSet<(u32, u64)> {
         let mut all = BTreeSet::new();
         for piece in pieces {
             for at in (piece.at..piece.at + piece.length).step_by(512) {
-                assert!(all.insert((piece.device, at)), "a sector twice: {piece:?}");
+                assert!(all.insert((piece.device, at)), "a sector is touched twice: {piece:?}");
             }
         }
         all
@@ -352,7 +356,7 @@ mod tests {
             let tail = split(&mut volume, Op::Read, from + first, second);
             prop_assert_eq!(bytes(&whole.first), first + second);
             let (head, tail) = (sectors(&head.first), sectors(&tail.first));
-            prop_assert!(head.is_disjoint(&tail), "two bytes of the file share a place");
+            prop_assert!(head.is_disjoint(&tail), "two bytes of the file share a sector");
             prop_assert_eq!(sectors(&whole.first), &head | &tail);
             let inside = |p: &Piece| p.device < disks && p.length <= 65536 && p.length > 0;
             prop_assert!(whole.first.iter().all(inside));
@@ -374,7 +378,7 @@ mod tests {
                 let parity = volume.parity_of(row) as u32;
                 prop_assert!(*device != parity && to.contains(&(parity, *at)));
             }
-            prop_assert!(to.is_superset(&sectors(&written.first)), "reads beside what it writes");
+            prop_assert!(to.is_superset(&sectors(&written.first)), "a read sector is not written");
         }
 
         #[test]
@@ -447,9 +451,10 @@ mod tests {
         let spare = [("failed", "1"), ("rebuilding", "on")];
         let mut pair = volume("raid1", 2, &spare);
         assert_eq!(counts(&split(&mut pair, Op::Write, 0, 8192)), [0, 2]);
-        assert_eq!(split(&mut pair, Op::Read, 0, 8192).first[0].device, 1, "not yet read from it");
+        assert_eq!(split(&mut pair, Op::Read, 0, 8192).first[0].device, 1, "the spare is not read");
         let mut five = volume("raid5", 5, &spare);
-        // Device 0 has first the data, then the parity: the others are read, both are written.
+        // In the first case, device 0 holds the data, in the second the parity. In both cases, the
+        // other devices are read, and data and parity are written.
         assert_eq!(counts(&split(&mut five, Op::Write, 0, 8192)), [3, 2]);
         assert_eq!(counts(&split(&mut five, Op::Write, 16 * 65536, 8192)), [3, 2]);
         assert_eq!(counts(&split(&mut five, Op::Write, 0, 4 * 65536)), [0, 5]);
@@ -458,11 +463,11 @@ mod tests {
     #[test]
     fn a_degraded_write_takes_the_parity_from_what_the_others_hold() {
         let mut volume = volume("raid5", 5, &[("failed", "1")]);
-        // To the failed device 0: the three others are read, the parity is written.
+        // A write to the failed device 0 reads the three other data devices and writes the parity.
         assert_eq!(counts(&split(&mut volume, Op::Write, 0, 8192)), [3, 1]);
-        // To another device: two reads and two writes, as without a failure.
+        // A write to another device takes two reads and two writes, as without a failure.
         assert_eq!(counts(&split(&mut volume, Op::Write, 65536, 8192)), [2, 2]);
-        // Row 4 has its parity on device 0: no parity to update.
+        // Row 4 has its parity on device 0, so there is no parity to update.
         assert_eq!(counts(&split(&mut volume, Op::Write, 16 * 65536, 8192)), [0, 1]);
     }
 }

@@ -1,13 +1,13 @@
 //! Writes a description back as the text of a system file.
 //!
-//! Each value is on one line with unit and source; groups have headings, as in the built-in files.
-//! Parsing the text gives the same description.
+//! Each value is on one line with its unit and source. Groups have headings, as in the built-in
+//! files. Parsing the text gives the same description.
 
 use std::fmt::Write;
 
 use toml::{Table, Value};
 
-/// The text of a table and everything below it.
+/// Returns the text of a table and of everything below it.
 pub(crate) fn text_of(table: &Table) -> String {
     let mut text = String::new();
     write_table(&mut text, "", table);
@@ -74,7 +74,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A key, quoted unless it is a bare TOML key.
+/// Formats a key. Quotes it unless it is a bare TOML key.
 fn name(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }

@@ -1,10 +1,11 @@
-//! Read-ahead of a device: how far it prefetches for a sequential reader, and at which stride it
-//! stops.
+//! Measures the read-ahead of a device: how far the device prefetches for a sequential reader, and
+//! at which stride prefetching stops.
 //!
-//! Sequential reads come in bursts with pauses between them. Data prefetched during a pause makes
-//! the first reads of the next burst fast. Random reads with the same pauses tell prefetching from
-//! a burst credit that refills while idle. Reads in growing strides show where prefetching stops.
-//! No part of the region is read twice, so no read hits data that an earlier read left in a cache.
+//! Sequential reads are issued in bursts with pauses between them. Data that the device prefetches
+//! during a pause make the first reads of the next burst fast. Random reads with the same pauses
+//! distinguish prefetching from a burst credit that refills while the device is idle. Reads in
+//! growing strides show where prefetching stops. No part of the region is read twice, so no read
+//! hits data that an earlier read left in a cache.
 
 use analysis::quantile::median;
 use analysis::units;
@@ -22,34 +23,34 @@ use crate::runner::StudyRunner;
 
 /// A read counts as a miss if it takes at least this many times as long as a hit.
 pub const HIT_GAIN: f64 = 1.5;
-/// Number of sequential reads between two pauses. If the device prefetches less than that in a
+/// Number of sequential reads between two pauses. If the device prefetches less than this in a
 /// pause, only the first reads after the pause are fast.
 const BURST: usize = 64;
-/// Number of pauses, each followed by a burst. One more burst precedes the first pause.
+/// Number of pauses, each followed by a burst. Another burst precedes the first pause.
 const BURSTS: usize = 3;
-/// Request sizes, smallest first. The next size is tried while nearly all reads of a burst are
+/// Request sizes, smallest first. The next size is used only if nearly all reads of a burst are
 /// fast.
 const REQUEST_BYTES: [u32; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// Pauses between bursts (ns), longest first. The longest pause shows how far the device reads
-/// ahead, the others show how fast.
+/// ahead, and the other pauses show how fast.
 const PAUSES_NS: [u64; 4] = [320_000_000, 80_000_000, 20_000_000, 5_000_000];
-/// Minimum share of a burst that must be in the order "fast reads, then slow reads". A burst with
-/// less order is noise.
+/// Minimum share of the reads of a burst that must fit the order "fast reads, then slow reads". A
+/// burst with a smaller share is noise.
 const ORDER_MIN: f64 = 0.8;
-/// Number of reads at the start of a burst that show whether it found prefetched data.
+/// Number of reads at the start of a burst that show whether the burst found prefetched data.
 const FIRST_READS: usize = 4;
-/// Strided reads: request size (bytes), strides in requests, reads for each stride, and the pause
-/// before each read, in which the device may prefetch (ns).
+/// Size of strided reads (bytes). The next constants are the strides (in requests), the number of
+/// reads for each stride, and the pause before each read, in which the device may prefetch (ns).
 const STRIDE_REQUEST: u32 = 4 << 10;
 const STRIDES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const STRIDE_READS: u64 = 32;
 const STRIDE_PAUSE_NS: u64 = 4_000_000;
-/// Measurement of prefetch hits: number of sequential reads of each size, and the pause before each
-/// read (ns). After such a pause, all reads but the first are hits. The papers measured them with
-/// "delay inserted between requests" (Riedel 1997, section 5.2).
+/// Number of sequential reads of each size that measure prefetch hits. The next constant is the
+/// pause before each read (ns). After such a pause, all reads except the first are hits. The papers
+/// measured hits with "delay inserted between requests" (Riedel 1997, section 5.2).
 const HIT_READS: u64 = 16;
 const HIT_PAUSE_NS: u64 = 20_000_000;
-/// Rounds in which sequential and random reads alternate, without pauses.
+/// Number of rounds in which sequential and random reads alternate, without pauses.
 const ROUNDS: usize = 3;
 /// Minimum and maximum gap between two stride runs (bytes), so that no run hits data prefetched for
 /// the previous run.
@@ -58,7 +59,7 @@ const GAP: [u64; 2] = [1 << 20, 4 << 20];
 /// An opened target on which the reads are measured, with its job.
 #[derive(Clone, Copy)]
 pub struct ReadTarget<'a> {
-    /// Label of the target's readings.
+    /// Label of the target in the readings.
     pub name: &'a str,
     /// The job of the plan.
     pub job: &'a Job,
@@ -73,12 +74,13 @@ struct UnreadRegion {
 }
 
 impl UnreadRegion {
-    /// Length of the unread range (bytes).
+    /// Returns the length of the unread range (bytes).
     fn left(&self) -> u64 {
         self.end.saturating_sub(self.at)
     }
 
-    /// Takes the next bytes and returns their offset; `None` if fewer are left.
+    /// Takes the next `bytes` bytes from the unread range and returns their offset. `None` if fewer
+    /// bytes remain.
     fn take(&mut self, bytes: u64) -> Option<u64> {
         let at = self.at;
         let next = at.checked_add(bytes).filter(|next| *next <= self.end)?;
@@ -87,7 +89,7 @@ impl UnreadRegion {
     }
 }
 
-/// The latency of each request of one trial (ns), in the order of submission.
+/// Runs one trial and returns the latency of each request (ns), in the order of submission.
 fn latencies(
     runner: &StudyRunner<'_>,
     job: &Job,
@@ -105,8 +107,8 @@ fn latencies(
     Ok(trial.log().iter().map(ns).collect())
 }
 
-/// Measures how far the device reads ahead, how fast, at which stride it stops, and the latency of
-/// a prefetch hit for several request sizes. The region must not have been read before.
+/// Measures how far and how fast the device reads ahead, at which stride read-ahead stops, and the
+/// latency of a prefetch hit for several request sizes. The region must not have been read before.
 ///
 /// # Errors
 /// When a request fails, or the user interrupts.
@@ -126,8 +128,9 @@ pub fn measure(
         else {
             break;
         };
-        // Prefetched data would make larger requests fast too. If they are not, the fast small
-        // requests do not count as prefetched: the largest size tried decides.
+        // Prefetched data would make larger requests fast too. If larger requests are slow, the
+        // fast small requests do not count as prefetched. Therefore the largest size that was tried
+        // decides.
         found = burst.is_helped().then_some((bytes, burst));
         if found.as_ref().is_some_and(|(_, burst)| !burst.is_whole()) {
             break;
@@ -155,20 +158,21 @@ pub fn measure(
 /// Latencies of a trial that pauses between bursts.
 #[derive(Clone, Debug, PartialEq)]
 struct Burst {
-    /// Median latency of reads that no pause makes faster (ns): of the first burst, or of the last
-    /// quarter of the later bursts if that is slower.
+    /// Median latency of reads that no pause makes faster (ns). This is the median of the first
+    /// burst, or of the last quarter of the later bursts if that median is higher.
     unpaused_ns: f64,
-    /// Median of the first reads after a pause (ns).
+    /// Median latency of the first reads after a pause (ns).
     paused_ns: f64,
-    /// Share of a burst that is in the order "fast reads, then slow reads".
+    /// Share of the reads of a burst that fit the order "fast reads, then slow reads".
     order: f64,
-    /// Fast reads at the start of a burst after a pause, and their total time (ns).
+    /// Number of fast reads at the start of a burst after a pause. Their total time is `quick_ns`
+    /// (ns).
     quick: usize,
     quick_ns: f64,
 }
 
 impl Burst {
-    /// Splits the latencies into bursts; `None` if there are too few.
+    /// Splits the latencies into bursts. `None` if there are too few latencies.
     fn of(latencies: &[f64]) -> Option<Burst> {
         let (unpaused, others) = latencies.split_at_checked(BURST)?;
         let bursts: Vec<&[f64]> = others.chunks_exact(BURST).collect();
@@ -177,9 +181,9 @@ impl Burst {
             bursts.iter().flat_map(part).collect::<Vec<f64>>()
         };
         let paused_ns = median(&of_each(0..FIRST_READS))?;
-        // A stall in the first burst acts like a pause and makes the reads after it fast. The last
-        // reads of the later bursts are therefore used too: they are slow unless the whole burst
-        // was prefetched.
+        // A stall in the first burst acts like a pause: the reads after the stall are fast, which
+        // makes the estimate for reads without a pause too low. Therefore the last reads of the
+        // later bursts count too. They are slow unless the whole burst was prefetched.
         let last_ns = median(&of_each(BURST * 3 / 4..BURST))?;
         let unpaused_ns = median(unpaused)?.max(last_ns);
         let between = (unpaused_ns * paused_ns).sqrt();
@@ -192,31 +196,31 @@ impl Burst {
         Some(Burst { unpaused_ns, paused_ns, order, quick, quick_ns })
     }
 
-    /// Whether pauses speed up the first reads of a burst, but not the last reads.
+    /// Checks whether pauses speed up the first reads of a burst, but not the last reads.
     fn is_helped(&self) -> bool {
         let slow = self.unpaused_ns >= HIT_GAIN * self.paused_ns;
         self.quick > 0 && slow && self.order >= ORDER_MIN
     }
 
-    /// Whether the device may have prefetched more than a whole burst.
+    /// Checks whether the device may have prefetched more than a whole burst.
     fn is_whole(&self) -> bool {
         is_whole(self.quick)
     }
 }
 
-/// Whether nearly all reads of a burst were fast: more than three quarters.
+/// Checks whether nearly all reads of a burst were fast (more than three quarters).
 fn is_whole(quick: usize) -> bool {
     quick * 4 > BURST * 3
 }
 
-/// Share of reads of a burst that fit the order "`quick` fast reads, then slow reads".
+/// Returns the share of reads of a burst that fit the order "`quick` fast reads, then slow reads".
 fn in_order(burst: &[f64], quick: usize, between: f64) -> f64 {
     let right = |(index, ns): (usize, &f64)| (*ns < between) == (index < quick);
     burst.iter().enumerate().filter(|one| right(*one)).count() as f64 / burst.len().max(1) as f64
 }
 
-/// The number of fast reads at the start: the prefix in which fast reads outnumber slow ones the
-/// most, so that a single stalled read does not end it.
+/// Returns the number of fast reads at the start. This is the length of the prefix in which fast
+/// reads outnumber slow reads the most, so that a single stalled read does not end the prefix.
 fn fast_prefix(latencies: &[f64], between: f64) -> usize {
     let (mut best, mut sum) = ((0, 0), 0);
     for (index, ns) in latencies.iter().enumerate() {
@@ -228,7 +232,8 @@ fn fast_prefix(latencies: &[f64], between: f64) -> usize {
     best.1
 }
 
-/// Measures bursts of sequential reads with pauses; `None` if too little of the region is left.
+/// Measures bursts of sequential reads with pauses. Returns `None` if the target does not support
+/// these reads, or if too little of the region is unread.
 fn burst(
     runner: &mut StudyRunner<'_>,
     ReadTarget { name, job, bench }: ReadTarget<'_>,
@@ -248,8 +253,8 @@ fn burst(
     if bench.setting(job, &job.axes[0]).place.check_fit(&workload).is_err() {
         return Ok(None);
     }
-    // Leaves half of the unread range to the strided and random reads. The bursts with the longest
-    // pause come first and may use all of it.
+    // Half of the unread range is reserved for the strided and random reads. The bursts with the
+    // longest pause run first and may use the whole range.
     let most = if pause_ns == PAUSES_NS[0] { unread.left() } else { unread.left() / 2 };
     if region_bytes > most {
         return Ok(None);
@@ -284,7 +289,7 @@ fn note_burst(
     evidence.note("quick-time", "ns", &labels, burst.quick_ns);
 }
 
-/// Reads of one size in growing strides, with a pause before each read.
+/// Measures reads of one size in growing strides, with a pause before each read.
 fn strides(
     runner: &mut StudyRunner<'_>,
     ReadTarget { name, job, bench }: ReadTarget<'_>,
@@ -295,7 +300,7 @@ fn strides(
     for times in STRIDES {
         let stride_bytes = times * u64::from(STRIDE_REQUEST);
         let region_bytes = STRIDE_READS * stride_bytes;
-        // Leaves half of the unread range to the random reads that follow.
+        // Half of the unread range is reserved for the random reads that follow.
         if gap + region_bytes > unread.left() / 2 || unread.take(gap).is_none() {
             break;
         }
@@ -320,7 +325,7 @@ fn strides(
     Ok(())
 }
 
-/// Sequential reads of several sizes, each after a pause: prefetch hits.
+/// Measures prefetch hits: sequential reads of several sizes, each after a pause.
 fn hits_by_size(
     runner: &mut StudyRunner<'_>,
     ReadTarget { name, job, bench }: ReadTarget<'_>,
@@ -349,7 +354,7 @@ fn hits_by_size(
     Ok(())
 }
 
-/// Alternates sequential and random reads without pauses, so that a target that is slow for a while
+/// Alternates sequential and random reads without pauses, so that a target that is temporarily slow
 /// does not seem to read ahead.
 fn alternate(
     runner: &mut StudyRunner<'_>,
@@ -371,7 +376,7 @@ fn alternate(
             region_offset: unread.at,
             region_bytes: unread.left() / each * each,
             pattern: Pattern::Random,
-            // Reads other offsets than in the previous round.
+            // With this seed, the round reads other offsets than the previous round.
             seed: setting.workload.seed + round as u64,
             ..in_order.clone()
         };
@@ -393,8 +398,8 @@ fn alternate(
     Ok(())
 }
 
-/// The median latencies of the alternating reads (ns): that of the slowest round of sequential
-/// reads, and that of the fastest round of random reads.
+/// Returns two latencies of the alternating reads (ns): the median of the slowest round of
+/// sequential reads, and the median of the fastest round of random reads.
 fn turns(evidence: &Evidence, target: &str) -> Option<(f64, f64)> {
     let of = |order: &str| -> Vec<f64> {
         let readings = evidence.read("turn", &[("target", target), ("order", order)]);
@@ -404,7 +409,7 @@ fn turns(evidence: &Evidence, target: &str) -> Option<(f64, f64)> {
     Some((most, of("at random").into_iter().reduce(f64::min)?))
 }
 
-/// Measures random reads with the same pauses as the sequential ones, in the range that is still
+/// Measures random reads with the same pauses as the sequential reads, in the range that is still
 /// unread.
 fn random_bursts(
     runner: &mut StudyRunner<'_>,
@@ -437,7 +442,8 @@ fn random_bursts(
     Ok(())
 }
 
-/// The bursts of a target in one order of offsets, sorted by request size and then by pause.
+/// Returns the bursts of a target in one order of offsets, sorted by request size and then by
+/// pause.
 fn bursts(evidence: &Evidence, target: &str, order: &str) -> Vec<(u64, u64, Burst)> {
     let burst = |reading: &&Reading| {
         let (request, pause) = (reading.labels.get("request")?, reading.labels.get("pause")?);
@@ -457,14 +463,14 @@ fn bursts(evidence: &Evidence, target: &str, order: &str) -> Vec<(u64, u64, Burs
     bursts
 }
 
-/// A number of bytes that is known only to lie in a range.
+/// A number of bytes of which only a lower and an upper bound are known.
 struct ByteRange {
     least: f64,
     most: f64,
 }
 
 impl ByteRange {
-    /// The range as text: "1 MiB", or "384 KiB to 512 KiB" if its ends differ by more than 10%.
+    /// Formats the range: "1 MiB", or "384 KiB to 512 KiB" if its ends differ by more than 10%.
     fn words(&self) -> String {
         let size = |bytes: f64| units::size((bytes / 4096.0).round() as u64 * 4096);
         if self.least < 0.9 * self.most {
@@ -475,8 +481,9 @@ impl ByteRange {
     }
 }
 
-/// Bytes that the device had prefetched at the end of a pause. The upper end counts all fast reads.
-/// The lower end leaves out the bytes that the medium may have delivered while the fast reads ran.
+/// Returns how many bytes the device had prefetched at the end of a pause. The upper end counts all
+/// fast reads. The lower end leaves out the bytes that the medium may have delivered while the fast
+/// reads ran.
 fn prefetched(request: u64, burst: &Burst) -> ByteRange {
     let most = request as f64 * burst.quick as f64;
     let meanwhile = request as f64 * burst.quick_ns / burst.unpaused_ns;
@@ -499,13 +506,15 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         found.find(
             "idle-credit",
             format!(
-                "{target}: pauses speed up random reads too ({quick} instead of {slow}); this \
-                 may be a burst credit or a power state, and hides how far the device reads ahead"
+                "{target}: pauses also make random reads faster ({quick} instead of {slow}), \
+                 perhaps because of a burst credit or a power state, so the read-ahead distance \
+                 cannot be measured"
             ),
         );
         return;
     }
-    // A larger size was tried only if all smaller reads were fast, so the largest decides.
+    // A larger size was tried only if nearly all reads of the previous size were fast, so the
+    // largest size decides.
     if let Some((request, _, _)) = in_order.last().filter(|(_, _, burst)| burst.is_helped()) {
         let of_size: Vec<_> = in_order.iter().filter(|(size, _, _)| size == request).collect();
         depth(found, target, &of_size);
@@ -519,23 +528,25 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let keeps_up = |(in_order, random): &(f64, f64)| *random >= HIT_GAIN * *in_order;
     let text = match turns(evidence, target).filter(keeps_up) {
         Some((unpaused, random)) => format!(
-            "{target}: the device reads ahead and keeps up with the reader: {request} sequential \
-             reads take {unpaused} even without pauses, random reads {}; this hides the read-ahead \
-             distance",
+            "{target}: the device reads ahead and keeps up with the reader, so the read-ahead \
+             distance cannot be measured: sequential reads of {request} take only {unpaused} \
+             without pauses, but random reads take {}",
             units::time(random),
             unpaused = units::time(unpaused)
         ),
         None => format!(
-            "{target}: no read-ahead shows: {request} sequential reads take {unpaused}, after a \
-             pause {}{}",
+            "{target}: no read-ahead is visible: sequential reads of {request} take {unpaused} \
+             without a pause and {} after a pause{}",
             units::time(first.paused_ns),
-            random.map_or_else(String::new, |ns| format!(", random reads {}", units::time(ns)))
+            random
+                .map_or_else(String::new, |ns| format!("; random reads take {}", units::time(ns)))
         ),
     };
     found.find("no-prefetch-depth", text);
 }
 
-/// How far the device reads ahead, from bursts of one size with rising pauses.
+/// Adds findings about how far the device reads ahead, from bursts of one size with increasing
+/// pauses.
 fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
     let Some((request, pause, burst)) = bursts.last() else { return };
     let after = units::time(*pause as f64);
@@ -543,14 +554,15 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
     let reads = format!("{} reads of {}", burst.quick, units::size(*request));
     let text = if burst.is_whole() {
         format!(
-            "{target}: the device reads at least {size} ahead in a pause of {after}: nearly all \
-             {BURST} reads of {} were fast; a larger region (--size) may show the limit",
+            "{target}: during a pause of {after}, the device reads at least {size} ahead: nearly \
+             all {BURST} reads of {} were fast; a larger region (--size) may show the limit",
             units::size(*request)
         )
     } else {
         format!(
-            "{target}: the device reads {size} ahead in a pause of {after}: the next {reads} are \
-             fast; a sequential reader that computes between reads gets that much without waiting"
+            "{target}: during a pause of {after}, the device reads {size} ahead, so the next \
+             {reads} are fast; a sequential reader that computes for this long gets these data \
+             without waiting"
         )
     };
     let had = |index: usize| bursts.get(index).map(|(_, _, burst)| burst.quick);
@@ -562,8 +574,8 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
         found.find(
             "prefetch-grows",
             format!(
-                "{target}: the longest pause gave the most read-ahead, so the device may read \
-                 further ahead"
+                "{target}: read-ahead was still growing at the longest pause tested, so the device \
+                 may read further ahead in a longer pause"
             ),
         );
     }
@@ -572,7 +584,7 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
         found.find(
             "prefetch-rate",
             format!(
-                "{target}: the device reads {1} ahead in a pause of {0}",
+                "{target}: during a pause of {}, the device reads {} ahead",
                 units::time(*pause as f64),
                 prefetched(*request, one).words()
             ),
@@ -580,7 +592,7 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
     }
 }
 
-/// The latency of a prefetch hit, compared with a cache hit and a miss.
+/// Adds a finding about the latency of a prefetch hit, compared with a cache hit and a miss.
 fn hits(
     found: &mut Conclusion,
     evidence: &Evidence,
@@ -591,19 +603,19 @@ fn hits(
 ) {
     let block = evidence.curve("same-block", "bytes", target);
     let block = block.iter().find(|(size, _)| *size == bytes).map(|(_, ns)| *ns);
-    let mut others = vec![format!("{} without a pause", units::time(burst.unpaused_ns))];
+    let mut others = vec![format!("{} in order without a pause", units::time(burst.unpaused_ns))];
     others.extend(
         random
             .filter(|_| bytes == u64::from(REQUEST_BYTES[0]))
             .map(|ns| format!("{} at random", units::time(ns))),
     );
     let block = block.map_or_else(String::new, |ns| {
-        format!(" and {} for the same block again", units::time(ns))
+        format!(", {} if the same block is read again", units::time(ns))
     });
     found.find(
         "prefetch-hit",
         format!(
-            "{target}: {} reads take {} after a prefetch{block}, {}",
+            "{target}: {} reads take {} if the data are prefetched{block}, {}",
             units::size(bytes),
             units::time(burst.paused_ns),
             others.join(", ")
@@ -611,7 +623,7 @@ fn hits(
     );
 }
 
-/// The stride at which read-ahead stops.
+/// Adds a finding about the stride at which read-ahead stops.
 fn stride(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let by_stride = evidence.curve("stride", "stride", target);
     let (Some(first), Some(last)) = (by_stride.first(), by_stride.last()) else { return };
@@ -620,8 +632,9 @@ fn stride(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         found.find(
             "stride",
             format!(
-                "{target}: read-ahead helps 4 KiB reads at a stride of {} ({}), and stops at {} \
-                 ({}); place data that is read together closer than that",
+                "{target}: read-ahead works for 4 KiB reads at a stride of {} ({} per read) and \
+                 stops at a stride of {} ({} per read); place data that a program reads in order \
+                 at smaller distances",
                 units::size(helped),
                 units::time(ns(helped)),
                 units::size(given_up),
@@ -635,8 +648,8 @@ fn stride(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         found.find(
             "stride-beyond",
             format!(
-                "{target}: read-ahead works at every stride tested: 4 KiB reads {} apart still \
-                 take {}",
+                "{target}: read-ahead works at every stride tested: 4 KiB reads at a stride of {} \
+                 still take only {}",
                 units::size(last.0),
                 units::time(last.1)
             ),
@@ -644,7 +657,7 @@ fn stride(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     }
 }
 
-/// Latency of reads by stride, a line for each target.
+/// Builds a chart of the latency of reads by stride, with a line for each target.
 pub fn chart(evidence: &Evidence, targets: &[&str]) -> Option<Chart> {
     let series = |target: &&str| {
         let by_stride = evidence.curve("stride", "stride", target);
@@ -658,7 +671,7 @@ pub fn chart(evidence: &Evidence, targets: &[&str]) -> Option<Chart> {
     (!series.is_empty()).then(|| Chart {
         id: "device-cache-stride".to_owned(),
         title: "Latency of 4 KiB reads by stride, with a pause before each read".to_owned(),
-        summary: "Where the line rises, read-ahead stops.".to_owned(),
+        summary: "Read-ahead stops at the stride at which the latency rises.".to_owned(),
         x: axis("Stride", Unit::Bytes, Scale::Log2),
         y: axis("Latency", Unit::Nanoseconds, Scale::Linear),
         series,
@@ -677,8 +690,8 @@ mod tests {
         found
     }
 
-    /// Latencies on a device that prefetches `ahead` requests in a pause: a hit takes 50 us, a miss
-    /// 1 ms.
+    /// Returns latencies on a device that prefetches `ahead` requests in a pause. A hit takes 50
+    /// us, a miss 1 ms.
     fn reader(ahead: usize) -> Vec<f64> {
         let burst =
             |quick: usize| (0..BURST).map(move |index| if index < quick { 50e3 } else { 1e6 });
@@ -700,13 +713,13 @@ mod tests {
         }
         assert!(Burst::of(&reader(BURST)).unwrap().is_whole());
         assert!(!Burst::of(&reader(0)).unwrap().is_helped());
-        // Fast and slow reads in random order, regardless of the pauses.
+        // Fast and slow reads alternate regardless of the pauses.
         let mut wild = reader(10);
         for burst in wild.chunks_exact_mut(BURST).skip(1) {
             burst[BURST / 4..].iter_mut().step_by(3).for_each(|ns| *ns = 50e3);
         }
         assert!(!Burst::of(&wild).unwrap().is_helped());
-        // A stall before the first pause, in which the device prefetched.
+        // A stall before the first pause lets the device prefetch.
         let mut held_up = reader(20);
         held_up[10..50].fill(50e3);
         let burst = Burst::of(&held_up).unwrap();
@@ -750,17 +763,17 @@ mod tests {
         ];
         let evidence = bursts_of("in order", &trials);
         let text = text_of(&evidence, "prefetch-depth");
-        assert!(text.contains("reads 320 KiB ahead in a pause of 320 ms"), "{text}");
+        assert!(text.contains("pause of 320 ms, the device reads 320 KiB ahead"), "{text}");
         assert!(
-            text_of(&evidence, "prefetch-rate").contains("reads 128 KiB ahead in a pause of 5 ms")
+            text_of(&evidence, "prefetch-rate").contains("5 ms, the device reads 128 KiB ahead")
         );
         assert!(text_of(&evidence, "prefetch-hit").contains("4 KiB reads take 50 us"));
-        // If larger requests find no prefetched data, the fast small reads were chance.
+        // If larger requests find no prefetched data, the small reads were fast by chance.
         let none = reader(0);
         let trials: [(u64, u64, &[f64]); 2] =
             [(4096, PAUSES_NS[0], &whole), (16384, PAUSES_NS[0], &none)];
         let text = text_of(&bursts_of("in order", &trials), "no-prefetch-depth");
-        assert!(text.contains("no read-ahead shows"), "{text}");
+        assert!(text.contains("no read-ahead is visible"), "{text}");
     }
 
     #[test]
@@ -787,9 +800,9 @@ mod tests {
             turn(&mut evidence, "at random", round, 1e6);
         }
         assert!(text_of(&evidence, "no-prefetch-depth").contains("keeps up"));
-        // Sequential reads were slow in one round too, so the device does not read ahead.
+        // Sequential reads were also slow in one round, so the device does not read ahead.
         turn(&mut evidence, "in order", "2", 1e6);
-        assert!(text_of(&evidence, "no-prefetch-depth").contains("no read-ahead shows"));
+        assert!(text_of(&evidence, "no-prefetch-depth").contains("no read-ahead is visible"));
     }
 
     #[test]
@@ -816,7 +829,7 @@ mod tests {
         evidence.readings.extend(bursts_of("in order", &[(4096, PAUSES_NS[0], &flat)]).readings);
         let text = text_of(&evidence, "stride");
         assert!(
-            text.contains("a stride of 8 KiB (51 us)") && text.contains("stops at 16 KiB (1 ms)")
+            text.contains("a stride of 8 KiB (51 us ") && text.contains("stride of 16 KiB (1 ms ")
         );
     }
 }

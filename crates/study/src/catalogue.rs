@@ -1,8 +1,8 @@
 //! The built-in studies: the `Study` type and the list of all studies.
 //!
-//! Each study is one file in `catalogue/`: its analysis and, if the plan is not enough, its own
-//! measurement. The plan is TOML, in `plans/` or in the file itself. To add a study, add its file
-//! and two lines here.
+//! Each study is one file in `catalogue/`. The file contains the analysis of the study and, if the
+//! plan is not enough, a special measurement. The plan is TOML, in `plans/` or in the file itself.
+//! To add a study, add its file and two lines here.
 
 use lab::evidence::Evidence;
 use lab::failure::{Failure, Outcome};
@@ -36,7 +36,7 @@ mod write_cache;
 mod write_through;
 mod zones;
 
-/// The built-in studies, in the order of the papers' pipeline.
+/// The built-in studies, in the order in which they are listed.
 pub const ALL: &[&Study] = &[
     &out_of_box::STUDY,
     &request_size::STUDY,
@@ -65,8 +65,8 @@ pub const ALL: &[&Study] = &[
     &objects::STUDY,
 ];
 
-/// The studies that several ranks can measure together. All trials of such a study run on all
-/// ranks, and the study makes its choices from the merged results only.
+/// Names of the studies that several ranks can measure together. All trials of such a study run on
+/// all ranks, and the study makes its choices only from the merged results.
 const ON_RANKS: &[&str] =
     &["request-size", "depth", "hints", "write-through", "allocate", "mix", "zones", "competing"];
 
@@ -75,13 +75,13 @@ pub const NETWORK: &str = network::STUDY.name;
 /// Name of the study that creates objects below its target.
 pub const OBJECTS: &str = objects::STUDY.name;
 
-/// One experiment of the papers.
+/// A built-in study. Most studies repeat an experiment of the papers.
 pub struct Study {
     /// Name of the study.
     pub name: &'static str,
-    /// Where the papers describe the experiment, and what they found.
+    /// Where the papers describe the experiment, and what the papers found.
     pub papers: &'static str,
-    /// What the study needs besides a target; may be empty.
+    /// What the study needs besides a target. Empty if nothing else is needed.
     pub needs: &'static str,
     /// Plan of the study as TOML text: title, question, points and figures.
     pub plan: &'static str,
@@ -89,30 +89,31 @@ pub struct Study {
     pub claims: &'static [&'static str],
     /// Ids of the advice rules that the study quantifies.
     pub rules: &'static [&'static str],
-    /// The study's own measurement; None if the study only measures the points of its plan.
+    /// The special measurement of the study. None if the study only measures the points of its
+    /// plan.
     pub measure: Option<fn(&mut StudyRunner<'_>) -> Outcome<()>>,
-    /// Analyses the evidence.
+    /// Function that draws the conclusion from the evidence.
     pub analyse: fn(&Evidence) -> Conclusion,
 }
 
 impl Study {
-    /// Refuses a study that several ranks cannot measure together.
+    /// Checks that several ranks can measure the study together.
     ///
     /// # Errors
-    /// Usage, with the studies that they can measure.
+    /// A usage error that lists the studies that several ranks can measure together.
     pub fn check_ranks(&self) -> Outcome<()> {
         if ON_RANKS.contains(&self.name) {
             return Ok(());
         }
         Err(Failure::usage(format!(
-            "study {} measures with one process; drop --mpi, or use one of the studies {}",
+            "study {} measures with one process only; drop --mpi, or use one of these studies: {}",
             self.name,
             ON_RANKS.join(", ")
         )))
     }
 }
 
-/// Finds a study by name.
+/// Finds a study by name. `None` if there is no such study.
 pub fn named(name: &str) -> Option<&'static Study> {
     ALL.iter().find(|study| study.name == name).copied()
 }

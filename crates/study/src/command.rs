@@ -1,4 +1,4 @@
-//! Runs the studies of one command from options to exit code: checks and prepares the targets, runs
+//! Executes the `study` subcommand from options to exit code: checks and prepares the targets, runs
 //! the studies in sequence, prints the results and writes the page.
 
 use analysis::units;
@@ -33,7 +33,7 @@ use crate::view;
 
 /// Default size of a test file (bytes).
 const FILE_BYTES: u64 = 1 << 30;
-/// Default size of a test file with `quick` (bytes).
+/// Default size of a test file with `--quick` (bytes).
 const QUICK_FILE_BYTES: u64 = 512 << 20;
 
 /// Targets, options and output of all requested studies.
@@ -41,43 +41,44 @@ const QUICK_FILE_BYTES: u64 = 512 << 20;
 pub struct StudyOptions {
     /// Files, block devices, directories or simulated systems.
     pub targets: Vec<PathBuf>,
-    /// Size of the test file (bytes).
+    /// Size of the test file (bytes). None selects a default size.
     pub size: Option<u64>,
     /// Whether to measure fewer points in shorter trials.
     pub quick: bool,
     /// Whether a study may switch the drive's write cache.
     pub toggle_write_cache: bool,
-    /// Prices, power and capacities that the user gave.
+    /// Prices, power and capacities that the user specified.
     pub stated: Stated,
-    /// Settings that override the plans.
+    /// Settings from the command line, which override the plans.
     pub typed: Settings,
-    /// Path of the HTML page; None: no page.
+    /// Path of the HTML page. None if no page is written.
     pub html: Option<PathBuf>,
     /// Whether charts are printed, and with which characters.
     pub charts: Charts,
-    /// Print one JSON document instead of text.
+    /// Whether to print one JSON document instead of text.
     pub json: bool,
-    /// Print only results, warnings and errors.
+    /// Whether to print only results, warnings and errors.
     pub quiet: bool,
-    /// Print what would be done and do nothing.
+    /// Whether to print what would be done and do nothing.
     pub plan: bool,
-    /// Measure together with the other ranks of a launcher.
+    /// Whether to measure together with the other ranks of an MPI launcher.
     pub mpi: bool,
     /// Seed, permissions and buffer pages of all points.
     pub base: Experiment,
     /// Database, label, and the nominal rate of the hardware (PAP).
     pub run: RunOptions,
-    /// A halfpower peer on the server, for the study of network paths.
+    /// The halfpower peer on the server, for the study `network`. None without `--peer`.
     pub peer: Option<PeerAddress>,
 }
 
 impl StudyOptions {
-    /// Maximum size of a test file if no size is given (bytes).
+    /// Returns the maximum size of a test file if the user specified no size (bytes).
     fn file_bytes_max(&self) -> u64 {
         if self.quick { QUICK_FILE_BYTES } else { FILE_BYTES }
     }
 
-    /// The options for this rank: its own targets, and its permissions to write to them.
+    /// Returns the options for this rank, with its own targets and its permissions to write to
+    /// them.
     fn of_rank(&self) -> StudyOptions {
         let target = |name: &PathBuf| share::path_of_rank(name, 0);
         let consent = share::consent_of_rank(&self.base.consent, 0);
@@ -99,12 +100,12 @@ impl StudyOptions {
         Err(Failure::usage(format!("--peer is for the study {network}; drop it")))
     }
 
-    /// Refuses to run several ranks on simulated systems or with a peer.
+    /// Refuses `--mpi` on simulated systems or with a peer.
     fn check_ranks(&self) -> Outcome<()> {
         if self.mpi && self.peer.is_some() {
             return Err(Failure::usage(
-                "several ranks load a server at the same time, so its figures cannot be assigned \
-                 to one of them; drop --peer or --mpi",
+                "several ranks load the server at the same time, so its load cannot be assigned \
+                 to one rank; drop --peer or --mpi",
             ));
         }
         let is_simulated = |name: &PathBuf| {
@@ -112,7 +113,7 @@ impl StudyOptions {
         };
         if self.mpi && self.targets.iter().any(is_simulated) {
             return Err(Failure::usage(
-                "a simulated system needs no ranks: it simulates its hosts; drop --mpi",
+                "a simulated system includes its hosts and does not run on MPI ranks; drop --mpi",
             ));
         }
         Ok(())
@@ -123,7 +124,7 @@ impl StudyOptions {
 ///
 /// # Errors
 /// Usage, refused, or I/O errors of a target, the page or the database. A failed study does not
-/// stop the others; it determines the exit code.
+/// stop the other studies, but determines the exit code.
 pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcome {
     let options = &options.of_rank();
     options.check_peer(&requested)?;
@@ -147,7 +148,7 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
     let (started_unix_ns, host) = (unix_ns(), Host::read());
     let limits = (options.file_bytes_max(), options.base.seed);
     let consent = &options.base.consent;
-    // Check all targets before any time is spent.
+    // All targets are checked first, so that a wrong target fails before time is spent on others.
     options.targets.iter().try_for_each(|name| StudyTarget::check(name, consent))?;
     let ready = |name: &PathBuf| StudyTarget::ready(name, options.size, limits, consent, &lab);
     let session = Session {
@@ -169,7 +170,7 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
             break;
         }
         let made = match session.make(&name, study, plan) {
-            // Keep the studies that are complete.
+            // After an interrupt, the completed studies are still reported.
             Err(failure) if failure.exit == Exit::Interrupted && !all.is_empty() => break,
             made => made?,
         };
@@ -188,7 +189,7 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
     Ok(exit)
 }
 
-/// Prints the reason for the exit code last, because its first mention may be far above.
+/// Prints the reason for the exit code last, because its first mention may have scrolled away.
 fn say_why(exit: Exit, all: &[StudyResult]) {
     let names = |is: fn(&StudyResult) -> bool| -> String {
         let named: Vec<&str> =
@@ -205,7 +206,7 @@ fn say_why(exit: Exit, all: &[StudyResult]) {
         }
         Exit::Invalid => {
             let names = names(StudyResult::is_invalid);
-            console::error(&format!("invalid results: {names}; the reasons are above"));
+            console::error(&format!("the results of {names} are invalid; the reasons are above"));
         }
         _ => {}
     }
@@ -222,7 +223,7 @@ fn exit_of(interrupted: bool, all: &[StudyResult]) -> Exit {
     }
 }
 
-/// Writes the page, and prints the document with `json`.
+/// Writes the page. Prints the document with `--json`, otherwise the names of the written files.
 fn show(
     options: &StudyOptions,
     console: &Console,
@@ -262,7 +263,7 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
             format!("lay out a test file of at most {size} in {name}, and remove it afterwards")
         } else if let TargetSpec::Network(_) = TargetSpec::of(target)? {
             let makes = requested.iter().any(|one| one.name == catalogue::OBJECTS);
-            let more = "; make objects in a new folder below it, and remove them afterwards";
+            let more = "; create objects in a new folder below it, and remove them afterwards";
             let more = if makes { more } else { "" };
             format!("read {name}; write to it only if --overwrite names it{more}")
         } else if TargetSpec::of(target)?.is_on_host() {
@@ -280,12 +281,16 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
     for one in requested {
         print_points(one, options, file_bytes)?;
     }
-    let html = options.html.as_ref().map(|html| format!("write the page {}; ", html.display()));
-    console::data(&format!("{}nothing was done", html.unwrap_or_default()));
+    let page = options.html.as_ref().map(|html| format!("the page {}", html.display()));
+    let db = options.run.db.as_ref().map(|db| format!("the database {}", db.display()));
+    let files: Vec<String> = page.into_iter().chain(db).collect();
+    let files = files.join(" and ");
+    let written = if files.is_empty() { files } else { format!("write {files}; ") };
+    console::data(&format!("{written}nothing was done"));
     Ok(Exit::Ok)
 }
 
-/// Prints the points of one study and what they cost.
+/// Prints the points of one study, with their number, their time and the bytes they write.
 fn print_points(one: &RequestedStudy, options: &StudyOptions, file_bytes: u64) -> Outcome<()> {
     if one.study.is_some() && !one.plan.has_points() {
         console::data(&format!("{}: trials that are chosen during the study", one.name));

@@ -1,31 +1,31 @@
 //! A common start of several threads, each of which runs a stream of requests.
 //!
-//! Each thread takes a [`Place`] and reports through it that its stream is ready, or, by dropping
-//! it, that the stream failed. Once all have reported, the thread that waits for them says when
-//! they start.
+//! Each thread takes a [`Place`]. When its stream is ready, the thread calls [`Place::wait`]. If
+//! its stream failed, the thread drops the place. After all threads have reported in one of these
+//! ways, a coordinating thread sets the start time.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use workload::Error;
 
-/// What the threads know.
+/// The state that the threads share.
 #[derive(Debug, Default)]
 struct State {
     /// Number of streams that are ready or have failed.
     reported: usize,
-    /// When all streams start (ns of the clock). `None` until that is decided; `Some(None)` if they
-    /// must not start.
+    /// When all streams start (ns of the clock). `None` until the time is set, `Some(None)` if the
+    /// streams must not start.
     start_ns: Option<Option<u64>>,
 }
 
-/// The start of all streams.
+/// The common start of all streams.
 #[derive(Debug, Default)]
 pub struct CommonStart {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// The place of one stream.
+/// The handle through which the thread of one stream reports and waits for the start.
 #[derive(Debug)]
 pub struct Place<'a> {
     start: &'a CommonStart,
@@ -33,7 +33,7 @@ pub struct Place<'a> {
 }
 
 impl CommonStart {
-    /// A place for one more stream.
+    /// Creates the handle of one more stream.
     pub fn place(&self) -> Place<'_> {
         Place { start: self, has_reported: false }
     }
@@ -46,13 +46,13 @@ impl CommonStart {
         }
     }
 
-    /// Lets all streams start at this time (ns of the clock); with None none of them starts.
+    /// Lets all streams start at `start_ns` (ns of the clock). With None, no stream starts.
     pub fn begin(&self, start_ns: Option<u64>) {
         self.state().start_ns = Some(start_ns);
         self.changed.notify_all();
     }
 
-    /// The state. Poisoning of the lock is ignored, because nothing panics while the lock is held.
+    /// Locks the state. Poisoning is ignored, because nothing panics while the lock is held.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,9 +1,9 @@
 //! What a study concludes from its evidence: findings, verdicts on the papers' claims, advice, and
 //! charts and tables beyond those of the plan.
 //!
-//! Claims with a number are judged by [`papers::claims::judge`]. On most targets the question is
-//! whether the effect still exists. A simulated machine of the papers must show the published
-//! number, in the quantity that the paper means: [`Conclusion::judge_as_reproduced`].
+//! Claims with a number are judged by [`papers::claims::judge`]. On most targets, a claim holds if
+//! the effect still exists. On a simulated machine of the papers, a claim holds only if the
+//! published number is reproduced (see [`Conclusion::judge_as_reproduced`]).
 
 use analysis::interval::Interval;
 use analysis::units;
@@ -14,14 +14,14 @@ use papers::reproduce;
 use report::model::{Chart, Finding, Table, Tone};
 use survey::advice::{self, Advice};
 
-/// What a study concludes from its evidence.
+/// The findings, verdicts, advice, charts and tables that a study derives from its evidence.
 #[derive(Clone, Debug, Default)]
 pub struct Conclusion {
-    /// Most important first.
+    /// The findings, most important first.
     pub findings: Vec<Finding>,
     /// Verdicts on the papers' claims, in the order in which they were tested.
     pub claims: Vec<ClaimResult>,
-    /// Advice: rules that bring a gain on this machine.
+    /// The rules of advice that bring a gain on this machine.
     pub advice: Vec<Advice>,
     /// Charts in addition to those of the plan.
     pub charts: Vec<Chart>,
@@ -32,11 +32,12 @@ pub struct Conclusion {
 /// The result of testing a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimResult {
-    /// Name of the claim in the published data, such as R080.
+    /// Id of the claim, such as R080.
     pub id: &'static str,
     /// Whether the claim holds.
     pub verdict: Verdict,
-    /// The value measured here, in the unit of the claim; `None` for a rule without a number.
+    /// The value measured here, in the unit of the claim. None if the claim has no number or was
+    /// not measured.
     pub value: Option<f64>,
     /// What was measured here, or why the claim is not testable.
     pub here: String,
@@ -56,59 +57,59 @@ impl Conclusion {
         self.claims.push(ClaimResult { id, verdict, value: None, here: here.into() });
     }
 
-    /// Adds a verdict on a claim if its numbers were measured.
+    /// Adds a verdict on a claim. Does nothing with None, that is, if the claim was not measured.
     pub fn claim_if(&mut self, id: &'static str, judged: Option<(bool, String)>) {
         if let Some((holds, here)) = judged {
             self.claim(id, holds, here);
         }
     }
 
-    /// Judges a claim by a measured value and its description; does nothing if nothing was
-    /// measured.
+    /// Judges a claim by a measured value and its description. Does nothing with None, that is, if
+    /// the value was not measured.
     pub fn value_if(&mut self, id: &'static str, measured: Option<(f64, String)>) {
         if let Some((value, here)) = measured {
             self.value(id, Some(value), here);
         }
     }
 
-    /// Judges a claim by the value measured here, in the unit of the claim: whether the effect
-    /// exists. Without a value the claim is left to [`Conclusion::complete`].
+    /// Judges by the value measured here, in the unit of the claim, whether the effect of a claim
+    /// exists. Without a value, [`Conclusion::complete`] marks the claim as not testable.
     pub fn value(&mut self, id: &'static str, value: Option<f64>, here: impl Into<String>) {
         let (Some(value), Some(claim)) = (value, claim_of(id)) else { return };
         let verdict = claims::judge(&claim, value, Standard::Effect);
         let here = match verdict {
             Verdict::CannotBeTried => {
-                let number = "the number holds only for the paper's machine";
-                format!("{number}; here {}", here.into())
+                let number = "the published number applies only to the paper's machine";
+                format!("{number}; measured here: {}", here.into())
             }
             _ => here.into(),
         };
         self.claims.push(ClaimResult { id, verdict, value: Some(value), here });
     }
 
-    /// Judges a claim of a gain, published in "times" or "percent", by the factor measured here.
-    /// `what` says which two quantities are compared.
+    /// Judges a claim about a gain, published in "times" or "percent", by the factor measured here.
+    /// `what` describes the two quantities that are compared.
     pub fn gain(&mut self, id: &'static str, times: Option<f64>, what: &str) {
         let (Some(times), Some(claim)) = (times, claim_of(id)) else { return };
         let value = if claim.unit == "percent" { (times - 1.0) * 100.0 } else { times };
         self.value(id, Some(value), format!("{what}: {}", words_of_times(times)));
     }
 
-    /// Judges a claim of a loss or a share, published in percent or as a ratio, by the share
-    /// measured here.
+    /// Judges a claim about a loss or a share, published in percent or as a ratio, by the share
+    /// measured here. `what` describes the share.
     pub fn loss(&mut self, id: &'static str, share: Option<f64>, what: &str) {
         let (Some(share), Some(claim)) = (share, claim_of(id)) else { return };
         let value = if claim.unit == "percent" { share * 100.0 } else { share };
         self.value(id, Some(value), format!("{what}: {:.0}%", 100.0 * share));
     }
 
-    /// Judges the claims of a study on machines that the papers describe. [`papers::reproduce`]
-    /// measures each claim with the paper's method, and the result must be the published number.
+    /// Judges the claims of a study on simulated machines of the papers. [`papers::reproduce`]
+    /// measures each claim with the paper's method, and the result must match the published number.
     ///
     /// A claim that the paper measured on another of its machines is not testable. A claim that
-    /// `papers::reproduce` cannot compute keeps the study's value, which must be the published
-    /// number. `targets` are named as on the command line. Other targets, and systems with changed
-    /// keys, are not machines of the papers; the verdicts on them stay unchanged.
+    /// `papers::reproduce` cannot compute keeps the study's value, which must match the published
+    /// number. `targets` contains the targets as on the command line. Other targets, and systems
+    /// with changed keys, are not machines of the papers, so the verdicts on them stay unchanged.
     pub fn judge_as_reproduced(&mut self, ids: &[&'static str], targets: &[String]) {
         let systems: Vec<&str> =
             targets.iter().filter_map(|name| name.strip_prefix(PREFIX)).collect();
@@ -129,7 +130,7 @@ impl Conclusion {
             } else if own.iter().any(|name| systems.contains(name)) {
                 reproduced(id, &claim, study)
             } else {
-                let here = format!("the paper measured it on another machine: sim:{}", own[0]);
+                let here = format!("the paper measured another machine; use sim:{}", own[0]);
                 Some(ClaimResult { id, verdict: Verdict::CannotBeTried, value: None, here })
             };
             self.claims.extend(result);
@@ -144,13 +145,13 @@ impl Conclusion {
         }
     }
 
-    /// Adds a rule of `advice.toml` with its gain in throughput here (a factor); a small gain is
-    /// not added.
+    /// Adds a rule of `advice.toml` with its gain in throughput on this machine (a factor). A rule
+    /// with a small gain is not added.
     pub fn advise(&mut self, rule: &str, gain: f64, setting: &str, evidence: impl Into<String>) {
         self.advise_in("throughput", rule, gain, setting, evidence);
     }
 
-    /// Adds advice for a gain in another quantity than rate, such as "CPU".
+    /// Adds a rule like [`Conclusion::advise`], with a gain in another quantity such as "CPU".
     pub fn advise_in(
         &mut self,
         gain_in: &'static str,
@@ -181,9 +182,9 @@ impl Conclusion {
         });
     }
 
-    /// Joins the conclusions of several targets. Findings, advice and charts carry the name of
-    /// their target. A claim lists the results of all targets, and holds if it holds on every
-    /// tested target. Equal results of a target that was named several times count once.
+    /// Joins the conclusions of several targets. Findings and advice get the name of their target.
+    /// A claim lists the results of all targets, and holds if it holds on every target on which it
+    /// was tested. Equal results of a target that was specified several times count once.
     pub fn of_each(all: Vec<(String, Conclusion)>) -> Conclusion {
         let mut joined = Conclusion::default();
         let mut said: Vec<(String, Vec<String>)> = Vec::new();
@@ -215,7 +216,7 @@ impl Conclusion {
         joined
     }
 
-    /// Adds the result of a claim on one more target.
+    /// Merges the result of a claim on a further target into the results of the other targets.
     fn add(&mut self, more: ClaimResult) {
         let Some(result) = self.claims.iter_mut().find(|result| result.id == more.id) else {
             return self.claims.push(more);
@@ -228,7 +229,8 @@ impl Conclusion {
         };
     }
 
-    /// Sorts the claims into the order of `ids`; a claim without a result becomes not testable.
+    /// Sorts the claims into the order of `ids`. Marks each claim without a result as not testable,
+    /// for the reason `why`.
     pub fn complete(&mut self, ids: &[&'static str], why: &str) {
         let missing = |id: &&&'static str| self.claims.iter().all(|result| result.id != **id);
         let missing: Vec<&'static str> = ids.iter().filter(missing).copied().collect();
@@ -237,8 +239,8 @@ impl Conclusion {
     }
 }
 
-/// The result of a claim that was measured with the paper's method; its text also gives the result
-/// of the study.
+/// Measures a claim with the paper's method. The text of the result also contains the result of the
+/// study.
 fn reproduced(id: &'static str, claim: &Claim, study: Option<ClaimResult>) -> Option<ClaimResult> {
     let answer = reproduce::value_of(id)?;
     let verdict = reproduce::claim::verdict(claim, &answer);
@@ -247,24 +249,24 @@ fn reproduced(id: &'static str, claim: &Claim, study: Option<ClaimResult>) -> Op
         Err(why) => why.clone(),
     };
     let here = match study.filter(|study| study.verdict != Verdict::CannotBeTried) {
-        Some(study) => format!("{measured} with the paper's method; in this study {}", study.here),
+        Some(study) => format!("{measured} with the paper's method; in this study: {}", study.here),
         None => format!("{measured} with the paper's method"),
     };
     Some(ClaimResult { id, verdict, value: answer.ok(), here })
 }
 
-/// The result of the study, judged anew: its value must be the published number.
+/// Judges the result of the study again: the value must match the published number.
 fn published_number(study: ClaimResult, claim: &Claim) -> ClaimResult {
     let judged = |value| claims::judge(claim, value, Standard::Reproduction);
     ClaimResult { verdict: study.value.map_or(study.verdict, judged), ..study }
 }
 
-/// A claim of either paper by its name.
+/// Finds a claim of either paper by its id.
 pub fn claim_of(id: &str) -> Option<Claim> {
     claims::named(id)
 }
 
-/// A ratio as words: "2.40 times", "0.80 times", "12 times".
+/// Formats a ratio, such as "2.40 times", "0.80 times" or "12 times".
 pub fn words_of_times(times: f64) -> String {
     match times {
         large if large >= 10.0 => format!("{large:.0} times"),
@@ -272,7 +274,7 @@ pub fn words_of_times(times: f64) -> String {
     }
 }
 
-/// A time with its interval as words: "12 us (11 us to 13 us)".
+/// Formats a time with its interval, such as "12 us (11 us to 13 us)".
 pub fn words_of_time(interval: Interval) -> String {
     let [value, low, high] =
         [interval.value, interval.low, interval.high].map(|ns| units::time(ns.max(0.0)));
@@ -305,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_gain_holds_from_half_of_the_published_one_on_a_logarithmic_scale() {
-        // The papers say ten times (R065) and thirty percent (C133).
+        // The published gains are ten times (R065) and thirty percent (C133).
         for (id, times, holds) in
             [("R065", 3.2, true), ("R065", 3.1, false), ("C133", 1.15, true), ("C133", 1.1, false)]
         {
@@ -317,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_loss_holds_from_half_of_it_and_an_upper_limit_up_to_it() {
-        // The papers say fifty percent (C073) and at most twenty (R153).
+        // The published values are a loss of 50 percent (C073) and at most 20 percent (R153).
         for (id, share, holds) in
             [("C073", 0.25, true), ("C073", 0.2, false), ("R153", 0.2, true), ("R153", 0.3, false)]
         {

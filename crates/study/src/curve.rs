@@ -1,6 +1,6 @@
-//! Analysis of points by request size: peak, half-power size, and CPU cost of a request and a byte.
+//! Analysis of points by request size: peak, half-power size, CPU cost per request and per byte.
 //!
-//! It also compares two points, and says whether they differ by more than noise.
+//! This module also compares two points and decides whether they differ by more than noise.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower;
@@ -9,19 +9,19 @@ use survey::half_power::{self, REPEATABLE};
 
 use crate::conclusion::words_of_times;
 
-/// If the highest rate is more than this many times the plateau, the plateau is not the peak.
+/// The plateau is not used as the peak if the highest rate is more than this many times the rate of
+/// the plateau.
 const PLATEAU_REACH: f64 = 1.25;
-/// Maximum difference of two rates that are "the same" (share).
+/// Two rates are "the same" if they differ by at most this share.
 const SAME: f64 = 0.1;
-/// A size "reaches" the peak if its rate is at least this share of the highest.
+/// A request size "reaches" the peak if its rate is at least this share of the highest rate.
 const AT_PEAK: f64 = 0.9;
 
-/// The relative error that is assumed for a CPU time is at least the first and at most the second
-/// value.
+/// The lower and the upper limit of the assumed relative error of a CPU time.
 const CPU_ERRORS: (f64, f64) = (0.03, 0.5);
 
-/// Fits a cost per request and per KiB to a quantity of the points of one path; `None` if the
-/// quantity was not measured or cannot be fitted.
+/// Fits a fixed cost per request and a cost per KiB to the costs that `of` returns for the points.
+/// None if the costs were not measured or cannot be fitted.
 pub fn cost_model(
     points: &[&MeasuredPoint],
     of: impl Fn(&MeasuredPoint) -> Option<f64>,
@@ -35,15 +35,16 @@ pub fn cost_model(
     costmodel::fit(&points).ok()
 }
 
-/// The usable points with these flags, by rising request size.
+/// Returns the usable points with these flags, by rising request size.
 pub fn by_size<'a>(evidence: &'a Evidence, flags: &[(&str, &str)]) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(flags);
     points.sort_by_key(|point| point.bytes());
     points
 }
 
-/// Peak advertised performance of a curve (bytes per second), and its source: stated by the user,
-/// the slowest advertised link, the measured plateau, or the highest measured rate.
+/// Returns the peak advertised performance of a curve (bytes per second), and its source. The first
+/// known source is used: the user (`--pap`), the slowest advertised link, the measured plateau, or
+/// the highest measured rate.
 pub fn pap(evidence: &Evidence, curve: &[&MeasuredPoint]) -> Option<(f64, String)> {
     let rates: Vec<f64> = curve.iter().map(|point| point.rate()).collect();
     let highest = rates.iter().copied().reduce(f64::max)?;
@@ -56,49 +57,51 @@ pub fn pap(evidence: &Evidence, curve: &[&MeasuredPoint]) -> Option<(f64, String
     }
     let plateau = halfpower::plateau(&rates).filter(|plateau| highest <= plateau * PLATEAU_REACH);
     Some(match plateau {
-        Some(plateau) => (plateau, "the plateau measured".to_owned()),
-        None => (highest, "the highest rate measured".to_owned()),
+        Some(plateau) => (plateau, "the measured plateau".to_owned()),
+        None => (highest, "the highest measured rate".to_owned()),
     })
 }
 
-/// The smallest size that exceeds half of a peak (bytes): as measured, and by a fit of T = f + s S.
+/// Returns the smallest request size whose rate exceeds half of the peak (bytes). The first value
+/// is the smallest measured size. The second value is from a fit of the time T of a request of S
+/// bytes, T = f + s S.
 pub fn half_power(curve: &[&MeasuredPoint], pap: f64) -> (Option<u64>, Option<f64>) {
     let rates: Vec<(u64, f64)> = curve.iter().map(|point| (point.bytes(), point.rate())).collect();
     let fitted = half_power::fit(curve).ok().and_then(|fit| fit.fit_against(pap));
     (halfpower::measured(&rates, pap), fitted)
 }
 
-/// The smallest size whose rate is near the highest (bytes).
+/// Returns the smallest request size whose rate is at least 90% of the highest rate (bytes).
 pub fn reaches_peak(curve: &[&MeasuredPoint]) -> Option<u64> {
     let top = curve.iter().map(|point| point.rate()).reduce(f64::max)?;
     curve.iter().find(|point| point.rate() >= AT_PEAK * top).map(|point| point.bytes())
 }
 
-/// Share of one CPU charged to the process.
+/// Returns the CPU time charged to the process, as a share of one CPU.
 pub fn utilisation(point: &MeasuredPoint) -> Option<f64> {
     point.cpu_ns().map(|ns| ns * point.requests_per_s() / 1e9)
 }
 
-/// Whether the rates of two points differ by more than noise: their intervals do not overlap, and
-/// the rates differ by more than [`REPEATABLE`].
+/// Checks whether the rates of two points differ by more than noise: their intervals do not
+/// overlap, and the rates differ by more than [`REPEATABLE`].
 pub fn differ(one: &MeasuredPoint, other: &MeasuredPoint) -> bool {
     let (a, b) = (one.summary.bytes_per_s, other.summary.bytes_per_s);
     let apart = a.low > b.high || b.low > a.high;
     apart && (a.value - b.value).abs() > REPEATABLE * a.value.max(b.value)
 }
 
-/// The ratio of two rates, as far as noise lets it be known.
+/// The result of a comparison of two rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Comparison {
     /// The rates are known to lie within 10% of each other.
     Same,
-    /// The rates differ: ratio of the first to the second.
+    /// The rates differ. The value is the first rate divided by the second.
     Times(f64),
-    /// Unknown: noise hides whether the rates differ; the ratio is known to within this share.
+    /// Noise hides whether the rates differ. The value is the uncertainty of their ratio (share).
     Unclear(f64),
 }
 
-/// Compares the rate of a point with that of another.
+/// Compares the rate of a point with the rate of another point.
 pub fn compare(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
     let (a, b) = (one.summary.bytes_per_s, other.summary.bytes_per_s);
     if differ(one, other) {
@@ -110,7 +113,7 @@ pub fn compare(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
 }
 
 impl Comparison {
-    /// The ratio of the two rates; `None` if noise hides it.
+    /// Returns the ratio of the two rates. None if noise hides the ratio.
     pub fn times(self) -> Option<f64> {
         match self {
             Comparison::Same => Some(1.0),
@@ -119,7 +122,7 @@ impl Comparison {
         }
     }
 
-    /// The comparison as words: "1.20 times", "the same within 10%", "no measurable difference
+    /// Formats the comparison: "1.20 times", "the same within 10%" or "no measurable difference
     /// (±30%)".
     pub fn words(self) -> String {
         match self {
@@ -132,8 +135,8 @@ impl Comparison {
         }
     }
 
-    /// Why a claim that compares two points is not testable: noise hides the difference. `None` if
-    /// it does not.
+    /// Explains why noise makes a claim about two points not testable. None if noise does not hide
+    /// the difference, so that the claim can be tested.
     pub fn noise(self) -> Option<String> {
         let words = self.words();
         let remedy = "measure for longer (--runtime, --trials)";
@@ -141,9 +144,9 @@ impl Comparison {
     }
 }
 
-/// The step of a latency curve: the last position with low latency, the first with high latency,
-/// and the latency that separates them (ns). `None` if the curve ends below `gain` times its start,
-/// or does not rise in one step.
+/// Finds the step of a latency curve. Returns the last position with low latency, the first
+/// position with high latency, and the latency that separates low from high (ns). None if the last
+/// latency is less than `gain` times the first, or if the curve does not rise in one step.
 pub fn edge(curve: &[(u64, f64)], gain: f64) -> Option<(u64, u64, f64)> {
     let (low, high) = (curve.first()?.1, curve.last()?.1);
     if high < gain * low {
@@ -163,7 +166,7 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::{LinkFacts, TargetFacts};
 
-    /// Points of a device that takes 50 us for each request and 1 ns for each byte.
+    /// Builds points of a device that takes 50 us for each request plus 1 ns for each byte.
     fn model() -> Evidence {
         let sizes = ["4k", "16k", "64k", "256k", "1m"];
         let points = sizes.map(|bs| {
@@ -187,7 +190,7 @@ mod tests {
     fn the_peak_is_stated_or_advertised_or_measured() {
         let mut evidence = model();
         let source = |evidence: &Evidence| pap(evidence, &by_size(evidence, &[])).unwrap().1;
-        assert_eq!(source(&evidence), "the highest rate measured");
+        assert_eq!(source(&evidence), "the highest measured rate");
         let link =
             LinkFacts { component: "SATA link".into(), bytes_per_s: 6e8, source: "x".into() };
         evidence.targets.push(TargetFacts { links: vec![link], ..TargetFacts::default() });

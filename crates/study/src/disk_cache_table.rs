@@ -1,8 +1,8 @@
 //! The table of the papers' disk cache program: the times of repeated and of sequential reads by
 //! request size.
 //!
-//! The study `device-cache` measures the repeated reads, and the plan of this file the sequential
-//! reads.
+//! The study `device-cache` measures the repeated reads. The plan in this file is for the
+//! sequential reads.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -13,18 +13,19 @@ use serde::Serialize;
 
 use crate::session::StudyResult;
 
-/// Request sizes of the sequential reads, as in the papers' table.
+/// The request sizes of the sequential reads, as in the papers' table.
 const SIZES: [&str; 8] = ["512", "1k", "2k", "4k", "8k", "16k", "32k", "64k"];
-/// The part of the plan with two requests outstanding within a small region.
+/// The part of the plan with two outstanding requests to a small region.
 const TWO_DEEP: &str = "two-deep";
-/// Bytes per MB as in the papers.
+/// Number of bytes in an MB, as in the papers.
 const MB: f64 = 1048576.0;
 
-/// The plan of the sequential reads. It has one part per size, and one at depth 2 within 512 KiB.
+/// Builds the plan of the sequential reads as TOML. The plan has a part for each request size, and
+/// a part at depth 2 that reads a region of 512 KiB.
 pub fn plan(quick: bool) -> String {
     let runtime = if quick { 0.1 } else { 0.5 };
     let mut text = format!(
-        "title = \"Disk cache\"\nasks = \"What do blocks in order cost?\"\ndirect = true\n\
+        "title = \"Disk cache\"\nasks = \"How long do sequential reads take?\"\ndirect = true\n\
          rw = \"read\"\ntrials = 1\nruntime = {runtime}\n"
     );
     for size in SIZES {
@@ -59,18 +60,18 @@ struct RegionDocument {
     reread_ns: f64,
 }
 
-/// The table of results.
+/// The results of the disk cache program.
 pub struct DiskCacheTable {
     /// The median times of a reread and of a sequential read (ns), by request size (bytes).
     rows: BTreeMap<u64, (Option<f64>, Option<f64>)>,
     /// The median time of a 64 KiB reread (ns), by region size (bytes).
     regions: BTreeMap<u64, f64>,
-    /// Rate with two outstanding requests of 64 KiB [bytes per second].
+    /// The rate with two outstanding requests of 64 KiB (bytes per second).
     two_deep: Option<f64>,
 }
 
 impl DiskCacheTable {
-    /// Joins rereads of the same block with sequential reads.
+    /// Builds the table from the evidence of rereads and of sequential reads.
     pub fn of(rereads: &Evidence, in_order: &Evidence) -> DiskCacheTable {
         let number = |labels: &BTreeMap<String, String>, name: &str| {
             labels.get(name).and_then(|text| text.parse::<u64>().ok())
@@ -93,7 +94,7 @@ impl DiskCacheTable {
         }
     }
 
-    /// The table as JSON; `ended_unix_ns` is the end of the measurement in ns since 1970.
+    /// Converts the table to JSON. `ended_unix_ns` is the end of the measurement (ns since 1970).
     pub fn document(&self, ended_unix_ns: i64) -> DiskCacheDocument {
         let row = |(bytes, (same, ordered)): (&u64, &(Option<f64>, Option<f64>))| RowDocument {
             request_bytes: *bytes,
@@ -110,8 +111,8 @@ impl DiskCacheTable {
         }
     }
 
-    /// The table as lines for the terminal, followed by the findings of the study that measured the
-    /// rereads.
+    /// Formats the table as lines for the terminal, followed by the findings of the study that
+    /// measured the rereads.
     pub fn lines(&self, rereads: &StudyResult) -> Vec<String> {
         let ms =
             |ns: &Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.4}", ns / 1e6));

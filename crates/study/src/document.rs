@@ -1,6 +1,6 @@
-//! The JSON document of `study --json`: results of each study, the machine and the targets.
+//! The JSON document of `study --json`: the results of each study, the machine and the targets.
 //!
-//! Its schema is published in `docs/schema/study.schema.json`; the texts of this file appear there.
+//! The schema in `docs/schema/study.schema.json` repeats the doc comments of this file.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use survey::document::{FindingDocument, WroteDocument};
 use crate::conclusion::{ClaimResult, Verdict, claim_of};
 use crate::session::StudyResult;
 
-/// What `study --json` prints.
+/// The document that `study --json` prints.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StudiesDocument {
     /// The program and its version.
     pub halfpower: Program,
-    /// The machine.
+    /// The machine on which the studies ran.
     pub host: Host,
-    /// The targets.
+    /// The targets of the studies.
     pub targets: Vec<TargetFacts>,
     /// The studies, in the order in which they ran.
     pub studies: Vec<StudyDocument>,
@@ -49,22 +49,22 @@ pub struct StudyDocument {
     pub readings: Vec<Reading>,
     /// The findings, most important first.
     pub findings: Vec<FindingDocument>,
-    /// Rules of the papers that bring a gain here.
+    /// The rules of advice that bring a gain on this machine.
     pub advice: Vec<Advice>,
-    /// Parts of the plan that could not be measured, with the reason.
+    /// The parts of the plan that could not be measured, with the reasons.
     pub left_out: Vec<LeftOut>,
-    /// Why nothing was measured; null otherwise.
+    /// Why nothing was measured. Null if something was measured.
     pub skipped: Option<Skipped>,
-    /// Why the study ended early; null otherwise.
+    /// Why the study failed. Null if it did not fail.
     pub failure: Option<String>,
     /// Whether the user interrupted the study.
     pub interrupted: bool,
 }
 
-/// A claim of the papers.
+/// A claim of the papers, and the verdict on it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ClaimDocument {
-    /// Name of the claim in the published data, such as R080.
+    /// Id of the claim, such as R080.
     pub id: String,
     /// The statement of the paper.
     pub claim: String,
@@ -79,13 +79,13 @@ pub struct ClaimDocument {
 /// A measured point of a study.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StudyPointDocument {
-    /// The part of the plan that the point belongs to; empty if the plan has no parts.
+    /// The part of the plan to which the point belongs. Empty if the plan has no parts.
     pub part: String,
-    /// The target, or the first of several.
+    /// The target, or the first target if the point used several targets.
     pub target: String,
-    /// Number of targets that worked together.
+    /// Number of targets that the point used at the same time.
     pub disks: u32,
-    /// Flags that are not fields of the workload.
+    /// The values of the flags that are not fields of the workload.
     pub given: BTreeMap<String, String>,
     /// The workload, its trials and the summary.
     #[serde(flatten)]

@@ -1,6 +1,6 @@
-//! What a plan will measure and cost: points, trials, time and bytes written.
+//! The extent of a plan: the numbers of points and trials, the time, and the bytes written.
 //!
-//! `--plan` prints it before anything is measured.
+//! `--plan` prints the extent before anything is measured.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -11,33 +11,33 @@ use lab::simulated_target::is_simulated;
 
 use crate::plan::Group;
 
-/// Upper bounds of what a plan costs. A trial ends when its time is over, or earlier when it has
-/// moved its bytes.
+/// The extent of a plan. Time and bytes are upper bounds, because a trial ends when its time is
+/// over or when it has moved its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Number of points on all targets.
     pub points: u64,
     /// Number of trials of all points.
     pub trials: u64,
-    /// Time of all trials, without preparing the page cache (ns).
+    /// Time of all trials, without the time to prepare the page cache (ns).
     pub time_ns: u64,
     /// Maximum number of bytes written.
     pub written_bytes: u64,
 }
 
 impl Extent {
-    /// The extent of a group on these targets, whose files have `file_bytes` each.
+    /// Computes the extent of a group on these targets. A test file has `file_bytes` bytes.
     ///
     /// # Errors
-    /// When its flags contradict each other or the targets.
+    /// When flags of the group contradict each other or the targets, or there are too few targets.
     pub fn of(group: &Group, targets: &[PathBuf], file_bytes: u64) -> Outcome<Extent> {
         let mut experiment = group.experiment.clone();
         let (together, times) = match group.disks {
-            // A simulated system provides as many disks as a group asks for.
+            // A simulated system provides any number of disks.
             Some(_) if targets.iter().all(|name| is_simulated(name)) => (&targets[..1], 1),
             Some(disks) if disks as usize > targets.len() => {
                 let count = targets.len();
-                let what = format!("the study needs {disks} targets, but {count} were given");
+                let what = format!("the study needs {disks} targets, but {count} were specified");
                 return Err(Failure::usage(what));
             }
             Some(disks) => (&targets[..disks as usize], 1),
@@ -59,7 +59,7 @@ impl Extent {
         })
     }
 
-    /// The sum of two extents.
+    /// Adds two extents.
     #[must_use]
     pub fn and(self, other: Extent) -> Extent {
         Extent {
@@ -70,7 +70,7 @@ impl Extent {
         }
     }
 
-    /// The extent as text, such as "12 points, 36 trials of 18 s in all, at most 3 GiB written".
+    /// Formats the extent, such as "12 points, 36 trials in 18 s, at most 3 GiB written".
     pub fn words(self) -> String {
         let written = match self.written_bytes {
             0 => "nothing written".to_owned(),

@@ -1,7 +1,7 @@
-//! The charts of a plan: a quantity of the points along one flag, a line for each value of other
-//! flags.
+//! The charts of a plan. A chart shows a quantity of the points by the value of one flag, with a
+//! line for each value of other flags.
 //!
-//! A plan names the flags and the quantity; `check` refuses names that no point has.
+//! A plan contains the names of the flags and of the quantity. `check` refuses unknown names.
 
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::experiment::parameters;
@@ -11,10 +11,10 @@ use report::units::Unit;
 
 use crate::plan::{FigurePlan, Plan, Words};
 
-/// A value, and the ends of its interval if it has one.
+/// A value, and the lower and the upper end of its interval. None if the value has no interval.
 type Value = (f64, Option<f64>, Option<f64>);
 
-/// A quantity for the y axis.
+/// A quantity that the y axis of a chart can show.
 pub struct Metric {
     /// Name of the quantity in a plan.
     pub name: &'static str,
@@ -24,7 +24,7 @@ pub struct Metric {
     of: fn(&MeasuredPoint) -> Option<Value>,
 }
 
-/// All quantities.
+/// All quantities that the y axis can show.
 pub const METRICS: &[Metric] = &[
     Metric {
         name: "throughput",
@@ -86,20 +86,19 @@ fn plain(value: Option<f64>) -> Option<Value> {
     value.map(|value| (value, None, None))
 }
 
-/// A quantity by its name in a plan.
+/// Finds a quantity by its name in a plan.
 pub fn metric(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// Names that a figure can use besides the flags of `sweep`, as axis or filter: part, target and
-/// disks of a point, and labels that built-in studies add.
+/// Names that a figure can use as axis or filter, in addition to the flags of `sweep`: the part,
+/// the target and the disks of a point, and labels that built-in studies add.
 const NOTED: [&str; 6] = ["part", "target", "disks", "caching", "at", "traced"];
 
-/// Refuses figures that could show nothing: an unknown quantity or axis, or a part that the plan
-/// does not have.
+/// Refuses figures with an unknown quantity or axis, or with a part that the plan does not have.
 ///
 /// # Errors
-/// Usage, with the figure's title and the unknown name.
+/// Usage, with the title of the figure and the unknown name.
 pub fn check(plan: &Plan) -> Outcome<()> {
     for figure in &plan.figures {
         let wrong = |what: String| Failure::usage(format!("figure {}: {what}", figure.title));
@@ -136,7 +135,7 @@ fn is_known(flag: &str) -> bool {
     NOTED.contains(&flag) || parameters::named(flag).is_some_and(|parameter| parameter.name == flag)
 }
 
-/// The chart of a figure; `None` if none of its points was measured.
+/// Builds the chart of a figure. None if no point of the figure was measured.
 pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart> {
     let metric = metric(&plan.y)?;
     let shown = |point: &&MeasuredPoint| {
@@ -175,7 +174,7 @@ pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart
     (!series.is_empty()).then(|| Chart {
         id,
         title: plan.title.clone(),
-        summary: format!("{} against {}.", metric.label, label_of(&plan.x).to_lowercase()),
+        summary: format!("{} by {}.", metric.label, label_of(&plan.x).to_lowercase()),
         x: Axis { label: label_of(&plan.x), unit, scale },
         y: Axis { label: metric.label.to_owned(), unit: metric.unit, scale: y_scale },
         series,
@@ -184,7 +183,7 @@ pub fn chart(id: String, plan: &FigurePlan, evidence: &Evidence) -> Option<Chart
     })
 }
 
-/// The categories of the x axis; `None` if it is an axis of numbers.
+/// Returns the categories of the x axis. None if the x axis shows numbers.
 fn names_of(points: &[&MeasuredPoint], x: &str) -> Option<Vec<String>> {
     if points.iter().all(|point| point.number(x).is_some()) && !is_word(x) {
         return None;
@@ -198,7 +197,7 @@ fn names_of(points: &[&MeasuredPoint], x: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// Flags whose values are categories even if they look like numbers.
+/// Checks whether the values of a flag are categories even if they look like numbers.
 fn is_word(flag: &str) -> bool {
     matches!(flag, "part" | "target" | "direct" | "write-through" | "cpus-allowed")
 }
@@ -207,8 +206,8 @@ fn place_of(names: &[String], word: &str) -> f64 {
     names.iter().position(|name| name == word).unwrap_or_default() as f64
 }
 
-/// Unit and scale of an axis of numbers. The scale is logarithmic if the numbers span more than a
-/// factor of four.
+/// Returns the unit and the scale of an x axis with numbers. The scale is logarithmic if all
+/// numbers are positive and span more than a factor of four.
 fn x_axis(flag: &str, series: &[Series]) -> (Unit, Scale) {
     let all = || series.iter().flat_map(|one| one.points.iter().map(|point| point.x));
     let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
@@ -220,7 +219,7 @@ fn x_axis(flag: &str, series: &[Series]) -> (Unit, Scale) {
     (unit, if low > 0.0 && high > 4.0 * low { Scale::Log2 } else { Scale::Linear })
 }
 
-/// The label of a flag's axis.
+/// Returns the label of the axis that shows a flag.
 fn label_of(flag: &str) -> String {
     match flag {
         "bs" => "Request size".to_owned(),
@@ -228,8 +227,8 @@ fn label_of(flag: &str) -> String {
         "numjobs" => "Threads".to_owned(),
         "rwmixread" => "Share of reads (percent)".to_owned(),
         "ioengine" => "I/O engine".to_owned(),
-        "disks" => "Targets together".to_owned(),
-        "fdatasync" => "Writes for each fdatasync".to_owned(),
+        "disks" => "Number of targets".to_owned(),
+        "fdatasync" => "Writes per fdatasync".to_owned(),
         "at" => "Position (share of the target)".to_owned(),
         other => {
             let mut letters = other.chars();
@@ -239,8 +238,8 @@ fn label_of(flag: &str) -> String {
     }
 }
 
-/// The name of the line that a point belongs to. A part whose name only repeats the operation is
-/// left out: `write`, not `write, writes`.
+/// Returns the name of the line to which a point belongs. A part whose name only repeats the
+/// operation is left out: `write`, not `write, writes`.
 fn line_of(point: &MeasuredPoint, by: &[String], y: &str) -> String {
     let operation = by.iter().find(|flag| *flag == "rw").map(|flag| point.word(flag));
     let plural = operation.map(|rw| format!("{}s", rw.replace("rand", "random ")));

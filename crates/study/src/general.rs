@@ -1,7 +1,7 @@
-//! Findings of a plan that belongs to no built-in study: the fastest, the slowest and the cheapest
-//! point.
+//! The findings of a user's plan that uses no built-in study: the fastest point, its gain over the
+//! slowest, and the point with the least CPU per byte.
 //!
-//! They apply to points of any kind.
+//! These findings make sense for points of any kind.
 
 use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -9,7 +9,8 @@ use lab::evidence::{Evidence, MeasuredPoint};
 use crate::conclusion::Conclusion;
 use crate::curve;
 
-/// Names the fastest point, its gain over the slowest, and the cheapest point, for each direction.
+/// Reports for each direction the fastest point, its gain over the slowest point, and the point
+/// with the least CPU per byte.
 pub fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     let mut kinds: Vec<String> = evidence.usable().map(|point| point.word("rw")).collect();
@@ -25,21 +26,24 @@ pub fn analyse(evidence: &Evidence) -> Conclusion {
         };
         let against = match points.len() {
             1 => String::new(),
-            _ => format!(", against the slowest point: {}", curve::compare(fast, slow).words()),
+            _ => format!("; compared with the slowest: {}", curve::compare(fast, slow).words()),
         };
         let rate = units::rate(fast.rate());
-        found.find("fastest", format!("{}: {rate}{against}", name(fast)));
+        found.find("fastest", format!("{}: {rate}, the fastest point{against}", name(fast)));
         let per_byte = |point: &MeasuredPoint| point.cpu_ns().map(|ns| ns / point.bytes() as f64);
         let costs = points.iter().filter_map(|point| Some((per_byte(point)?, *point)));
         if let Some((ns, lean)) = costs.min_by(|a, b| a.0.total_cmp(&b.0)) {
             let cost = units::time(ns * (1 << 20) as f64);
-            found.find("cheapest", format!("{}: {cost} of CPU per MiB", name(lean)));
+            found.find(
+                "cheapest",
+                format!("{}: {cost} of CPU per MiB, the lowest cost", name(lean)),
+            );
         }
     }
     found
 }
 
-/// The part of the plan and the workload of a point, as its name in texts.
+/// Formats the name of a point: its part of the plan and its workload.
 pub fn name(point: &MeasuredPoint) -> String {
     let part = match point.part.as_str() {
         "" => String::new(),
@@ -58,7 +62,7 @@ mod tests {
         let points = vec![cell(8192, &[("part", "a")]), cell(4096 * 8, &[("part", "b")])];
         let found = analyse(&evidence(points));
         assert!(found.findings[0].headline.starts_with("b: read"), "{:?}", found.findings);
-        assert!(found.findings[0].headline.ends_with("against the slowest point: 4.00 times"));
+        assert!(found.findings[0].headline.ends_with("compared with the slowest: 4.00 times"));
     }
 
     #[test]

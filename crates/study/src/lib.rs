@@ -1,15 +1,19 @@
 //! Studies: experiments of the papers and of users, on any target.
 //!
-//! `plan` says what to measure and `target` where. `runner` measures; `traced` measures with kernel
-//! tracing; `common_start` lets streams start together; `ahead` measures a device's read-ahead;
-//! `object_trials` measures requests for whole objects, which `object_store` makes and removes;
-//! `server_figures` are those that a halfpower peer on the server of a network path gives.
-//! `evidence` holds the results and `conclusion` their meaning. `curve` compares points along a
-//! size, `stripe_load` computes how random requests spread over several targets, `figure` draws
-//! charts, `extent` estimates the cost of a plan. The built-in studies are in `catalogue`, one file
-//! each; `general` analyses plans of users, and `requested` finds the studies that a command names.
-//! `session` runs studies one after another; `document` and `view` present them. `command` does all
-//! of this from options to exit code.
+//! - Input: `plan` describes what to measure, `target` prepares the targets, and `requested` finds
+//!   the studies that the user specified. `extent` estimates the time and the writes of a plan.
+//! - Measurement: `runner` measures the points of a plan, and `traced` measures them with kernel
+//!   tracing. `common_start` lets several streams start at the same time. `ahead` measures a
+//!   device's read-ahead. `object_trials` measures requests for whole objects, and `object_store`
+//!   creates and removes these objects. `server_figures` measures, through a halfpower peer, the
+//!   load that a network path puts on its server.
+//! - Analysis: `conclusion` holds findings, verdicts and advice. `curve` compares points by request
+//!   size. `stripe_load` computes how random requests spread over several targets.
+//!   `disk_cache_table` builds the table of the papers' disk cache program. `figure` draws charts.
+//! - Studies: each file of `catalogue` contains a built-in study. `general` analyses the plans of
+//!   users.
+//! - Output: `session` runs several studies, and `document` and `view` present their results.
+//!   `command` executes the `study` subcommand from options to exit code.
 
 pub mod plan;
 pub mod conclusion;

@@ -1,12 +1,13 @@
-//! Requests for whole objects of an S3 bucket, several at a time, and the objects made for them.
+//! Requests for whole objects of an S3 bucket from several threads, and the creation and removal of
+//! these objects.
 //!
-//! Each thread has its own connection and makes one request after the other. CPU time is that of
-//! these threads. All keys begin with one unique folder below the prefix that the user named.
-//! Objects with other keys are never read, written or removed.
+//! Each thread has its own connection and makes one request after the other. CPU time is the CPU
+//! time of these threads. All keys begin with one unique folder below the prefix that the user
+//! specified. Objects with other keys are never read, written or removed.
 //!
 //! [`ObjectStore::remove`] removes every object and every unfinished upload in the folder, also
-//! after a failure. If a removal fails, it tries again after a pause, goes on with the others, and
-//! names what is left at the end.
+//! after a failure. A failed removal is tried again after a pause. If the removal fails repeatedly,
+//! the other objects are still removed, and the error message lists the objects that remain.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -24,17 +25,18 @@ use lab::network_target;
 use lab::trials::Lab;
 use workload::content;
 
-/// Pauses before the removal of an object or upload is tried again (ns). The first one is short: a
-/// connection may have failed just before.
+/// The pauses before the removal of an object or upload is tried again (ns). The first pause is
+/// short, because often only a connection has failed.
 const PAUSES_NS: [u64; 3] = [10_000_000, 200_000_000, 1_000_000_000];
-/// After this many failed removals the rest is left, because the server is probably gone.
+/// The number of failed removals after which no further removal is tried, because the server is
+/// probably gone.
 const FAILURES_MAX: usize = 20;
-/// Maximum number of leftover objects and uploads that the error message names.
+/// Maximum number of leftover objects and uploads in the error message.
 const NAMED_MAX: usize = 5;
-/// Maximum number of pages of a list. It is large, because servers may send pages with few keys or
-/// none.
+/// Maximum number of pages of a list. The number is large, because servers may send pages with few
+/// keys or none.
 pub const PAGES_MAX: usize = 10_000;
-/// Maximum number of keys in a list of the folder: far more than a study makes.
+/// Maximum number of keys in a list of the folder. A study creates far fewer.
 const KEYS_MAX: usize = 1_000_000;
 /// Seed of the random bytes in the buffers.
 pub const CONTENT_SEED: u64 = 0;
@@ -42,14 +44,14 @@ pub const CONTENT_SEED: u64 = 0;
 /// When the threads of a measurement stop.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// No thread starts another request after this time (ns).
+    /// The time after which no thread starts another request (ns).
     pub time_ns: u64,
-    /// All threads together make at most this many requests. They are not divided evenly: each
-    /// thread makes as many as it manages.
+    /// Maximum number of requests of all threads together. A fast thread makes more of them than a
+    /// slow thread.
     pub requests: u64,
 }
 
-/// What several threads measured.
+/// The measurements of several threads.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
     /// Number of completed requests.
@@ -58,25 +60,26 @@ pub struct Load {
     pub elapsed_ns: u64,
     /// CPU time of the threads (ns).
     pub cpu_ns: u64,
-    /// Times until the first byte of the response (ns).
+    /// The times from a request until the first byte of its response (ns).
     pub first_byte: Histogram,
-    /// Times until the last byte of the response (ns).
+    /// The times from a request until the last byte of its response (ns).
     pub whole: Histogram,
 }
 
 impl Load {
-    /// Requests per second until the last request of the slowest thread completed.
+    /// Returns the requests per second, over the time until the slowest thread completed its last
+    /// request.
     pub fn requests_per_s(&self) -> f64 {
         self.requests as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
-    /// CPU time of one request (ns); None without requests.
+    /// Returns the CPU time of one request (ns). None without requests.
     pub fn cpu_ns_per_request(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.cpu_ns as f64 / self.requests as f64)
     }
 
-    /// Adds the requests of another thread. The elapsed time is not added, because both ran at the
-    /// same time.
+    /// Adds the requests of another thread. The elapsed time is not added, because the threads ran
+    /// at the same time.
     fn add(&mut self, other: &Load) {
         self.requests += other.requests;
         self.cpu_ns += other.cpu_ns;
@@ -85,31 +88,31 @@ impl Load {
     }
 }
 
-/// What a thread needs for its next request.
+/// The resources of a thread for its next request.
 pub struct Turn<'a, C = ObjectClient> {
     /// The connection of the thread.
     pub client: &'a mut C,
     /// The buffer of the thread, filled with bytes that do not compress.
     pub buffer: &'a mut [u8],
-    /// Number of this request among the requests of all threads, from 0.
+    /// Number of this request, counted from 0 over all threads.
     pub number: u64,
 }
 
-/// The times of a request (ns): until the first byte of the response, and until the last.
+/// The times until the first and until the last byte of the response to a request (ns).
 pub type Times = (u64, u64);
 
-/// The times of a request; `None` if there was nothing left to request.
+/// The times of a request. None if no request was made, because all work is done.
 pub type Done = Result<Option<Times>, Error>;
 
-/// The times of an operation without its value.
+/// Returns the times of an operation without its value.
 pub fn times<T>(timed: &Timed<T>) -> Times {
     (timed.first_byte_ns, timed.total_ns)
 }
 
-/// The keys in the folder, with a record of what may exist on the server.
+/// The keys in the folder, with a record of the objects and uploads that may exist on the server.
 #[derive(Debug)]
 pub struct ObjectKeys {
-    /// The prefix of all keys; ends with a slash.
+    /// The prefix of all keys, which ends with a slash.
     folder: String,
     made: Mutex<Made>,
 }
@@ -118,12 +121,12 @@ pub struct ObjectKeys {
 #[derive(Debug, Default)]
 struct Made {
     keys: BTreeSet<String>,
-    /// Key and identifier of each.
+    /// Key and identifier of each unfinished upload.
     uploads: BTreeSet<(String, String)>,
 }
 
 impl ObjectKeys {
-    /// Makes a key in the folder and records it. If an object has this key, it is removed at the
+    /// Builds a key in the folder and records it, so that an object with this key is removed at the
     /// end.
     pub fn add(&self, name: &str) -> String {
         let key = self.key(name);
@@ -131,13 +134,13 @@ impl ObjectKeys {
         key
     }
 
-    /// The recorded keys whose names begin with `name`.
+    /// Returns the recorded keys whose names begin with `name`.
     pub fn below(&self, name: &str) -> Vec<String> {
         let lead = self.key(name);
         self.made().keys.iter().filter(|key| key.starts_with(&lead)).cloned().collect()
     }
 
-    /// The key of a name in the folder, as [`ObjectKeys::add`] makes it.
+    /// Builds a key in the folder like [`ObjectKeys::add`], but does not record it.
     pub fn key(&self, name: &str) -> String {
         format!("{}{name}", self.folder)
     }
@@ -171,7 +174,7 @@ impl<'a> ObjectStore<'a> {
     /// be listed, stored and removed in it.
     ///
     /// # Errors
-    /// The address names no bucket, the server cannot be reached, or it refuses a request.
+    /// The address contains no bucket, or the server cannot be reached or refuses a request.
     pub fn open(lab: &'a Lab, address: &Address, threads: usize) -> Outcome<ObjectStore<'a>> {
         let connect = |payload| -> Outcome<Vec<ObjectClient>> {
             (0..threads).map(|_| network_target::object_client(address, payload)).collect()
@@ -199,18 +202,18 @@ impl<'a> ObjectStore<'a> {
         Ok(store)
     }
 
-    /// What all keys begin with.
+    /// Returns the prefix of all keys.
     pub fn folder(&self) -> &str {
         &self.keys.folder
     }
 
-    /// The keys of the folder, and a connection for single requests.
+    /// Returns the keys of the folder, and a connection for single requests.
     pub fn parts(&mut self) -> (&ObjectKeys, &mut ObjectClient) {
         (&self.keys, &mut self.unsigned[0])
     }
 
     /// Makes requests from `threads` threads at the same time until the limit or an interrupt.
-    /// `buffer_bytes` is the size of each thread's buffer. `request` makes one request; if it
+    /// `buffer_bytes` is the size of each thread's buffer. `request` makes one request. If it
     /// returns `None`, its thread ends.
     ///
     /// # Errors
@@ -231,8 +234,8 @@ impl<'a> ObjectStore<'a> {
         load(&mut clients[..threads], buffer_bytes, limit, stop, &request)
     }
 
-    /// Removes the objects with these keys, `threads` at a time, also after an interrupt. If an
-    /// object cannot be removed, the others are still removed.
+    /// Removes the objects with these keys with `threads` threads, also after an interrupt. If an
+    /// object cannot be removed, the other objects are still removed.
     ///
     /// # Errors
     /// Some objects cannot be removed.
@@ -247,22 +250,25 @@ impl<'a> ObjectStore<'a> {
             None => Ok(load),
             Some((key, why)) => {
                 let (count, key) = (left.len(), key.escape_debug());
-                Err(Failure::failed(format!("{count} objects cannot be removed, {key}: {why}")))
+                Err(Failure::failed(format!(
+                    "cannot remove {count} objects; the first is {key}: {why}"
+                )))
             }
         }
     }
 
-    /// Removes everything that was made, and checks by a list that nothing is left.
+    /// Removes all objects and unfinished uploads, and checks with a list that none remains.
     ///
     /// # Errors
-    /// Something cannot be removed, or is still there. The message names the folder, and the
-    /// objects and uploads that are left.
+    /// An object or upload cannot be removed, or still exists. The message contains the folder, and
+    /// the remaining objects and uploads.
     pub fn remove(&mut self) -> Outcome<()> {
         let mut left = self.abort_uploads();
         let made: Vec<String> = self.keys.made().keys.iter().cloned().collect();
         let threads = self.unsigned.len();
         let failed = self.delete(&made, threads).err();
-        // The server may have executed a failed request later. The list shows what exists.
+        // The server may have executed a request after the client saw it fail. The list shows the
+        // objects that really exist.
         let late = self.list().and_then(|late| {
             let failed = self.delete(&late, threads).err();
             Ok((self.list()?, failed))
@@ -289,17 +295,22 @@ impl<'a> ObjectStore<'a> {
         left.truncate(NAMED_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let why = cause.map_or(String::new(), |cause| format!(": {}", cause.message));
-        let what = format!("objects may be left below {folder}; remove them: {}", left.join(", "));
+        let what = format!("objects may remain below {folder}; remove them: {}", left.join(", "));
         Err(Failure::failed(format!("{what}{more}{why}")))
     }
 
-    /// Aborts the unfinished uploads, which a list does not show. Returns those that are left.
+    /// Aborts the unfinished uploads, which a list does not show. Returns the uploads that could
+    /// not be aborted.
     fn abort_uploads(&mut self) -> Vec<String> {
         let (mut left, clock) = (Vec::new(), Monotonic::uncalibrated());
         let uploads = self.keys.made().uploads.clone();
         for (key, upload) in uploads {
             if left.len() >= FAILURES_MAX {
-                left.push(unfinished(&key, &upload, &"not tried any more"));
+                left.push(unfinished(
+                    &key,
+                    &upload,
+                    &"not tried, because too many removals failed",
+                ));
                 continue;
             }
             let client = &mut self.unsigned[0];
@@ -312,7 +323,7 @@ impl<'a> ObjectStore<'a> {
         left
     }
 
-    /// The keys of all objects in the folder.
+    /// Lists the keys of all objects in the folder.
     fn list(&mut self) -> Outcome<Vec<String>> {
         let folder = &self.keys.folder;
         let page = |next: Option<&str>| Ok(self.unsigned[0].list(folder, next)?.value);
@@ -320,12 +331,12 @@ impl<'a> ObjectStore<'a> {
     }
 }
 
-/// An upload that is left on the server, with the reason.
+/// Formats an upload that remains on the server, with the reason.
 fn unfinished(key: &str, upload: &str, why: &dyn Display) -> String {
     format!("upload {} of {} ({why})", upload.escape_debug(), key.escape_debug())
 }
 
-/// The keys in a folder, page by page.
+/// Lists the keys in a folder, page by page.
 fn list_all(
     folder: &str,
     mut page: impl FnMut(Option<&str>) -> Outcome<Listing>,
@@ -333,7 +344,7 @@ fn list_all(
     let (mut keys, mut next) = (Vec::new(), None);
     for _ in 0..PAGES_MAX {
         let Listing { keys: found, next: behind } = page(next.as_deref())?;
-        // Only keys in the folder are removed, whatever the server lists.
+        // A faulty server may list other keys, but only objects in the folder may be removed.
         keys.extend(found.into_iter().filter(|key| key.starts_with(folder)));
         next = behind;
         if next.is_none() {
@@ -343,11 +354,11 @@ fn list_all(
             break;
         }
     }
-    Err(Failure::failed(format!("the list of {folder} does not end")))
+    Err(Failure::failed(format!("the server's list of {folder} does not end")))
 }
 
-/// Tries something until it succeeds, with the pauses of [`PAUSES_NS`] in between. The error is
-/// that of the last try.
+/// Tries an action until it succeeds, with the pauses of [`PAUSES_NS`] between the tries. Returns
+/// the error of the last try if all fail.
 fn again<T>(clock: &Monotonic, mut act: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     for pause_ns in PAUSES_NS {
         let done = act();
@@ -362,7 +373,7 @@ fn again<T>(clock: &Monotonic, mut act: impl FnMut() -> Result<T, Error>) -> Res
 /// An object that cannot be removed, and why.
 type Left = (String, String);
 
-/// Removes each object, and returns those that are left.
+/// Tries to remove each object, and returns the objects that cannot be removed.
 fn delete_each<C: Send>(
     clients: &mut [C],
     keys: &[String],
@@ -373,7 +384,7 @@ fn delete_each<C: Send>(
     let one = |turn: Turn<'_, C>| {
         let Some(key) = keys.get(turn.number as usize) else { return Ok(None) };
         if lock().len() >= FAILURES_MAX {
-            lock().push((key.clone(), "not tried any more".to_owned()));
+            lock().push((key.clone(), "not tried, because too many removals failed".to_owned()));
             return Ok(Some((0, 0)));
         }
         let client = turn.client;
@@ -390,7 +401,7 @@ fn delete_each<C: Send>(
     Ok((load, left.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// Runs one thread for each connection, all starting together.
+/// Runs one thread for each connection. All threads start at the same time.
 fn load<C: Send>(
     clients: &mut [C],
     buffer_bytes: usize,
@@ -401,7 +412,8 @@ fn load<C: Send>(
     let (start, failed) = (Barrier::new(clients.len()), AtomicBool::new(false));
     let (clock, begun) = (Monotonic::new(), AtomicU64::new(0));
     let is_over = || interrupted.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
-    // Also returns the times of the start and of the last completion (ns of the clock).
+    // The two numbers that a thread returns are the times of its start and of its last completion
+    // (ns of the clock).
     let run = |client: &mut C| -> Result<(Load, u64, u64), Error> {
         let mut buffer = vec![0; buffer_bytes];
         content::fill(&mut buffer, CONTENT_SEED);

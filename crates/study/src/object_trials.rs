@@ -1,8 +1,8 @@
-//! The trials of the study of object stores: PUT and GET by size and number of requests at a time,
-//! uploads in parts, LIST and DELETE. Their results are readings of the evidence.
+//! The trials of the study of object stores: PUT and GET for several object sizes and queue depths,
+//! multipart uploads, LIST and DELETE. The results are stored as readings in the evidence.
 //!
-//! Trials of PUT and GET run in rounds over all settings, so that a slow period of the server does
-//! not hit one setting only. Each PUT makes a new object.
+//! Trials of PUT and GET run in rounds over all settings, so that a slow period of the server
+//! affects several settings instead of one. Each PUT creates a new object.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,18 +20,18 @@ use crate::object_store::{CONTENT_SEED, Limit, Load, ObjectStore, PAGES_MAX, tim
 
 /// Size of the objects of LIST and DELETE (bytes).
 const SMALL: u64 = 4 << 10;
-/// Sizes at which signed payloads are measured (bytes).
+/// The object sizes for which signed payloads are measured (bytes).
 const SIGNED: [u64; 2] = [4 << 10, 1 << 20];
-/// Size of the parts of an upload (bytes); servers want at least 5 MiB.
+/// Size of the parts of an upload (bytes). Servers require at least 5 MiB.
 pub const UPLOAD_PART: u64 = 8 << 20;
-/// How many parts are uploaded at a time.
+/// The numbers of parts that are uploaded at a time.
 pub const UPLOAD_PARALLEL: [usize; 2] = [1, 4];
 /// Time limit for storing the objects that LIST and DELETE need (ns).
 const FILL_NS: u64 = 20_000_000_000;
-/// For measurements that only the number of requests limits.
+/// The time limit of measurements that are limited only by the number of requests (ns).
 const UNLIMITED_NS: u64 = u64::MAX;
 
-/// How much a study of objects measures.
+/// The amount of measurements of the study `objects`.
 pub struct Extent {
     sizes: &'static [u64],
     /// Numbers of requests at a time, in rising order.
@@ -39,17 +39,17 @@ pub struct Extent {
     rounds: u32,
     /// Length of a trial (ns).
     trial_ns: u64,
-    /// Maximum bytes that a PUT trial stores, so that little space is needed. Each thread may make
-    /// one request even if that is more.
+    /// Maximum number of bytes that a PUT trial stores, which limits the space that is needed. Each
+    /// thread may store one object even if all objects together are larger.
     trial_bytes: u64,
-    /// Number of objects for LIST and DELETE. A page of a list has up to 1000.
+    /// Number of objects for LIST and DELETE. A page of a list has up to 1000 objects.
     listed: u64,
     /// Size of the uploaded object (bytes).
     upload_bytes: u64,
 }
 
 impl Extent {
-    /// The extent of a study; smaller with `quick`.
+    /// Returns the extent of the study, which is smaller with `--quick`.
     pub fn of(quick: bool) -> Extent {
         if quick {
             return Extent {
@@ -73,12 +73,12 @@ impl Extent {
         }
     }
 
-    /// The largest number of requests at a time.
+    /// Returns the largest number of requests at a time.
     pub fn threads(&self) -> usize {
         self.parallel.iter().copied().max().unwrap_or(1)
     }
 
-    /// All settings of PUT and GET.
+    /// Returns all settings of PUT and GET.
     fn settings(&self) -> Vec<Setting> {
         let mut settings = Vec::new();
         for &bytes in self.sizes {
@@ -96,7 +96,7 @@ impl Extent {
     }
 }
 
-/// What requests are made.
+/// The requests of a trial: their kind, the object size and the number of requests at a time.
 #[derive(Clone, Copy)]
 struct Setting {
     op: &'static str,
@@ -105,23 +105,24 @@ struct Setting {
     payload: PayloadSignature,
 }
 
-/// One target while it is measured.
+/// The measurement of one target.
 pub struct ObjectTrials<'a> {
     /// The folder on the server.
     pub store: ObjectStore<'a>,
-    /// How much is measured.
+    /// How much to measure.
     pub extent: &'a Extent,
     /// The target as given on the command line.
     pub name: String,
-    /// Shows what is measured.
+    /// The progress display.
     pub progress: Progress,
 }
 
 impl ObjectTrials<'_> {
-    /// Measures until an interrupt, and notes the results that are complete.
+    /// Runs all measurements and notes their results. After an interrupt, only completed results
+    /// are noted.
     ///
     /// # Errors
-    /// A request that fails, or an object that differs from what was stored.
+    /// A request fails, or the content of an object differs from the stored content.
     pub fn measure(&mut self, interrupted: &AtomicBool, evidence: &mut Evidence) -> Outcome<()> {
         let is_over = || interrupted.load(Ordering::Relaxed);
         self.make_objects(is_over)?;
@@ -146,7 +147,7 @@ impl ObjectTrials<'_> {
         self.list_and_delete(is_over, evidence)
     }
 
-    /// Stores the objects that GET trials read, and reads one of each size back to check it.
+    /// Stores the objects that GET trials read. For each size, one object is read back and checked.
     fn make_objects(&mut self, is_over: impl Fn() -> bool) -> Outcome<()> {
         let threads = self.extent.threads();
         for &bytes in self.extent.sizes {
@@ -168,7 +169,7 @@ impl ObjectTrials<'_> {
             let read = client.get(&key, &mut got)?.value;
             if read != bytes || got != made {
                 return Err(Failure::failed(format!(
-                    "{key}: GET returned other bytes than stored"
+                    "{key}: GET returned other bytes than PUT stored"
                 )));
             }
         }
@@ -188,7 +189,7 @@ impl ObjectTrials<'_> {
                 let key = keys.key(&format!("get/{bytes}/{object}"));
                 let got = turn.client.get(&key, turn.buffer)?;
                 if got.value != bytes {
-                    let what = format!("{key} has {} B, not {bytes}", got.value);
+                    let what = format!("{key} has {} B instead of {bytes} B", got.value);
                     return Err(Error::new(ErrorKind::Io, what));
                 }
                 Ok(Some(times(&got)))
@@ -237,7 +238,7 @@ impl ObjectTrials<'_> {
             let key = keys.key(&name);
             let stored = client.head(&key)?.value;
             if stored != bytes {
-                return Err(Failure::failed(format!("{key} has {stored} B, not {bytes}")));
+                return Err(Failure::failed(format!("{key} has {stored} B instead of {bytes} B")));
             }
             self.store.delete(&[key], 1)?;
             let how = match parallel {
@@ -251,8 +252,8 @@ impl ObjectTrials<'_> {
         Ok(())
     }
 
-    /// Uploads the large object in parts and returns the time that this takes (ns); `None` after an
-    /// interrupt. Filling the buffers is not part of the time.
+    /// Uploads the large object in parts and returns the duration (ns), without the time to fill
+    /// the buffers. None after an interrupt.
     fn upload_in_parts(
         &mut self,
         name: &str,
@@ -286,7 +287,7 @@ impl ObjectTrials<'_> {
         Ok(Some(begun.total_ns + load.elapsed_ns + ended.total_ns))
     }
 
-    /// Makes many small objects, lists them several times, and deletes them.
+    /// Creates many small objects, lists them several times, and deletes them.
     fn list_and_delete(
         &mut self,
         is_over: impl Fn() -> bool,
@@ -319,7 +320,7 @@ impl ObjectTrials<'_> {
         Ok(())
     }
 
-    /// Lists the small objects once, page by page, until an interrupt.
+    /// Lists the small objects once, page by page. Returns early after an interrupt.
     fn list(&mut self, is_over: impl Fn() -> bool, evidence: &mut Evidence) -> Outcome<()> {
         let (keys, client) = self.store.parts();
         let (prefix, expected) = (keys.key("list/"), keys.below("list/").len());
@@ -330,7 +331,7 @@ impl ObjectTrials<'_> {
                 return Ok(());
             }
             if pages as usize == PAGES_MAX {
-                return Err(Failure::failed(format!("the list of {prefix} does not end")));
+                return Err(Failure::failed(format!("the server's list of {prefix} does not end")));
             }
             let page = client.list(&prefix, next.as_deref())?;
             if pages == 0 {
@@ -344,7 +345,7 @@ impl ObjectTrials<'_> {
             }
         }
         if found != expected {
-            let message = format!("a list shows {found} of {expected} objects below {prefix}");
+            let message = format!("the server lists {found} of {expected} objects below {prefix}");
             return Err(Failure::failed(message));
         }
         let labels = [("target", self.name.clone()), ("objects", found.to_string())];
@@ -354,7 +355,7 @@ impl ObjectTrials<'_> {
         Ok(())
     }
 
-    /// Notes the trials of a setting.
+    /// Notes the results of the trials of a setting.
     fn note(&self, evidence: &mut Evidence, setting: &Setting, trials: &[Load]) {
         let payload = match setting.payload {
             PayloadSignature::Unsigned => "unsigned",

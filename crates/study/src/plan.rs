@@ -1,13 +1,17 @@
-//! The plan of a study as TOML: what to measure. Built-in studies and studies of users
-//! (`halfpower sweep plan.toml`) share this format.
+//! The plan of a study, a TOML file that describes what to measure. Built-in studies and studies of
+//! users (`halfpower sweep plan.toml`) share this format.
 //!
-//! Top-level keys are flags of `sweep` that apply to all points. Further keys are: `title` and
-//! `asks` (the question); `[quick]`, flags that replace others with `--quick`; `[[part]]`, each
-//! with a `name`, its own flags and its own `quick` flags; `[[figure]]`; `disks`, the number of
-//! targets that work together; `compares`, whether findings compare the targets; `whole_device`,
-//! whether direct requests use the whole device of a simulated system; `study`, the built-in study
-//! that measures and analyses. Every list of values is an axis, and the points are the product of
-//! all lists.
+//! Top-level keys are flags of `sweep` that apply to all points. Every list of values is an axis,
+//! and the points are the product of all lists. Further keys are:
+//!
+//! - `title`, and `asks`: the title of the study, and the question that it answers
+//! - `[quick]`: flags that replace other flags with `--quick`
+//! - `[[part]]`: a part with a `name`, its own flags and its own `quick` flags
+//! - `[[figure]]`: a chart
+//! - `disks`: the number of targets that each point uses at the same time
+//! - `compares`: whether findings compare the targets
+//! - `whole_device`: whether direct requests use the whole device of a simulated system
+//! - `study`: the built-in study that measures the points and analyses the results
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,10 +23,10 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-/// The parameter that gets a separate group for each value. Reads are then measured even if writes
-/// are not allowed.
+/// The parameter whose values are measured in separate groups, although it is an axis of `sweep`.
+/// Therefore reads are measured even if writes are not allowed.
 const DIRECTION: &str = "rw";
-/// Flags that a plan may not set because they concern the whole run.
+/// The flags that a plan must not set, because they apply to the whole run.
 const OF_THE_RUN: [&str; 12] = [
     "json",
     "quiet",
@@ -40,27 +44,29 @@ const OF_THE_RUN: [&str; 12] = [
 /// Maximum number of groups in a plan.
 const GROUPS_MAX: usize = 1_000;
 
-/// The plan of a study: what to measure.
+/// A parsed plan: the points and the charts of a study.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Title of the study.
     pub title: String,
     /// The question that the study answers.
     pub asks: String,
-    /// The built-in study that measures and analyses, if any.
+    /// The built-in study that measures the points and analyses the results. None for general
+    /// findings.
     pub study: Option<String>,
-    /// Whether findings compare all targets instead of describing each.
+    /// Whether findings compare all targets instead of describing each target.
     pub compares: bool,
-    /// Whether direct requests go to the whole device of a simulated system that names no file.
+    /// Whether direct requests use the whole device of a simulated system, unless the keys of the
+    /// system specify a file.
     pub whole_device: bool,
-    /// Default targets; targets on the command line override them.
+    /// Default targets. Targets on the command line replace these targets.
     pub targets: Vec<PathBuf>,
     /// The charts to draw.
     pub figures: Vec<FigurePlan>,
     parts: Vec<Part>,
 }
 
-/// A part of the study's plan: points that share flags.
+/// A part of a plan: points that share flags.
 #[derive(Clone, Debug, Default)]
 struct Part {
     name: String,
@@ -85,7 +91,7 @@ pub struct FigurePlan {
     /// Flags that distinguish the lines.
     #[serde(default)]
     pub by: Vec<String>,
-    /// Filter: only points with these flag values.
+    /// Filter: the chart shows only points with these flag values.
     #[serde(default, rename = "where")]
     pub only: BTreeMap<String, Words>,
 }
@@ -94,14 +100,14 @@ pub struct FigurePlan {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Words {
-    /// One accepted value.
+    /// Only this value is accepted.
     One(String),
-    /// Any of these values.
+    /// Each of these values is accepted.
     Any(Vec<String>),
 }
 
 impl Words {
-    /// Whether one of the values passes the test.
+    /// Checks whether at least one of the values passes the test.
     pub fn any(&self, is_it: impl Fn(&str) -> bool) -> bool {
         match self {
             Words::One(one) => is_it(one),
@@ -113,18 +119,20 @@ impl Words {
 /// Points whose targets are opened in the same way.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// The part of the study's plan that the points belong to.
+    /// The part of the plan to which the points belong.
     pub part: String,
-    /// Number of targets that work together; None: each target is measured separately.
+    /// Number of targets that each point uses at the same time. None if each target is measured
+    /// separately.
     pub disks: Option<u32>,
-    /// The experiment without targets.
+    /// The experiment, without targets.
     pub experiment: Experiment,
-    /// Flags of the points, as on the command line.
+    /// The flags of the points, as on the command line.
     pub words: Vec<String>,
-    /// Values of the parameters that are not axes of `sweep`, and other labels that distinguish the
-    /// points of this group.
+    /// The values of the parameters that are not axes of `sweep`, and other labels that distinguish
+    /// the points of this group from those of other groups.
     pub given: BTreeMap<String, String>,
-    /// Changes to the simulated system for these points, such as "file_at=0.5".
+    /// Changes to the simulated system for these points, such as "file_at=0.5". None if there are
+    /// no changes.
     pub changes: Option<String>,
 }
 
@@ -162,7 +170,7 @@ impl Plan {
                 }
                 of_the_run if OF_THE_RUN.contains(&of_the_run.replace('_', "-").as_str()) => {
                     return Err(Failure::usage(format!(
-                        "{key} applies to the whole run; type --{}",
+                        "{key} applies to the whole run; use the flag --{}",
                         key.replace('_', "-")
                     )));
                 }
@@ -189,17 +197,17 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The names of the plan's parts.
+    /// Returns the names of the plan's parts.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().map(|part| part.name.as_str())
     }
 
-    /// Whether the plan has points of its own; a study without them chooses all its trials.
+    /// Checks whether the plan specifies points. Otherwise, the study itself chooses all trials.
     pub fn has_points(&self) -> bool {
         self.parts.iter().any(|part| !part.name.is_empty() || part.flags.iter().next().is_some())
     }
 
-    /// All groups of points. Flags from the command line override those of the plan.
+    /// Returns all groups of points. Flags from the command line override flags of the plan.
     ///
     /// # Errors
     /// Usage, if there are more than 1000 groups.
@@ -211,7 +219,7 @@ impl Plan {
             groups.extend(part.groups(&flags.overridden_by(typed))?);
             if groups.len() > GROUPS_MAX {
                 return Err(Failure::usage(format!(
-                    "the lists of the plan make more than {GROUPS_MAX} combinations; shorten them"
+                    "the plan has more than {GROUPS_MAX} combinations of values; shorten its lists"
                 )));
             }
         }
@@ -220,13 +228,13 @@ impl Plan {
 }
 
 impl Part {
-    /// A copy of this part of the plan, overridden by the keys of a `[[part]]` table.
+    /// Returns a copy of this part, overridden by the keys of a `[[part]]` table.
     fn with(&self, mut table: Table, lines: &Lines, path: &str) -> Outcome<Part> {
         let name = table.remove("name").map(|value| text_of("name", value)).transpose()?;
         let name = name.ok_or_else(|| {
             let line = lines.before(path);
             Failure::usage(format!(
-                "{line}a [[part]] has no name; name it, as in name = \"buffered\""
+                "{line}a [[part]] has no name; add one, as in name = \"buffered\""
             ))
         })?;
         let lead = format!("part {name}: ");
@@ -237,8 +245,8 @@ impl Part {
         let own = lines.flags(path, &lead, &table)?;
         Ok(Part {
             flags: self.flags.overridden_by(&own),
-            // Flags of the part override the plan's quick flags, but not the part's own quick
-            // flags.
+            // The flags of the part override the quick flags of the plan. The quick flags of the
+            // part override both.
             quick: self.quick.without(&own).overridden_by(&quick),
             disks: disks.unwrap_or_else(|| self.disks.clone()),
             name,
@@ -257,7 +265,7 @@ impl Part {
         let with_disks = |disks| Group { disks, ..group.clone() };
         let mut groups: Vec<Group> = counts.into_iter().map(with_disks).collect();
         for setting in others {
-            // Stop once there are too many groups; the caller then fails.
+            // The number of groups is limited here to save memory. The caller returns the error.
             let each = groups.into_iter().take(GROUPS_MAX + 1);
             let each = each.map(|group| group.with_each(setting));
             groups = each.collect::<Outcome<Vec<_>>>()?.concat();
@@ -267,21 +275,21 @@ impl Part {
 }
 
 impl Group {
-    /// Sets a parameter.
+    /// Sets a parameter of the experiment, and records its flag.
     fn set(&mut self, setting: &Setting) -> Outcome<()> {
         setting.apply(&mut self.experiment)?;
         self.words.push(setting.word());
         Ok(())
     }
 
-    /// This group with an additional label.
+    /// Returns this group with an additional label.
     #[must_use]
     pub fn note(mut self, name: &str, value: impl Into<String>) -> Group {
         self.given.insert(name.to_owned(), value.into());
         self
     }
 
-    /// One copy of this group for each value of the parameter.
+    /// Returns one copy of this group for each value of the parameter.
     fn with_each(&self, setting: &Setting) -> Outcome<Vec<Group>> {
         let with = |value: &String| {
             let mut group = self.clone().note(setting.parameter.name, value);
@@ -292,7 +300,7 @@ impl Group {
     }
 }
 
-/// Line numbers of the keys of a plan, by path: ".bs", ".part.2.quick.bs".
+/// The line numbers of the keys of a plan, by path, such as ".bs" or ".part.2.quick.bs".
 struct Lines(BTreeMap<String, usize>);
 
 impl Lines {
@@ -323,12 +331,14 @@ impl Lines {
         }
     }
 
-    /// "line 7: " for the key at a path; empty if unknown.
+    /// Formats the line number of the key at a path, such as "line 7: ". Returns an empty text if
+    /// the line is unknown.
     fn before(&self, path: &str) -> String {
         self.0.get(path).map(|line| format!("line {line}: ")).unwrap_or_default()
     }
 
-    /// Reads the flags of the table at a path. An error message starts with the line, then `lead`.
+    /// Reads the flags of the table at a path. An error message starts with the line number and
+    /// `lead`.
     fn flags(&self, path: &str, lead: &str, table: &Table) -> Outcome<Settings> {
         let mut flags = Settings::default();
         for (key, value) in table {
@@ -361,7 +371,7 @@ fn tables_of(key: &str, value: Value) -> Outcome<Vec<Table>> {
     match value {
         Value::Array(values) => values.into_iter().map(|value| table_of(key, value)).collect(),
         _ => Err(Failure::usage(format!(
-            "{key} is a list of tables; begin each with the line [[{key}]]"
+            "{key} is a list of tables; begin each table with the line [[{key}]]"
         ))),
     }
 }
@@ -383,7 +393,7 @@ fn disks_of(value: &Value) -> Outcome<Vec<u32>> {
     let number = |text: &String| text.parse().ok().filter(|n| (1..=1024).contains(n));
     numbers.iter().map(number).collect::<Option<Vec<u32>>>().ok_or_else(|| {
         Failure::usage(
-            "`disks` is the number of targets that work together, as in disks = [1, 2, 4]",
+            "`disks` is the number of targets that each point uses, as in disks = [1, 2, 4]",
         )
     })
 }
@@ -455,8 +465,8 @@ mod tests {
             ("disks = 'many'", "`disks` is the number"),
             ("disks = 0", "`disks` is the number"),
             ("title = ", "halfpower study depth --show"),
-            ("title = 'x'\nplan = true", "type --plan"),
-            ("title = 'x'\nno_store = true", "type --no-store"),
+            ("title = 'x'\nplan = true", "use the flag --plan"),
+            ("title = 'x'\nno_store = true", "use the flag --no-store"),
             ("compares = 3", "`compares` must be true"),
         ] {
             let failure = Plan::parse(text).unwrap_err();

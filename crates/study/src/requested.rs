@@ -1,5 +1,5 @@
-//! The studies that a command names: built-in studies, and plan files of users. Also lists the
-//! built-in studies.
+//! The studies that the user specified on the command line: built-in studies, and plan files of
+//! users. This module also lists the built-in studies.
 
 use std::path::Path;
 
@@ -16,7 +16,8 @@ use crate::plan::Plan;
 pub struct RequestedStudy {
     /// Name of the study, or of its plan file without the extension.
     pub name: String,
-    /// The built-in study that measures and analyses, if any.
+    /// The built-in study that measures the points and analyses the results. None for general
+    /// findings.
     pub study: Option<&'static Study>,
     /// What to measure.
     pub plan: Plan,
@@ -28,8 +29,8 @@ impl RequestedStudy {
         Ok(RequestedStudy { name: study.name.to_owned(), study: Some(study), plan })
     }
 
-    /// The studies for a comma-separated list of names and plan files; `all` means all built-in
-    /// studies.
+    /// Returns the studies of a comma-separated list of names and plan files. `all` selects all
+    /// built-in studies.
     ///
     /// # Errors
     /// An unknown study, or a plan file that cannot be read or parsed.
@@ -47,10 +48,10 @@ impl RequestedStudy {
         names.split(',').map(|name| named(name.trim())).collect()
     }
 
-    /// The study of a plan file with this text.
+    /// Parses the text of a plan file. `path` is used for the name of the study and for errors.
     ///
     /// # Errors
-    /// An invalid plan, with the path.
+    /// The plan is invalid. The message contains the path.
     pub fn of_file(path: &Path, text: &str) -> Outcome<RequestedStudy> {
         let within = |failure: Failure| Failure {
             message: format!("{}: {}", path.display(), failure.message),
@@ -68,7 +69,7 @@ impl RequestedStudy {
 fn unknown(name: &str) -> Failure {
     let names: Vec<&str> = catalogue::ALL.iter().map(|study| study.name).collect();
     let names = names.join(", ");
-    Failure::usage(format!("unknown study '{name}'; use all, {names}, or a plan.toml"))
+    Failure::usage(format!("unknown study '{name}'; use all, {names}, or a plan file (.toml)"))
 }
 
 /// The list of all built-in studies, as `study --list --json` prints it.
@@ -89,10 +90,10 @@ struct ListedStudy {
 }
 
 impl StudyList {
-    /// All built-in studies.
+    /// Lists all built-in studies.
     ///
     /// # Errors
-    /// An invalid plan.
+    /// The plan of a study is invalid.
     pub fn of_catalogue() -> Outcome<StudyList> {
         let listed = |study: &&'static Study| -> Outcome<ListedStudy> {
             let plan = Plan::parse(study.plan)?;
@@ -108,7 +109,7 @@ impl StudyList {
         Ok(StudyList { studies: catalogue::ALL.iter().map(listed).collect::<Outcome<_>>()? })
     }
 
-    /// The list as text: question and requirements of each study.
+    /// Formats the list as text, with the question and the requirements of each study.
     pub fn lines(&self) -> Vec<String> {
         let lines = |study: &ListedStudy| {
             let lead = format!("{:<15}", study.name);

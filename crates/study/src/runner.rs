@@ -1,5 +1,5 @@
-//! Runs the plan of a study on its targets. The trials of all points are interleaved. Only points
-//! that need different settings of the host (such as the I/O scheduler) run separately.
+//! Runs the plan of a study on its targets. The trials of all points are interleaved, except that
+//! points with different settings of the host (such as the I/O scheduler) run separately.
 
 use std::path::PathBuf;
 
@@ -35,27 +35,30 @@ pub struct StudyRunner<'a> {
     pub plan: &'a Plan,
     /// Whether to measure fewer points in shorter trials.
     pub quick: bool,
-    /// Whether the study may switch the drive's write cache; it restores the setting afterwards.
+    /// Whether the study may switch the drive's write cache. The old setting is restored
+    /// afterwards.
     pub toggle_write_cache: bool,
     /// Seed, permissions and buffer pages of all points.
     pub base: &'a Experiment,
-    /// Settings from the command line; they override the plan.
+    /// Settings from the command line, which override the plan.
     pub typed: &'a Settings,
-    /// Test file size from the command line (bytes); it also limits files that grow.
+    /// Test file size from the command line (bytes), which also limits files that grow.
     pub size: Option<u64>,
-    /// The file below the folder of the halfpower peer that the targets also serve.
+    /// Path of the file on the server that the targets access, relative to the folder of the
+    /// halfpower peer. None if the user did not specify the path.
     pub peer_path: Option<&'a str>,
-    /// Stores finished trials.
+    /// The recorder, which stores finished trials.
     pub recorder: &'a mut Recorder,
-    /// What has been measured so far.
+    /// The measurements up to now.
     pub evidence: Evidence,
-    /// The exit code for the first part of the plan that was left out, if any was.
+    /// The exit code for the first part of the plan that was left out. None if no part was left
+    /// out.
     pub refused: Option<Exit>,
-    /// Charts of data that the evidence does not keep, such as single requests.
+    /// Charts of data that the evidence does not contain, such as single requests.
     pub charts: Vec<Chart>,
 }
 
-/// A group of points with its targets open.
+/// A group of points whose targets are open.
 pub struct Ready {
     group: Group,
     first: usize,
@@ -65,28 +68,29 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Changes the part of the plan under which the next points are recorded.
+    /// Changes the name of the part under which the next points are recorded.
     pub fn call(&mut self, part: &str) {
         self.group.part = part.to_owned();
     }
 
-    /// The part of the plan to which the points belong.
+    /// Returns the part of the plan to which the points belong.
     pub fn part(&self) -> &str {
         &self.group.part
     }
 
-    /// How many targets work together.
+    /// Returns the number of targets that each point uses at the same time.
     pub fn disks(&self) -> u32 {
         self.disks
     }
 
-    /// The value of a flag that is not an axis of `sweep`; empty if it is not set.
+    /// Returns the value of a flag that is not an axis of `sweep`, or an empty text if the flag is
+    /// not set.
     pub fn given(&self, flag: &str) -> &str {
         self.group.given.get(flag).map_or("", String::as_str)
     }
 
-    /// Trials are interleaved only among groups for which this is equal: whether the target is
-    /// simulated, the settings of the host, and the targets for which these settings are made.
+    /// Returns whether the target is simulated, the settings of the host, and the targets to which
+    /// these settings apply. Trials of two groups are interleaved only if these values are equal.
     fn surroundings(&self) -> (bool, Vec<HostSetting>, Vec<PathBuf>) {
         let host = self.job.host.clone();
         // Without host settings, trials on different targets can be interleaved.
@@ -94,25 +98,25 @@ impl Ready {
         (self.job.targets.simulated().is_some(), host, targets.to_vec())
     }
 
-    /// The settings of all points, for studies that run their own trials.
+    /// Returns the settings of all points, for studies that run their own trials.
     pub fn settings(&self) -> Vec<Setting<'_>> {
         self.job.axes.iter().map(|axes| self.bench.setting(&self.job, axes)).collect()
     }
 
-    /// Index of the group's first target in [`StudyRunner::study_targets`].
+    /// Returns the index of the group's first target in [`StudyRunner::study_targets`].
     pub fn first(&self) -> usize {
         self.first
     }
 
-    /// Number of trials per point.
+    /// Returns the number of trials per point.
     pub fn trials(&self) -> u32 {
         self.job.trials
     }
 }
 
 impl StudyRunner<'_> {
-    /// Measures all points of the plan: on each target separately, or on several targets together
-    /// where the plan sets `disks`. A part of the plan that does not fit a target is left out, with
+    /// Measures all points of the plan, on each target separately or, if the plan sets `disks`, on
+    /// several targets together. A part of the plan that does not fit a target is left out, with
     /// the reason.
     ///
     /// # Errors
@@ -121,7 +125,7 @@ impl StudyRunner<'_> {
         self.measure_groups(&self.groups()?)
     }
 
-    /// The groups of the plan.
+    /// Returns the groups of the plan.
     ///
     /// # Errors
     /// Usage, if there are too many groups.
@@ -159,7 +163,7 @@ impl StudyRunner<'_> {
         self.measure_groups_by(groups, study_targets, &Self::run)
     }
 
-    /// Measures the given groups on the given targets, with `run` in place of
+    /// Measures the given groups on the given targets. `run` is called instead of
     /// [`StudyRunner::run`].
     ///
     /// # Errors
@@ -193,7 +197,7 @@ impl StudyRunner<'_> {
         match Changed::apply(job.targets.paths(), &job.host) {
             Ok(None) => run(self, &ready)?,
             Ok(Some(changed)) => {
-                // An open file keeps its read-ahead, so reopen to apply the new setting.
+                // An open file keeps its old read-ahead, so the targets are opened again.
                 for one in &mut ready {
                     one.bench = Bench::ready(&one.job, self.lab)?;
                 }
@@ -220,22 +224,22 @@ impl StudyRunner<'_> {
         let sets: Vec<&[StudyTarget]> = match group.disks {
             None => study_targets.iter().map(std::slice::from_ref).collect(),
             Some(_) if study_targets.iter().all(StudyTarget::is_simulated) => {
-                // A simulated system has disks of its own, so one target is enough.
+                // A simulated system provides any number of disks, so one target is enough.
                 let first = &study_targets[0].name;
                 if let Some(other) =
                     study_targets.iter().find(|study_target| study_target.name != *first)
                 {
                     let (first, other) = (first.display(), other.name.display());
                     let reason = format!(
-                        "simulated disks of {first} and {other} cannot be combined; only {first} \
-                         was measured: study each separately"
+                        "simulated disks of {first} and {other} cannot be combined, so only \
+                         {first} was measured; study each system separately"
                     );
                     self.leave_out(&group.part, &reason);
                 }
                 vec![&study_targets[..1]]
             }
             Some(_) if study_targets.iter().any(StudyTarget::is_simulated) => {
-                let reason = "simulated and real targets cannot be combined; name one kind";
+                let reason = "simulated and real targets cannot be combined; use only one kind";
                 self.leave_out(&group.part, reason);
                 return Ok(());
             }
@@ -244,7 +248,8 @@ impl StudyRunner<'_> {
                 None => {
                     let count = study_targets.len();
                     let reason = format!(
-                        "needs {disks} targets, got {count}; list them all on the command line"
+                        "this part needs {disks} targets, but {count} were specified; list all \
+                         targets on the command line"
                     );
                     self.leave_out(&group.part, &reason);
                     return Ok(());
@@ -307,7 +312,7 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// The experiment that measures a group on the given targets.
+    /// Builds the experiment that measures a group on the given targets.
     ///
     /// # Errors
     /// Usage, if parameters contradict each other.
@@ -318,14 +323,16 @@ impl StudyRunner<'_> {
         // ranks on a host, a soaker would take the CPUs of the other ranks.
         experiment.soaker &= !simulated && self.lab.ranks.is_none();
         if simulated && experiment.engine_kinds == [Some(EngineKind::Sync)] {
-            // In the simulator all engines behave the same with one request at a time.
+            // In the simulator, all engines behave the same with one request at a time, so the
+            // default engine is used.
             experiment.engine_kinds = vec![None];
         }
         for study_target in set {
             self.add_target(group, study_target, &mut experiment)?;
         }
         if simulated {
-            // Virtual time is free, and the papers' disks need seconds to reach a steady state.
+            // Simulated time costs little real time, and the papers' disks need seconds to reach a
+            // steady state.
             experiment.runtime_ns = experiment.runtime_ns.map(|ns| ns.max(SIMULATED_NS));
         }
         let bytes: Option<Vec<u64>> = set.iter().map(StudyTarget::bytes).collect();
@@ -333,11 +340,12 @@ impl StudyRunner<'_> {
         let room = if experiment.allocation.grows() { self.size } else { most };
         let offset = experiment.offset_bytes;
         if let (Some(size), Some(most)) = (experiment.size_bytes, room) {
-            // If the plan asks for more than the target holds, use the whole target.
+            // If the plan sets a size larger than the target, the whole target is used.
             experiment.size_bytes = Some(size.min(most.saturating_sub(offset)));
         }
         if experiment.size_bytes.is_none() && !experiment.time_based {
-            // At most one pass over the target: a second pass might be served from a cache.
+            // A trial makes at most one pass over the target, because a second pass might be served
+            // from a cache.
             experiment.size_bytes = match most {
                 Some(bytes) => Some(bytes.saturating_sub(offset)),
                 None => simulated_bytes(&experiment),
@@ -346,7 +354,8 @@ impl StudyRunner<'_> {
         Ok(experiment)
     }
 
-    /// The experiment of a group, with defaults from `base` for flags that the plan does not set.
+    /// Returns the experiment of a group, with defaults from `base` for flags that the plan does
+    /// not set.
     fn with_base(&self, group: &Group) -> Experiment {
         let own = &group.experiment;
         let sets_pages = group.given.contains_key("buffer-pages");
@@ -369,14 +378,14 @@ impl StudyRunner<'_> {
         let grows = experiment.allocation != Allocation::Existing;
         if grows && study_target.folder().is_none() && study_target.is_real() {
             return Err(Failure::usage(format!(
-                "--allocation {} truncates the file, but other parts measure it; name a directory",
+                "--allocation {} truncates the file that other parts measure; use a directory",
                 experiment.allocation.name()
             )));
         }
         let folder = study_target.folder().filter(|_| grows);
         let mut target = folder.unwrap_or(study_target.path()).to_path_buf();
         if folder.is_none() && study_target.folder().is_some() {
-            // This is our own test file, so no permission is needed.
+            // halfpower itself created this test file, so the user need not permit the overwrite.
             experiment.consent.overwrite.push(study_target.path().to_path_buf());
         }
         if study_target.is_simulated() {
@@ -391,15 +400,16 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// The keys of a simulated system that make its file cover the whole device, if the plan asks
-    /// for it. Random requests then cover the whole disk, as in the papers, whose files filled
-    /// their disks.
+    /// Returns the keys of a simulated system that make its file cover the whole device, as in the
+    /// papers, whose files filled their disks. None if the plan does not set `whole_device`, or the
+    /// user specified a file or its size.
     fn whole_device(&self, group: &Group, target: &StudyTarget) -> Option<[&'static str; 2]> {
         let name = target.name.to_string_lossy();
         let names_a_file = name.contains("file_size") || name.contains("file_at");
         let is_direct = group.experiment.direct == Some(true);
         let asked = self.plan.whole_device && is_direct && self.size.is_none();
-        // The file size may be larger than the device: a file is cut off at the end of the device.
+        // The file size may exceed the device, because the simulator cuts the file off at the end
+        // of the device.
         (asked && !names_a_file).then_some(["file_at=0", "file_size=1t"])
     }
 
@@ -445,14 +455,14 @@ impl StudyRunner<'_> {
         if trial.verdict.state == State::Invalid {
             let reasons = trial.verdict.reasons.join("; ");
             return Err(Failure::failed(format!(
-                "the result is invalid: {reasons}; name a fully written file or the device"
+                "the result is invalid: {reasons}; use a fully written file or the device"
             )));
         }
         Ok(trial)
     }
 
-    /// Adds a measured point to the evidence. `notes` distinguish the point from others of its
-    /// group.
+    /// Adds a measured point to the evidence. `notes` are labels that distinguish the point from
+    /// other points of its group.
     pub fn add(&mut self, owner: &Ready, notes: &[(&str, &str)], point: Point) {
         if let Some(simulated) = owner.bench.facts().into_iter().find(|f| f.simulated.is_some())
             && let Some(target) = self.evidence.targets.get_mut(owner.first)
@@ -477,7 +487,7 @@ impl StudyRunner<'_> {
         });
     }
 
-    /// Records that a part of the plan was left out. The same reason is recorded only once per
+    /// Records that a part of the plan was left out. The same reason is recorded only once for each
     /// part.
     pub fn leave_out(&mut self, part: &str, reason: &str) {
         let left_out = LeftOut { part: part.to_owned(), reason: reason.to_owned() };
@@ -492,7 +502,7 @@ impl StudyRunner<'_> {
     }
 }
 
-/// File size of a simulated system, less the offset (bytes).
+/// Returns the file size of a simulated system minus the offset (bytes).
 fn simulated_bytes(experiment: &Experiment) -> Option<u64> {
     let job = Job::resolve(experiment, true).ok()?;
     let bytes = simulated::facts(job.targets.simulated()?).size_bytes;

@@ -1,10 +1,11 @@
-//! What a network path costs its server, by a halfpower peer there: CPU time per request and per
-//! KiB, bytes of the device and of the network per byte delivered, and how fast the server itself
-//! reads the same file.
+//! What a network path costs its server. A halfpower peer on the server reports the CPU time per
+//! request and per KiB, the bytes that the device and the network move per byte delivered, and how
+//! fast the server itself reads the same file.
 //!
-//! The counters cover the whole machine, so its load while nothing is measured (the background) is
-//! subtracted. If client and server are the same machine, the CPU time of the client's process is
-//! subtracted too, and the findings say so. All findings come from readings.
+//! The counters cover the whole machine. Therefore the load of the server while nothing is measured
+//! (the background) is subtracted. If client and server are the same machine, the CPU time of the
+//! client's process is subtracted too, and the findings mention this. All findings are derived from
+//! stored readings.
 
 use std::collections::BTreeMap;
 
@@ -27,25 +28,25 @@ use crate::runner::StudyRunner;
 pub const ONE: &str = "one at a time";
 /// The part of the plan with random requests.
 const RANDOM: &str = "random";
-/// Name under which figures of the server that are missing are listed as left out.
+/// The part under which missing figures of the server are listed as left out.
 const PART: &str = "server";
-/// The request size at which the server's own reads are compared (bytes).
+/// A request size at which the client's reads are compared with the server's own reads (bytes).
 const LARGE: u64 = 64 << 10;
-/// Number of intervals in which the background load of the server is measured, and their length
-/// (ns).
+/// The number of intervals in which the background load of the server is measured, and the length
+/// of an interval (ns).
 const BACKGROUND: (u32, u64) = (8, 250_000_000);
-/// Length of a trial in which the server reads its own file: normally, and with `quick` (ms).
+/// The length of a trial in which the server reads its own file, without and with `--quick` (ms).
 const READ_TRIAL_MS: (u32, u32) = (1000, 300);
 /// A target is on the server if the server's network moved at least this share of the bytes.
 const CROSSED: f64 = 0.5;
-/// If the server's device moved at least this share of the bytes, all of them count as moved by it,
-/// and none by the server's cache alone.
+/// If the server's device moved at least this share of the bytes, all bytes count as moved by the
+/// device, and no bytes as served from the server's cache.
 const FROM_DEVICE: f64 = 0.9;
 /// The costs are computed only if the background load uses at most this share of the server's CPUs.
-/// Above it, trials take CPU time from other work instead of idle time, so that the difference to
-/// the background says nothing.
+/// With a higher load, trials take CPU time from other work instead of idle time, so the difference
+/// from the background load is not the cost of the trials.
 const BUSY: f64 = 0.5;
-/// Half-width of a 95% interval, in standard errors.
+/// The half-width of a 95% interval (standard errors).
 const ERRORS: f64 = 2.0;
 
 /// Notes the server's name and CPUs, and measures its background load.
@@ -73,7 +74,8 @@ fn note_background(runner: &mut StudyRunner<'_>, watch: &ServerWatch, when: &str
     }
 }
 
-/// The background load as one interval that contains the intervals before and after the trials.
+/// Returns the background load, as one interval that contains the intervals measured before and
+/// after the trials.
 fn background(evidence: &Evidence) -> Option<Interval> {
     let before = interval(evidence, "server-background", &[("when", "before")])?;
     let after = interval(evidence, "server-background", &[("when", "after")]).unwrap_or(before);
@@ -84,7 +86,7 @@ fn background(evidence: &Evidence) -> Option<Interval> {
     })
 }
 
-/// How many CPUs of the server are busy while nothing is measured, with a 95% interval.
+/// Measures how many CPUs of the server are busy without the trials, with a 95% interval.
 fn measure_background(watch: &ServerWatch, lab: &Lab) -> Option<Interval> {
     let first = watch.counters()?;
     let (mut last, mut shares) = (first.clone(), Vec::new());
@@ -100,7 +102,7 @@ fn measure_background(watch: &ServerWatch, lab: &Lab) -> Option<Interval> {
     Some(Interval::symmetric(whole.busy_cpus(), half.hypot(resolution)))
 }
 
-/// The standard error of the mean; 0 for fewer than two values.
+/// Returns the standard error of the mean, or 0 for fewer than two values.
 fn standard_error(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     if count < 2.0 {
@@ -124,19 +126,20 @@ fn note_interval(
     }
 }
 
-/// An interval that [`note_interval`] noted.
+/// Returns an interval that [`note_interval`] noted.
 fn interval(evidence: &Evidence, quantity: &str, labels: &[(&str, &str)]) -> Option<Interval> {
     let edge = |edge| evidence.value(quantity, &[labels, &[("interval", edge)]].concat());
     Some(Interval { value: edge("value")?, low: edge("low")?, high: edge("high")? })
 }
 
-/// Whether the server is too busy with other work to tell the cost of the trials.
+/// Checks whether the server is so busy with other work that the cost of the trials cannot be
+/// measured.
 fn is_too_busy(evidence: &Evidence, background: Interval) -> bool {
     let cpus = evidence.value("server-cpus", &[]);
     cpus.is_some_and(|cpus| background.high > BUSY * cpus)
 }
 
-/// Whether server and client are the same machine.
+/// Checks whether server and client are the same machine.
 fn is_client(evidence: &Evidence) -> bool {
     !evidence.read("server-cpus", &[("is-client", "yes")]).is_empty()
 }
@@ -158,21 +161,22 @@ pub fn end(runner: &mut StudyRunner<'_>) {
     if evidence.usable().any(was_counted) && served_targets(evidence).is_empty() {
         let host = watch.greeting().host.name.clone();
         let reason = format!(
-            "no data crossed the network of {host}; give --peer the address of the server of the \
-             targets"
+            "no data crossed the network of {host}; use --peer with the address of the server that \
+             has the targets"
         );
         runner.leave_out(PART, &reason);
     }
     if let Some(why) = watch.ended() {
         let reason = format!(
-            "the figures of the server cover only the trials until its peer was lost: {why}; start \
-             halfpower peer there and run the study again"
+            "the connection to the halfpower peer was lost ({why}), so the figures of the server \
+             cover only the earlier trials; start halfpower peer on the server and run the study \
+             again"
         );
         runner.leave_out(PART, &reason);
     }
 }
 
-/// The points of a target that only read, or only write.
+/// Returns the points of a target that only read, or only write.
 fn of_direction<'a>(evidence: &'a Evidence, name: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let percent = if rw == "read" { 100 } else { 0 };
     let fits =
@@ -180,8 +184,8 @@ fn of_direction<'a>(evidence: &'a Evidence, name: &str, rw: &str) -> Vec<&'a Mea
     evidence.usable().filter(fits).collect()
 }
 
-/// Names of the targets whose bytes crossed the network of the server. These are files of the
-/// server, named by address or on a mounted share, but not local files.
+/// Returns the names of the targets whose bytes crossed the network of the server. These targets
+/// are files of the server, accessed by address or on a mounted share. Local files are left out.
 fn served_targets(evidence: &Evidence) -> Vec<String> {
     let mut moved: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for point in evidence.usable() {
@@ -196,8 +200,8 @@ fn served_targets(evidence: &Evidence) -> Vec<String> {
     served.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// The server's usage, the requests and the bytes of each trial of a point for which the server's
-/// counters were read.
+/// Returns the server's usage, the requests and the bytes of each trial of a point. Trials for
+/// which the server's counters were not read are left out.
 fn usages(point: &MeasuredPoint) -> Vec<(&ServerUsage, u64, u64)> {
     let trials = point.point.trials.iter();
     let usage = trials.filter_map(|trial| {
@@ -207,8 +211,9 @@ fn usages(point: &MeasuredPoint) -> Vec<(&ServerUsage, u64, u64)> {
     usage.collect()
 }
 
-/// CPU time of the server per request of a point (ns). The 95% interval combines the uncertainty of
-/// the background, the clock ticks in which the kernel counts, and the scatter between trials.
+/// Returns the CPU time of the server per request of a point (ns). The 95% interval combines the
+/// uncertainty of the background, the clock ticks in which the kernel counts CPU time, and the
+/// scatter between trials.
 fn cpu_per_request(
     point: &MeasuredPoint,
     background: Interval,
@@ -296,7 +301,8 @@ fn note_bytes(evidence: &mut Evidence) {
                 let labels = labels(("device", device.clone()));
                 noted.push(("server-device-bytes", unit, labels, moved / bytes));
             }
-            // A byte may pass several interfaces, such as a bridge and a card; the busiest counts.
+            // A byte may pass several interfaces, such as a bridge and a card, so only the busiest
+            // interface counts.
             let busiest = interfaces.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
             if let Some((interface, moved)) = busiest {
                 let labels = labels(("interface", interface.clone()));
@@ -319,12 +325,12 @@ fn note_bytes(evidence: &mut Evidence) {
     }
 }
 
-/// A kind of read that the server is asked to do itself: request size, depth, and whether at
-/// random.
+/// The reads that the server itself makes for comparison: request size (bytes), depth, and whether
+/// the offsets are random.
 type OwnReads = (u64, u32, bool);
 
-/// The reads of a target for the comparison with the server: 64 KiB one at a time, the fastest
-/// sequential ones, and the deepest random ones.
+/// Selects the reads of a target that are compared with the server's own reads: 64 KiB reads one at
+/// a time, the fastest sequential reads, and the deepest random reads.
 fn compared<'a>(evidence: &'a Evidence, name: &str) -> Vec<(OwnReads, &'a MeasuredPoint)> {
     let points = of_direction(evidence, name, "read");
     let is_random = |point: &&&MeasuredPoint| point.part == RANDOM;
@@ -342,8 +348,8 @@ fn compared<'a>(evidence: &'a Evidence, name: &str) -> Vec<(OwnReads, &'a Measur
     chosen
 }
 
-/// Asks the server to read the file itself in the settings in which the client read it: direct, and
-/// through its cache.
+/// Lets the server read the file itself with the same settings as the client, with direct I/O and
+/// through the server's cache.
 fn alone(runner: &mut StudyRunner<'_>, watch: &ServerWatch, path: &str) {
     let milliseconds = if runner.quick { READ_TRIAL_MS.1 } else { READ_TRIAL_MS.0 };
     let mut noted = Vec::new();
@@ -363,11 +369,11 @@ fn alone(runner: &mut StudyRunner<'_>, watch: &ServerWatch, path: &str) {
                 let answer = known.entry(key).or_insert_with(|| watch.read_trial(&trial));
                 let result = match answer {
                     Some(Ok(result)) if result.direct == direct => result,
-                    // The server has no direct I/O and read through its cache instead. The next
-                    // trial measures that.
+                    // The server does not support direct I/O and read through its cache instead,
+                    // which the next trial measures.
                     Some(Ok(_)) => continue,
                     Some(Err(why)) => {
-                        let reason = format!("what the server itself gets from {path}: {why}");
+                        let reason = format!("the server itself cannot read {path}: {why}");
                         return runner.leave_out(PART, &reason);
                     }
                     None => return,
@@ -396,7 +402,7 @@ fn alone(runner: &mut StudyRunner<'_>, watch: &ServerWatch, path: &str) {
     }
 }
 
-/// Adds the findings about the server: which machine it is, and what each path costs it.
+/// Adds the findings about the server: its hardware, and what each network path costs the server.
 pub fn conclude(found: &mut Conclusion, evidence: &Evidence) {
     let cpus = evidence.read("server-cpus", &[]);
     let Some(server) = cpus.first() else { return };
@@ -412,7 +418,7 @@ pub fn conclude(found: &mut Conclusion, evidence: &Evidence) {
     found.tables.extend(table(rows));
 }
 
-/// Target and direction of each path for which there are figures of the server.
+/// Returns the target and the direction of each path for which the server's load was measured.
 fn paths(evidence: &Evidence) -> Vec<(&str, &str)> {
     let mut paths = Vec::new();
     for reading in evidence.read("server-interrupts", &[]) {
@@ -427,16 +433,15 @@ fn machine(found: &mut Conclusion, evidence: &Evidence, server: &Reading) {
     let Some(busy) = background(evidence) else { return };
     let Interval { value, low, high } = busy;
     let [value, low, high] = [value, low, high].map(|cpus| format!("{:.2}", cpus.max(0.0)));
-    let idle =
-        format!("{value} ({low} to {high}) of its CPUs are busy before and after the trials");
+    let idle = format!("{value} ({low} to {high}) of its CPUs are busy without the trials");
     let (host, cpus, cpu) = (label("host"), server.value, label("cpu"));
     let text = if is_client(evidence) {
         format!(
-            "server and client are one machine, {host} ({cpus} CPUs, {cpu}): {idle}; that and the \
-             CPU time of this process are subtracted, but interrupts of the client's side are not"
+            "server and client are one machine, {host} ({cpus} CPUs, {cpu}): {idle}; this load and \
+             the CPU time of this process are subtracted, but interrupts of the client are not"
         )
     } else {
-        format!("the server is {host} ({cpus} CPUs, {cpu}): {idle}, which is subtracted")
+        format!("the server is {host} ({cpus} CPUs, {cpu}): {idle}; this load is subtracted")
     };
     found.find("server", text);
 }
@@ -448,20 +453,20 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, host: &str, (name, rw): (&s
     let Some((fixed, marginal)) = fitted else {
         let busy = background(evidence).is_some_and(|busy| is_too_busy(evidence, busy));
         let why = if busy {
-            "other work keeps the server too busy to tell what a request costs it; stop that work"
+            "other work keeps the server too busy to measure the cost of a request; stop that work"
         } else {
-            "the trials are too short to tell the server's CPU time from its background; use a \
-             longer --runtime"
+            "the trials are too short to distinguish their CPU time on the server from its \
+             background load; use a longer --runtime"
         };
         return found.find("server-cost", format!("{name}: {rw}s: {why}"));
     };
     let interrupts = evidence.value("server-interrupts", &path).unwrap_or_default();
-    let less = if is_client(evidence) { ", without this process" } else { "" };
+    let less = if is_client(evidence) { " (without this process)" } else { "" };
     found.find(
         "server-cost",
         format!(
-            "{name}: a {rw} costs the server {host}{less} {} of CPU and {} per KiB; interrupts are \
-             {:.0}% of its CPU time",
+            "{name}: a {rw} costs the server {host}{less} {} of CPU plus {} per KiB; interrupts \
+             are {:.0}% of the server's CPU time",
             words_of_time(fixed),
             words_of_time(marginal),
             100.0 * interrupts
@@ -469,7 +474,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, host: &str, (name, rw): (&s
     );
 }
 
-/// The first reading of a quantity for a path: one of its labels, and its value.
+/// Returns the first reading of a quantity for a path, as the value of `label` and the number.
 fn labelled<'a>(
     evidence: &'a Evidence,
     quantity: &str,
@@ -481,8 +486,9 @@ fn labelled<'a>(
     Some((reading.labels.get(label)?, reading.value))
 }
 
-/// The sum rule: each byte crosses the server's bus once to or from the network, and once from or
-/// to the device.
+/// Reports the bytes that the server's network and device move for each byte delivered. By the sum
+/// rule, each byte crosses the server's bus twice: between network and memory, and between memory
+/// and device.
 fn bytes(found: &mut Conclusion, evidence: &Evidence, path: (&str, &str)) {
     let (name, rw) = path;
     let Some((interface, network)) = labelled(evidence, "server-network-bytes", path, "interface")
@@ -494,7 +500,7 @@ fn bytes(found: &mut Conclusion, evidence: &Evidence, path: (&str, &str)) {
     let (moves, sends) = if reads { ("reads", "sends") } else { ("writes", "receives") };
     let (from, on_device) = match device {
         None => {
-            let unknown = "; the device below the folder of the peer is not known".to_owned();
+            let unknown = "; the device below the folder of the peer is unknown".to_owned();
             (unknown, None)
         }
         Some((device, moved)) => {
@@ -512,15 +518,15 @@ fn bytes(found: &mut Conclusion, evidence: &Evidence, path: (&str, &str)) {
         }
         Some(moved) if reads => {
             let cached = 100.0 * (1.0 - moved).clamp(0.0, 1.0);
-            format!(": its cache delivers {cached:.0}%, which do not cross the bus to the device")
+            format!(": the server's cache delivers {cached:.0}%, without reads of the device")
         }
-        Some(_) => ": the rest is still in its cache when a trial ends".to_owned(),
+        Some(_) => ": the other bytes are still in the server's cache when a trial ends".to_owned(),
         None => String::new(),
     };
     found.find(
         "server-bytes",
         format!(
-            "{name}: for each byte of a {rw} the server {sends} {network:.2} bytes on {interface}\
+            "{name}: for each byte of a {rw}, the server {sends} {network:.2} bytes on {interface}\
              {from}{sum}"
         ),
     );
@@ -545,21 +551,25 @@ fn own_reads(found: &mut Conclusion, evidence: &Evidence) {
         let ways: Vec<String> =
             alone.iter().filter(is_same).map(|one| own_read(evidence, one)).collect();
         let (path, ways) = (label("path"), ways.join(", "));
-        found.find("server-alone", format!("{lead}, against {path} on the server itself: {ways}"));
+        let own = format!("compared with the server's own reads of {path}");
+        found.find("server-alone", format!("{lead}, {own}: {ways}"));
         said.push(lead);
     }
 }
 
-/// The rate of the client relative to the server's own rate, direct or through the server's cache.
+/// Formats the rate of the client relative to the server's own rate, with direct I/O or through the
+/// server's cache.
 fn own_read(evidence: &Evidence, alone: &Reading) -> String {
     let labels: Vec<(&str, &str)> =
         alone.labels.iter().map(|(name, word)| (&**name, &**word)).collect();
     let is_direct = alone.labels.get("caching").is_some_and(|caching| caching == "direct");
-    let how = if is_direct { "direct" } else { "through its cache" };
+    let how = if is_direct { "with direct I/O" } else { "through the server's cache" };
     let rate = units::rate_mib(alone.value);
     match evidence.value("server-delivered", &labels) {
-        Some(share) => format!("{} its rate {how} ({rate})", words_of_times(share)),
-        None => format!("{how} the peer's --max-rate is the limit ({rate}; raise it to compare)"),
+        Some(share) => format!("{} the server's rate {how} ({rate})", words_of_times(share)),
+        None => format!(
+            "unknown {how}, because --max-rate limits the peer to {rate} (raise it to compare)"
+        ),
     }
 }
 
@@ -609,11 +619,11 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::peer::counters::{DeviceBytes, InterfaceBytes};
 
-    /// A trial of a server lasts this long (ns).
+    /// The length of each trial (ns).
     const ELAPSED_NS: u64 = 1_000_000_000;
 
-    /// A point of a path whose requests cost the server 20 us of CPU and 2 us per KiB, beside 0.5
-    /// CPUs that others use and `client_ns` of the client.
+    /// Builds a point whose requests each cost the server 20 us of CPU plus 2 us per KiB. Other
+    /// programs use 0.5 CPUs of the server, and the client uses `client_ns`.
     fn point(bs: &str, client_ns: u64, device_share: f64) -> MeasuredPoint {
         let mut point = cell(256 << 20, &[("part", ONE), ("rw", "read"), ("bs", bs)]);
         let kib = (point.bytes() >> 10) as f64;
@@ -682,7 +692,7 @@ mod tests {
         let true_ns = 20_000.0 + 2_000.0 * 1024.0;
         assert!((alone / true_ns - 1.0).abs() < 0.01, "{alone}");
         assert!(together > alone + client_ns as f64 / 300.0, "{together}");
-        assert!(text(&found, "server").contains("the CPU time of this process are subtracted"));
+        assert!(text(&found, "server").contains("CPU time of this process are subtracted"));
         assert!(text(&found, "server-cost").contains("without this process"));
     }
 
@@ -693,7 +703,7 @@ mod tests {
         assert!(twice.contains("sends 1.00 bytes on eth0 and reads 1.00 from vda"), "{twice}");
         assert!(twice.contains("together 2.00") && twice.contains("twice"), "{twice}");
         let cached = said(0.25);
-        assert!(cached.contains("its cache delivers 75%"), "{cached}");
+        assert!(cached.contains("the server's cache delivers 75%"), "{cached}");
     }
 
     #[test]
@@ -722,7 +732,7 @@ mod tests {
         let mut found = Conclusion::default();
         conclude(&mut found, &evidence);
         assert!(text(&found, "server-cost").contains("stop that work"));
-        assert!(text(&found, "server-bytes").contains("twice"), "bytes are known all the same");
+        assert!(text(&found, "server-bytes").contains("twice"), "bytes are still reported");
     }
 
     #[test]
@@ -742,9 +752,12 @@ mod tests {
         let mut found = Conclusion::default();
         conclude(&mut found, &evidence);
         let said = text(&found, "server-alone");
-        assert!(said.contains("disk on the server itself: 0.25 times its rate direct"), "{said}");
-        assert!(said.contains("through its cache the peer's --max-rate is the limit"), "{said}");
-        assert_eq!(said.lines().count(), 1, "one finding for a setting");
+        assert!(
+            said.contains("own reads of disk: 0.25 times the server's rate with direct I/O"),
+            "{said}"
+        );
+        assert!(said.contains("unknown through the server's cache, because --max-rate"), "{said}");
+        assert_eq!(said.lines().count(), 1, "each setting has only one finding");
     }
 
     #[test]

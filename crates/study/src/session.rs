@@ -1,5 +1,5 @@
-//! Runs several studies in sequence: measures, analyses and stores each of them. [`Session`] holds
-//! their common state, [`StudyResult`] the outcome of a study.
+//! Runs several studies in sequence: measures, analyses and stores each study. [`Session`] holds
+//! the state that the studies share, and [`StudyResult`] holds the outcome of a study.
 
 use lab::evidence::{Evidence, LeftOut, Reading, Skipped, Stated};
 use lab::experiment::Experiment;
@@ -22,33 +22,34 @@ use crate::plan::Plan;
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
-/// Options and targets that all studies of one command share.
+/// The options and targets that all studies of one command share.
 pub struct Session<'a> {
     /// The state shared by all measurements.
     pub lab: &'a Lab,
-    /// The machine.
+    /// The machine on which the studies run.
     pub host: Host,
     /// The targets, ready to be measured.
     pub study_targets: Vec<StudyTarget>,
     /// Whether to measure fewer points in shorter trials.
     pub quick: bool,
-    /// Whether a study may switch the drive's write cache; it restores the setting afterwards.
+    /// Whether a study may switch the drive's write cache. The old setting is restored afterwards.
     pub toggle_write_cache: bool,
-    /// Prices, power and capacities that the user gave.
+    /// Prices, power and capacities that the user specified.
     pub stated: Stated,
     /// Database, label, and the nominal rate of the hardware (PAP).
     pub options: RunOptions,
     /// Seed, permissions and buffer pages of all points.
     pub base: Experiment,
-    /// Settings from the command line; they override the plans.
+    /// Settings from the command line, which override the plans.
     pub typed: Settings,
     /// Test file size from the command line (bytes).
     pub size: Option<u64>,
-    /// The file below the folder of the halfpower peer that the targets also serve.
+    /// Path of the file on the server that the targets access, relative to the folder of the
+    /// halfpower peer. None if the user did not specify the path.
     pub peer_path: Option<String>,
 }
 
-/// The findings of a study that the database stores besides its points.
+/// The results of a study that the database stores in addition to its points.
 #[derive(Debug, Serialize)]
 struct KeptFindings<'a> {
     findings: Vec<FindingDocument>,
@@ -61,9 +62,9 @@ struct KeptFindings<'a> {
 pub struct StudyResult {
     /// Name of the study.
     pub name: String,
-    /// Plan of the study.
+    /// The plan of the study.
     pub plan: Plan,
-    /// What the papers found; empty for a user's own plan.
+    /// What the papers found. Empty for a user's plan that uses no built-in study.
     pub papers: &'static str,
     /// The measurements.
     pub evidence: Evidence,
@@ -71,16 +72,16 @@ pub struct StudyResult {
     pub conclusion: Conclusion,
     /// The charts of the plan, of the analysis and of single requests, in this order.
     pub charts: Vec<Chart>,
-    /// Why the study failed; None if it succeeded.
+    /// Why the study failed. None if it did not fail.
     pub failure: Option<String>,
     /// Whether the user interrupted the study.
     pub interrupted: bool,
-    /// The exit code of the program if nothing could be measured.
+    /// The exit code of the program if nothing could be measured. None if something was measured.
     pub refused: Option<Exit>,
 }
 
 impl StudyResult {
-    /// Whether points were measured and all of them are invalid.
+    /// Checks whether points were measured and all of them are invalid.
     pub fn is_invalid(&self) -> bool {
         let cells = &self.evidence.points;
         !cells.is_empty() && cells.iter().all(|cell| cell.summary.verdict.state == State::Invalid)
@@ -88,11 +89,11 @@ impl StudyResult {
 }
 
 impl Session<'_> {
-    /// Runs a study with its own plan, or with a user's plan that names the study.
+    /// Runs a built-in study or a user's plan.
     ///
     /// # Errors
-    /// Interrupted, if nothing was measured by then; database errors. A failed study is reported in
-    /// [`StudyResult::failure`], so that the next study can run.
+    /// Interrupted, if nothing was measured before the interrupt, and errors of the database. A
+    /// failed study is reported in [`StudyResult::failure`], so that the next study can run.
     pub fn make(
         &self,
         name: &str,
@@ -252,7 +253,7 @@ fn analyse(
     Conclusion::of_each((0..evidence.targets.len()).map(of_target).collect())
 }
 
-/// Why nothing was measured; None if something was.
+/// Returns why nothing was measured. None if something was measured.
 fn skipped(evidence: &Evidence, failure: Option<&Failure>) -> Option<Skipped> {
     if !evidence.points.is_empty() || !evidence.readings.is_empty() {
         return None;
@@ -262,19 +263,19 @@ fn skipped(evidence: &Evidence, failure: Option<&Failure>) -> Option<Skipped> {
         (None, Some(left_out)) => {
             ("no part of the study can run here".to_owned(), left_out.reason.clone())
         }
-        (None, None) => ("nothing was measured".to_owned(), "give the study more time".to_owned()),
+        (None, None) => ("nothing was measured".to_owned(), "use a longer --runtime".to_owned()),
     };
     Some(Skipped { reason, remedy })
 }
 
-/// Why a claim was not tested.
+/// Returns why a claim was not tested.
 fn why_not(evidence: &Evidence) -> String {
     if let Some(Skipped { reason, remedy }) = &evidence.skipped {
         return format!("the study was skipped: {reason}; {remedy}");
     }
     match evidence.left_out.as_slice() {
         [] if evidence.is_simulated() => {
-            "the simulated system does not have what the claim needs".to_owned()
+            "the simulated system lacks a feature that the claim needs".to_owned()
         }
         [] => "the points that the claim needs were not measured".to_owned(),
         parts => {

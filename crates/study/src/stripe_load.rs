@@ -1,21 +1,22 @@
 //! Load balance of random requests over the members of a stripe.
 //!
-//! Random requests do not spread evenly. D requests placed at random on N members keep N (1 - (1 -
-//! 1/N)^D) of them busy. In a closed loop, where each completion is replaced by a new random
-//! request, queues form and fewer members are busy: N D / (D + N - 1) with exponential service
-//! times. With constant service times the value lies between the two formulas.
+//! Random requests do not spread evenly. D requests that are placed at random on N members at the
+//! same time keep N (1 - (1 - 1/N)^D) members busy on average. In a closed loop, where each
+//! completed request is replaced by a new random request, queues form, and only N D / (D + N - 1)
+//! members are busy if service times are exponential. With constant service times, the number lies
+//! between the two formulas.
 
 use ioengine::stripe::Layout;
 use workload::LoggedRequest;
 
-/// Expected number of busy devices if `requests` requests are placed at random, all at the same
-/// time.
+/// Returns the expected number of busy devices if `requests` requests are placed at random, all at
+/// the same time.
 pub fn busy_open(targets: u32, requests: u32) -> f64 {
     let targets = f64::from(targets);
     targets * (1.0 - (1.0 - 1.0 / targets).powf(f64::from(requests)))
 }
 
-/// Expected number of busy devices in a closed loop with exponential service times.
+/// Returns the expected number of busy devices in a closed loop with exponential service times.
 pub fn busy_closed(targets: u32, requests: u32) -> f64 {
     let (targets, requests) = (f64::from(targets), f64::from(requests));
     targets * requests / (requests + targets - 1.0)
@@ -24,15 +25,15 @@ pub fn busy_closed(targets: u32, requests: u32) -> f64 {
 /// How requests are distributed over the devices of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StripeLoad {
-    /// Devices with at least one request, averaged over time.
+    /// The number of devices with at least one request, averaged over time.
     pub busy: f64,
-    /// Requests of the most loaded device divided by the mean of all devices.
+    /// The number of requests of the most loaded device, divided by the mean of all devices.
     pub imbalance: f64,
 }
 
 impl StripeLoad {
-    /// The load of one trial, from its first submission to its last. `None` unless requests were
-    /// submitted at two different times at least.
+    /// Computes the load of one trial, from its first submission to its last. None if all requests
+    /// were submitted at the same time.
     pub fn of(log: &[LoggedRequest], layout: &Layout) -> Option<StripeLoad> {
         let mut changes: Vec<(u64, usize, i64)> = Vec::with_capacity(2 * log.len());
         let mut counts = vec![0_u64; layout.members()];
@@ -68,8 +69,7 @@ impl StripeLoad {
 mod tests {
     use super::*;
 
-    /// A request to one device of a stripe with chunks of 8 KiB, with its submission and completion
-    /// time.
+    /// Builds a request to one device of a stripe with chunks of 8 KiB.
     fn request(member: u64, submit_ns: u64, complete_ns: u64) -> LoggedRequest {
         let (offset, length) = (member * 8192, 8192);
         let (worker, op, failed) = (0, ioengine::Op::Read, false);
@@ -79,7 +79,8 @@ mod tests {
     #[test]
     fn busy_members_are_averaged_over_time_and_not_over_requests() {
         let layout = Layout::new(2, 8192).unwrap();
-        // Two requests on the first device, then one on each, then one on a single device.
+        // In the first 10 ns, both requests are on the first device, so one device is busy. Until
+        // 20 ns, both devices are busy. Until the last submission at 30 ns, one device is busy.
         let log = [(0, 0, 10), (0, 0, 20), (1, 10, 40), (0, 30, 35)];
         let log = log.map(|(member, from, to)| request(member, from, to));
         let stripe_load = StripeLoad::of(&log, &layout).unwrap();

@@ -1,6 +1,6 @@
-//! The targets of studies: a directory with a test file, an existing file or device, a simulated
-//! system, a reference device, or a file or disk of a server. Each target is prepared once for all
-//! studies.
+//! The targets of studies. A target is a directory with a test file, an existing file or device, a
+//! simulated system, a reference device, or a file or disk of a server. Each target is prepared
+//! once for all studies.
 
 use analysis::units;
 use std::path::{Path, PathBuf};
@@ -27,29 +27,30 @@ const LAYOUT_NS: u64 = 15_000_000_000;
 pub struct StudyTarget {
     /// The target as given on the command line.
     pub name: PathBuf,
-    /// Kind of the target.
+    /// The kind of the target.
     pub kind: Kind,
 }
 
 /// The kind of a study's target.
 #[derive(Debug)]
 pub enum Kind {
-    /// A directory with a fully written test file; more files can be created in it.
+    /// The target is a directory with a fully written test file. More files can be created in the
+    /// directory.
     Directory {
         /// The test file.
         scratch: Scratch,
         /// Size of the test file (bytes).
         bytes: u64,
     },
-    /// An existing file or device.
+    /// The target is an existing file or device.
     Existing,
-    /// A simulated system.
+    /// The target is a simulated system.
     Simulated,
-    /// A file, disk or object of a server.
+    /// The target is a file, disk or object of a server.
     Network(Box<Address>),
-    /// A reference device in this process.
+    /// The target is a reference device in this process.
     Reference {
-        /// The reference device while it is idle, for reading its properties.
+        /// The reference device, opened to read its properties.
         device: Box<HostTarget>,
     },
 }
@@ -70,11 +71,12 @@ impl StudyTarget {
         }
     }
 
-    /// Prepares a target. In a directory it writes a test file of `size` bytes. Without a size, it
-    /// writes the default size, but at most `most` bytes and only as much as fits in 15 s.
+    /// Prepares a target. In a directory, writes a test file of `size` bytes. Without a size, the
+    /// test file has the default size, but at most `most` bytes, and not more than can be written
+    /// in 15 s.
     ///
     /// # Errors
-    /// Not a target; not enough space; interrupted.
+    /// `name` cannot be a target, the space is not enough, or the user interrupts.
     pub fn ready(
         name: &Path,
         size: Option<u64>,
@@ -101,7 +103,7 @@ impl StudyTarget {
         Ok(StudyTarget { name: name.to_path_buf(), kind })
     }
 
-    /// The path of the measured file or device; for other targets, the name.
+    /// Returns the path of the measured file or device. For other targets, returns the name.
     pub fn path(&self) -> &Path {
         match &self.kind {
             Kind::Directory { scratch, .. } => scratch.path(),
@@ -109,27 +111,29 @@ impl StudyTarget {
         }
     }
 
-    /// The directory in which more files can be created, if the target is one.
+    /// Returns the directory in which more files can be created. None if the target is not a
+    /// directory.
     pub fn folder(&self) -> Option<&Path> {
         matches!(self.kind, Kind::Directory { .. }).then_some(&*self.name)
     }
 
-    /// Whether the target is a file or device of this host.
+    /// Checks whether the target is a file, device or directory of this host.
     pub fn is_real(&self) -> bool {
         matches!(self.kind, Kind::Directory { .. } | Kind::Existing)
     }
 
-    /// Whether the target is on a server.
+    /// Checks whether the target is on a server.
     pub fn is_network(&self) -> bool {
         matches!(self.kind, Kind::Network(_))
     }
 
-    /// Whether the target is a simulated system.
+    /// Checks whether the target is a simulated system.
     pub fn is_simulated(&self) -> bool {
         matches!(self.kind, Kind::Simulated)
     }
 
-    /// Size (bytes); None for a simulated system.
+    /// Returns the size of the target (bytes). None for a simulated system, or if the target cannot
+    /// be opened.
     pub fn bytes(&self) -> Option<u64> {
         match &self.kind {
             Kind::Reference { device } => Some(device.size_bytes()),
@@ -142,7 +146,7 @@ impl StudyTarget {
     /// Opens the target read-only, to inspect it.
     ///
     /// # Errors
-    /// I/O errors; usage for a simulated system or reference device, which cannot be opened.
+    /// I/O errors, or usage for a simulated system or reference device, which cannot be opened.
     pub fn open(&self) -> Outcome<HostTarget> {
         match &self.kind {
             Kind::Network(address) => {
@@ -150,14 +154,14 @@ impl StudyTarget {
             }
             Kind::Simulated | Kind::Reference { .. } => {
                 let name = self.name.display();
-                Err(Failure::usage(format!("{name} is not a file of this host; name a file")))
+                Err(Failure::usage(format!("{name} is not a file of this host; specify a file")))
             }
             _ => Ok(HostTarget::open(self.path(), false, Caching::Buffered)?),
         }
     }
 
-    /// Properties of the target, under its canonical name. A simulated system has none before it
-    /// runs.
+    /// Returns the properties of the target, with its canonical name. The properties of a simulated
+    /// system are unknown before it runs.
     pub fn facts(&self) -> TargetFacts {
         let name = self.name.canonicalize().unwrap_or_else(|_| self.name.clone());
         let facts = match &self.kind {

@@ -1,5 +1,5 @@
-//! Trials traced with kernel tracepoints: where the time of each request goes, and the overhead of
-//! tracing itself.
+//! Trials with kernel tracepoints, which show the time that requests spend in each phase. Untraced
+//! trials show the overhead of tracing.
 
 use ioengine::extents::DiskExtents;
 use ioengine::{EngineKind, Op};
@@ -15,10 +15,11 @@ use crate::runner::{Ready, StudyRunner};
 
 /// Maximum number of logged requests per trial, over all threads.
 const LOGGED_MAX: usize = 1 << 20;
-/// Name pattern of the worker threads.
+/// The name pattern of the worker threads.
 const THREADS: &str = "worker-*";
 
-/// Where the targets of a setting lie on their disks, so that traced requests can be attributed.
+/// The disk extents of the targets of a setting, by which traced requests are attributed to the
+/// targets.
 #[derive(Debug)]
 pub struct Watch {
     places: Vec<DiskExtents>,
@@ -29,11 +30,11 @@ pub struct Watch {
 /// The result of tracing one trial.
 #[derive(Debug, Default)]
 pub struct TraceSummary {
-    /// Time per phase of the requests, for each target.
+    /// The times that the requests spent in each phase, for each target.
     pub phases: Vec<Phases>,
-    /// Lost trace events of all disks.
+    /// Number of lost trace events of all disks.
     pub lost: u64,
-    /// Requests that did not fit into the log of the trial, so that they are missing from the
+    /// Number of requests that did not fit into the log of the trial and are missing from the
     /// analysis.
     pub not_logged: u64,
 }
@@ -42,7 +43,7 @@ impl Watch {
     /// Checks that tracing works on this host.
     ///
     /// # Errors
-    /// What is missing, with the remedy.
+    /// The reason why tracing does not work, with the remedy.
     pub fn check() -> Result<(), Declined> {
         // Device 0:0 does not exist, so the trace stays empty.
         Tracer::start(&TraceSpec::new((0, 0), true, Some(THREADS))).map(drop)
@@ -51,7 +52,7 @@ impl Watch {
     /// Finds the disks of a setting and enables its request log.
     ///
     /// # Errors
-    /// When a target cannot be mapped to a disk, with an alternative.
+    /// When the extents of a target on its disk are unknown. The message suggests an alternative.
     pub fn over(setting: &mut Setting<'_>) -> Outcome<Watch> {
         let Place::Host(targets) = &setting.place else {
             return Err(Failure::usage("a simulated system has no kernel to trace"));
@@ -99,7 +100,7 @@ impl Watch {
         Ok((trial, seen))
     }
 
-    /// The disks under all targets, without duplicates.
+    /// Returns the disks of all targets, without duplicates.
     fn disks(&self) -> Vec<(u32, u32)> {
         let mut disks: Vec<(u32, u32)> = self.places.iter().map(|place| place.disk).collect();
         disks.sort_unstable();
@@ -107,7 +108,8 @@ impl Watch {
         disks
     }
 
-    /// The requests of a trial to one target. Workers are numbered target by target.
+    /// Returns the requests of a trial to one target. The workers of the first target have the
+    /// lowest numbers, followed by the workers of the second target, and so on.
     fn requests(
         &self,
         trial: &Trial,
@@ -127,15 +129,16 @@ impl Watch {
     }
 }
 
-/// The extents of a target in the trace's format.
+/// Converts the extents of a target to the type of the trace.
 fn in_trace(place: &DiskExtents) -> Vec<Extent> {
     let extents = place.extents.iter();
     extents.map(|e| Extent { offset: e.offset, bytes: e.bytes, sector: e.sector }).collect()
 }
 
 /// Measures all points of the groups, alternating between traced and untraced trials to show the
-/// overhead of tracing. Points carry `traced` = "yes" or "no". `tell` is called after each traced
-/// point is added to the evidence. Points that cannot be traced are left out.
+/// overhead of tracing. Each point has the label `traced` with the value "yes" or "no". `tell` is
+/// called after each traced point is added to the evidence. Points that cannot be traced are left
+/// out.
 ///
 /// # Errors
 /// When a request fails, or tracing does not work.
@@ -163,9 +166,9 @@ struct Pair<'a> {
     owner: &'a Ready,
     setting: Setting<'a>,
     watch: Watch,
-    /// The untraced point and the traced one.
+    /// The untraced and the traced point.
     points: [Point; 2],
-    /// Numbers of the two points in the database.
+    /// The numbers of the untraced and the traced point in the database.
     numbers: [usize; 2],
     seen: Vec<TraceSummary>,
 }
@@ -196,7 +199,7 @@ impl<'a> Pair<'a> {
         let point = &mut self.points[usize::from(traced)];
         rounds::fail_on_errors(&trial, &point.key.describe())?;
         if trial.requests() > 0 {
-            // The log has been evaluated; drop it to save memory.
+            // The log has been evaluated, so it is dropped to save memory.
             let mut trial = Trial { ordinal: round, ..trial };
             trial.live_mut().log = Vec::new();
             runner.recorder.add_trial(self.numbers[usize::from(traced)], &trial)?;
@@ -216,7 +219,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Runs all trials, round by round, and alternates the order within each pair.
+/// Runs all trials, round by round. The order of the traced and the untraced trial of a pair
+/// alternates between rounds.
 fn measure(runner: &mut StudyRunner<'_>, pairs: &mut [Pair<'_>]) -> Outcome<()> {
     let rounds = pairs.iter().map(|pair| pair.owner.trials()).max().unwrap_or(0);
     let all = f64::from(rounds) * pairs.len() as f64 * 2.0;

@@ -1,7 +1,7 @@
-//! Presentation of studies: the HTML page with a section for each study, and the text of the
+//! Presentation of studies: the HTML page with a section for each study, and the text on the
 //! terminal.
 //!
-//! Both show the same findings, advice, verdicts on claims and doubts.
+//! Page and text show the same findings, advice, verdicts on claims and doubts.
 
 use analysis::units;
 use explain::Kind;
@@ -21,14 +21,14 @@ use crate::conclusion::{ClaimResult, Verdict, claim_of};
 use crate::general;
 use crate::session::StudyResult;
 
-/// Number of findings of each study in the overview at the top of the page.
+/// Maximum number of findings of each study in the overview at the top of the page.
 const HEADLINES: usize = 2;
-/// If a rule of advice applies to many settings, this many are named.
+/// Maximum number of settings that are listed for a rule of advice.
 const SETTINGS: usize = 3;
-/// Number of reasons that are given for suspect or invalid points.
+/// Maximum number of reasons that are listed for suspect or invalid points.
 const REASONS: usize = 2;
 
-/// The HTML page of all studies.
+/// Renders the HTML page of all studies.
 pub fn html(host: &Host, started_unix_ns: i64, all: &[StudyResult]) -> String {
     let targets = all.first().map(|study| study.evidence.targets.as_slice()).unwrap_or_default();
     let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
@@ -48,13 +48,13 @@ pub fn html(host: &Host, started_unix_ns: i64, all: &[StudyResult]) -> String {
     })
 }
 
-/// The advice of all studies, largest gain first.
+/// Merges the advice of all studies, largest gain first.
 fn advice(all: &[StudyResult]) -> Vec<Advice> {
     merged(all.iter().flat_map(|study| &study.conclusion.advice))
 }
 
-/// Joins the advice of each rule. It names the settings with the largest gains; the rule with the
-/// largest gain is first.
+/// Joins the advice of each rule into one piece of advice, which lists the settings with the
+/// largest gains. The rule with the largest gain is first.
 fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
     let mut rules: Vec<Vec<&Advice>> = Vec::new();
     for one in all {
@@ -71,7 +71,7 @@ fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
     merged
 }
 
-/// Joins the advice of one rule for several settings; `None` without settings.
+/// Joins the advice of one rule for several settings. None without settings.
 fn as_one(mut all: Vec<&Advice>) -> Option<Advice> {
     all.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     let (most, others) = all.split_first()?;
@@ -101,7 +101,7 @@ fn verdict(all: &[StudyResult]) -> model::Verdict {
             verdict.add(State::Suspect, format!("{}: {failure}", study.name));
         }
     }
-    // An invalid point is not used in findings, so it does not make the study invalid.
+    // Findings do not use invalid points, so invalid points do not make the study invalid.
     verdict.state = verdict.state.min(State::Suspect);
     view::verdict(&verdict)
 }
@@ -133,7 +133,7 @@ fn section(study: &StudyResult) -> Section {
     let findings = study.conclusion.findings.iter().map(|found| sentence(&found.headline));
     let findings: Vec<String> = findings.collect();
     if !findings.is_empty() {
-        blocks.push(Block::Text("Here:".to_owned()));
+        blocks.push(Block::Text("Results on this machine:".to_owned()));
         blocks.push(Block::List(findings));
     }
     let doubts = doubts(study);
@@ -146,7 +146,7 @@ fn section(study: &StudyResult) -> Section {
     blocks.extend(study.conclusion.tables.iter().cloned().map(Block::Table));
     blocks.extend(points(study).map(Block::Table));
     let left_out = left_out(study).into_iter();
-    blocks.extend(left_out.map(|words| Block::Text(format!("Left out, {words}."))));
+    blocks.extend(left_out.map(|words| Block::Text(format!("Left out: {words}."))));
     Section {
         id: study.name.clone(),
         title: study.plan.title.clone(),
@@ -155,7 +155,7 @@ fn section(study: &StudyResult) -> Section {
     }
 }
 
-/// The text with a capital letter at its start and a full stop at its end.
+/// Adds a capital letter at the start of a text and a full stop at its end.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string());
@@ -166,7 +166,8 @@ fn column(label: &str, unit: Option<Unit>) -> Column {
     Column { label: label.to_owned(), unit }
 }
 
-/// The papers' claims with the published and the measured number and the verdict.
+/// Builds the table of the papers' claims, with the published number, the measured number and the
+/// verdict.
 fn claims(study: &StudyResult) -> Option<Table> {
     let row = |result: &ClaimResult| {
         let claim = claim_of(result.id)?;
@@ -207,7 +208,7 @@ fn points(study: &StudyResult) -> Option<Table> {
     let rows: Vec<_> = study.evidence.points.iter().map(row).collect();
     (!rows.is_empty()).then(|| Table {
         id: format!("{}-points", study.name),
-        caption: "Every point".to_owned(),
+        caption: "All points".to_owned(),
         columns: vec![
             column("Point", None),
             column("Flags", None),
@@ -223,17 +224,18 @@ fn points(study: &StudyResult) -> Option<Table> {
     })
 }
 
-/// Whether a flag is shown with a point. Flags for the length of the measurement are not, nor is
-/// `direct`, which the name of the point shows.
+/// Checks whether a flag is shown with a point. Flags for the length of the measurement are hidden,
+/// and so is `direct`, because the name of the point contains it.
 fn is_telling(flag: &str) -> bool {
     !matches!(flag, "runtime" | "trials" | "direct" | "time-based" | "ramp-time")
 }
 
-/// Reasons to read a study with care.
+/// Returns reasons to doubt the results of a study.
 fn doubts(study: &StudyResult) -> Vec<String> {
     let mut doubts = Vec::new();
     if study.interrupted {
-        doubts.push("interrupted: the findings cover only the points measured so far".to_owned());
+        let text = "interrupted: the findings cover only the points measured before the interrupt";
+        doubts.push(text.to_owned());
     }
     if let Some(failure) = study.failure.as_ref().filter(|_| study.evidence.skipped.is_none()) {
         doubts.push(format!("the study failed: {failure}"));
@@ -244,8 +246,8 @@ fn doubts(study: &StudyResult) -> Vec<String> {
     doubts
 }
 
-/// The number of points that are invalid (or suspect), with the first reasons; `None` if there are
-/// none.
+/// Formats the number of points that are in the state `state` (invalid or suspect), with the first
+/// reasons. None if no point is in this state.
 fn doubted(points: &[MeasuredPoint], state: State, what: &str) -> Option<String> {
     let mut verdict = lab::point::Verdict::default();
     let doubted = points.iter().filter(|point| point.summary.verdict.state == state);
@@ -256,7 +258,7 @@ fn doubted(points: &[MeasuredPoint], state: State, what: &str) -> Option<String>
     (count > 0).then(|| format!("{count} of {all} points {what}: {named}{rest}"))
 }
 
-/// The parts of the plan that were not measured, grouped by reason.
+/// Returns the parts of the plan that were not measured, grouped by reason.
 fn left_out(study: &StudyResult) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for part in &study.evidence.left_out {
@@ -270,7 +272,8 @@ fn left_out(study: &StudyResult) -> Vec<String> {
     reasons.iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect()
 }
 
-/// Name and title of a study, without the name twice: "depth: requests outstanding".
+/// Formats the name and the title of a study. If the title begins with the name, the name is not
+/// repeated, as in "depth: requests outstanding".
 fn heading(name: &str, title: &str) -> String {
     let (lead, rest) = title.split_once(": ").unwrap_or_default();
     if lead.to_lowercase().replace(' ', "-") == name {
@@ -280,7 +283,7 @@ fn heading(name: &str, title: &str) -> String {
     }
 }
 
-/// A study as text for the terminal, with the first of its figures that text can show.
+/// Formats a study as text for the terminal, with the first of its charts that can be shown there.
 pub fn text(study: &StudyResult, charts: Charts) -> String {
     let mut lines = terminal::wrapped("", &heading(&study.name, &study.plan.title));
     if let Some(skipped) = &study.evidence.skipped {
@@ -313,8 +316,7 @@ pub fn text(study: &StudyResult, charts: Charts) -> String {
     lines.join("\n")
 }
 
-/// The claims as text: those that were tested with their statement and result, the others only by
-/// name.
+/// Formats the claims. Tested claims are listed with statement and result, other claims only by id.
 fn claims_in_words(results: &[ClaimResult]) -> Vec<String> {
     let mut lines = Vec::new();
     for (verdict, word) in [(Verdict::Holds, "holds"), (Verdict::DoesNotHold, "does not hold")] {
@@ -359,8 +361,8 @@ mod tests {
             claim("R051", Verdict::DoesNotHold),
         ]);
         assert_eq!(lines.len(), 3);
-        let expected = "claim R042 holds: Share of the advertised speed the devices reach (Figure \
-                        3) (30 percent); here: reads reach 36%";
+        let expected = "claim R042 holds: Share of the advertised throughput that the devices \
+                        reach (Figure 3) (30 percent); here: reads reach 36%";
         assert_eq!(lines[0], expected);
         assert!(lines[1].starts_with("claim R051 does not hold: "), "{lines:?}");
         assert!(lines[2].starts_with("1 claim not testable here"), "{lines:?}");

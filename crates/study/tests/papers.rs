@@ -1,9 +1,9 @@
-//! The papers' own machines, simulated: studies judge claims as `reproduce` does, and their
-//! defaults give the published figures.
+//! Runs studies on simulations of the papers' machines. The studies must give the same verdicts on
+//! the papers' claims as `reproduce`, and their default workloads must give the published figures.
 //!
-//! Everything is simulated, so that no figure depends on this machine.
+//! All targets are simulated, so the results do not depend on the machine that runs the tests.
 
-// A test helper that fails is a failed test.
+// The test helpers may unwrap, because a panic in a helper fails the test.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use study::plan::Plan;
 use study::session::{Session, StudyResult};
 use study::target::StudyTarget;
 
-/// Built-in systems that describe machines of the papers and are the subject of their claims.
+/// Names of the built-in simulated systems that model the machines in the papers' claims.
 const SYSTEMS: [&str; 6] = [
     "nt4-ultrawide",
     "nt4-fastwide",
@@ -34,10 +34,11 @@ const SYSTEMS: [&str; 6] = [
     "w2k-atlas10k",
     "w2k-fireball-3ware",
 ];
-/// Claims that a study and `reproduce` judge differently on the same machine, with the reason.
+/// Known exceptions: the id of each claim on which a study and `reproduce` give different verdicts
+/// for the same machine, with the reason.
 const DIFFERENT: [(&str, &str); 0] = [];
 
-/// Runs the quick form of a study on a simulated system.
+/// Runs a study on a simulated system, as with `--quick`.
 fn study_of(name: &str, system: &str) -> StudyResult {
     let lab = Lab::new(Console::new(true), Interrupt::default());
     let target = format!("sim:{system}");
@@ -60,7 +61,7 @@ fn study_of(name: &str, system: &str) -> StudyResult {
     session.make(name, Some(study), Plan::parse(study.plan).unwrap()).unwrap()
 }
 
-/// The verdict of `reproduce` on each claim that it computes.
+/// Returns the verdicts of `reproduce`, by the id of the claim. True if the claim holds.
 fn reproduced() -> BTreeMap<String, bool> {
     let mut all = BTreeMap::new();
     for paper in Paper::ALL {
@@ -72,8 +73,9 @@ fn reproduced() -> BTreeMap<String, bool> {
     all
 }
 
-/// Compares the verdicts of a study. Returns how many claims of the system's own paper were
-/// compared, and those that differ.
+/// Runs a study and compares its verdicts with those of `reproduce`, for the claims of the paper
+/// that describes the system. Returns the number of compared claims, and a line for each claim
+/// whose verdicts differ.
 fn compare(study: &str, system: &str, reproduced: &BTreeMap<String, bool>) -> (usize, Vec<String>) {
     let made = study_of(study, system);
     let (mut compared, mut differ) = (0, Vec::new());
@@ -98,13 +100,13 @@ fn two_studies_say_the_same_as_reproduce() {
     let studies = [("request-size", "nt4-ultrawide", 5), ("depth", "nt4-fastwide", 4)];
     for (study, system, least) in studies {
         let (compared, differ) = compare(study, system, &reproduced);
-        assert!(compared >= least, "{study} on {system} compared {compared} claims");
+        assert!(compared >= least, "{study} on {system}: only {compared} claims were compared");
         assert!(differ.is_empty(), "{differ:#?}");
     }
 }
 
 #[test]
-#[ignore = "long: every study on six systems; run by ./test --all"]
+#[ignore = "runs every study on six systems, which takes long; ./test --all includes it"]
 fn every_study_says_the_same_as_reproduce() {
     let reproduced = reproduced();
     let (mut compared, mut differ) = (0, Vec::new());
@@ -125,14 +127,14 @@ fn reads_of_the_papers_drive_pass_half_of_its_own_advertised_rate() {
     let findings = made.conclusion.findings.iter();
     let texts: Vec<&str> = findings.map(|found| found.headline.as_str()).collect();
     let half = texts.iter().find(|text| text.contains("reads at depth 1")).unwrap();
-    assert!(half.contains("pass half power at"), "{half}");
+    assert!(half.contains("pass half of the PAP of"), "{half}");
     assert!(half.contains("drive, media"), "{half}");
 }
 
 #[test]
 fn random_requests_use_the_whole_disk() {
-    // Kilobyte accesses per second (KAPS) of Tables 2 and 10 of the second paper: random requests
-    // of 8 KB, one at a time, reads and writes in turn.
+    // Tables 2 and 10 of the second paper give these kilobyte accesses per second (KAPS). The
+    // authors measured with random requests of 8 KB at depth 1, alternating reads and writes.
     for (system, published) in [("w2k-atlas10k", 105.0), ("w2k-fireball-3ware", 78.0)] {
         for (study, part) in [("random", "past the cache"), ("price", "random")] {
             let made = study_of(study, system);
@@ -142,7 +144,7 @@ fn random_requests_use_the_whole_disk() {
             };
             let kaps = 2.0 / (1.0 / rate("randread") + 1.0 / rate("randwrite"));
             let off = (kaps / published - 1.0).abs();
-            assert!(off <= 0.10, "{study} {system}: {kaps} against {published}");
+            assert!(off <= 0.10, "{study} {system}: {kaps} KAPS, published: {published}");
         }
     }
 }

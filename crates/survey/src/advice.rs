@@ -1,8 +1,9 @@
-//! Ranked advice: the rules of `advice.toml` whose gain was measured here.
+//! Gives ranked advice: the rules of `advice.toml` whose gain the survey measured.
 //!
 //! A rule gives advice only if two measured points differ by more than their intervals and by at
-//! least [`GAIN_MIN`]. The baseline is the present setting of the user's program (--app), or the
-//! out-of-box setting. Rules that only a study can measure are listed with the name of the study.
+//! least [`GAIN_MIN`]. The gain is relative to the present setting of the user's program (--app),
+//! or to the out-of-box setting. Rules that only a study can measure are listed with the name of
+//! the study.
 
 use analysis::units;
 use ioengine::{Caching, Op};
@@ -14,18 +15,19 @@ use serde::{Deserialize, Serialize};
 use crate::grid;
 use crate::insight::{Insight, as_good};
 
-/// Minimum gain that is worth a change of code.
+/// Minimum gain that justifies a change of a program (a factor).
 pub const GAIN_MIN: f64 = 1.1;
-/// Scatter of the CPU time that the kernel accounts to a process (share).
+/// Relative half width that is assumed for the interval of a ratio of two CPU times. The CPU time
+/// that the kernel charges to a process scatters by this much.
 const CPU_SCATTER: f64 = 0.3;
-/// Gains of at least this share of the greatest gain count as equal (a factor of 1.5).
+/// A gain counts as equal to the greatest gain if it is at least this share of the greatest gain.
 const SAME_GAIN: f64 = 1.0 / 1.5;
-/// The request size at which caching modes are compared (bytes).
+/// Request size at which the caching modes are compared (bytes).
 const LARGE: u64 = grid::LARGE_BYTES as u64;
-/// Request sizes that count as small (bytes).
+/// Maximum request size that counts as small (bytes).
 const SMALL: u64 = 8 << 10;
 
-/// A rule of advice: one row of the table of rules.
+/// A rule of advice: one entry of `advice.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
@@ -33,11 +35,11 @@ pub struct Rule {
     pub id: String,
     /// Paper and section that state the rule.
     pub paper: String,
-    /// The rule in today's terms.
+    /// The rule as a sentence, in today's terms.
     pub text: String,
     /// How to follow the rule.
     pub how: String,
-    /// What measures the rule's gain: `survey`, or the name of a study.
+    /// `survey` if a survey measures the rule's gain, otherwise the name of the study that does.
     pub experiment: String,
 }
 
@@ -46,18 +48,19 @@ pub struct Rule {
 pub struct Advice {
     /// Name of the rule.
     pub id: String,
-    /// The rule with the setting to use.
+    /// The rule as a sentence, with the setting to use.
     pub text: String,
-    /// Only the setting and its gain, such as "reads of 1 MiB (2.6 times)".
+    /// The setting to use with its gain, as in `text`, such as "reads of 1 MiB (2.6 times)".
     #[serde(skip)]
     pub setting: String,
     /// The measurements that show the gain.
     pub evidence: String,
-    /// What the change costs, as measured: memory, latency, CPU; empty if nothing.
+    /// Measured costs of the change: memory, latency and CPU time. Empty if there are none.
     pub costs: String,
-    /// Gain as a factor.
+    /// Gain (a factor).
     pub gain: f64,
-    /// Gain used for ranking; for throughput, the median ratio of trials paired by time.
+    /// Gain by which advice is ranked (a factor). For throughput, this is the median ratio of
+    /// trials paired by time.
     #[serde(skip)]
     pub rank_gain: f64,
     /// Half width of the gain's interval (share).
@@ -69,25 +72,26 @@ pub struct Advice {
     pub how: String,
 }
 
-/// All rules.
+/// Returns all rules.
 pub fn rules() -> Vec<Rule> {
     #[derive(Deserialize)]
     struct Table {
         rule: Vec<Rule>,
     }
     let table: Table =
-        toml::from_str(include_str!("advice.toml")).expect("the table is tested to be well-formed");
+        toml::from_str(include_str!("advice.toml")).expect("a test checks that the table is valid");
     table.rule
 }
 
-/// Rules that a survey does not measure, each with the study that measures it.
+/// Returns the rules that a survey does not measure, each with the study that does.
 pub fn silent() -> Vec<(Rule, String)> {
     let unmeasured = rules().into_iter().filter(|rule| rule.experiment != "survey");
     unmeasured.map(|rule| (rule.clone(), rule.experiment)).collect()
 }
 
-/// The advice of a survey, greatest gain first; never empty. A rule that holds for reads and writes
-/// gives one piece of advice.
+/// Returns the advice of a survey, at least one piece. Advice that improves throughput precedes
+/// advice that saves CPU time. Within both groups, the greatest gain is first. A rule that applies
+/// to both reads and writes gives only one piece of advice.
 pub fn of(insight: &Insight<'_>) -> Vec<Advice> {
     type Condition = fn(&Insight<'_>, Op) -> Option<Advice>;
     let conditions: [Condition; 7] = [
@@ -114,8 +118,9 @@ pub fn of(insight: &Insight<'_>) -> Vec<Advice> {
     ranked(found)
 }
 
-/// Orders gains in throughput before those in CPU, the greatest of each first. Gains that count as
-/// equal keep their order, so that repeated surveys rank them alike.
+/// Puts advice that improves throughput before advice that saves CPU time, and sorts both groups by
+/// descending gain. Gains that count as equal keep their order, so that repeated surveys give the
+/// same order.
 fn ranked(found: Vec<Advice>) -> Vec<Advice> {
     let (of_rate, of_cpu) = found.into_iter().partition(|advice| advice.gain_in != "CPU");
     [of_rate, of_cpu].into_iter().flat_map(by_gain).collect()
@@ -131,7 +136,8 @@ fn by_gain(mut left: Vec<Advice>) -> Vec<Advice> {
     found
 }
 
-/// Joins the advice of one rule for reads and for writes. The gain is the greater of the two.
+/// Joins the advice that one rule gives for reads with the advice that it gives for writes. The
+/// result has the greater of both gains.
 fn joined(read: Advice, write: &Advice) -> Advice {
     Advice {
         text: format!("{}; {}", read.text, write.setting),
@@ -150,28 +156,28 @@ fn joined(read: Advice, write: &Advice) -> Advice {
     }
 }
 
-/// A rule of advice by its name.
+/// Returns the rule of advice with the name `id`.
 ///
 /// # Panics
 /// If the table of rules has no such rule.
 pub fn rule(id: &str) -> Rule {
     let found = rules().into_iter().find(|rule| rule.id == id);
-    found.expect("every rule with a condition is in the table, which is tested")
+    found.expect("a test checks that the table has every rule with a condition")
 }
 
-/// A gain in throughput.
 #[derive(Clone, Copy, Debug)]
 struct Gain {
-    /// Ratio of the medians.
+    /// Ratio of the median rates.
     times: f64,
-    /// Median ratio of trials paired by time.
+    /// Median of the ratios of trials paired by time.
     paired_times: f64,
-    /// Half width of the interval of the paired ratio (share).
+    /// Half width of the interval of `paired_times` (share).
     half_width: f64,
 }
 
-/// The gain in throughput from one point to another, if it is significant. Invalid points and
-/// single trials do not count; a simulation has no noise, so one trial suffices there.
+/// Returns the gain in throughput from one point to another if it is significant. Invalid points
+/// and points with a single trial do not count. A single trial of a simulated system does count,
+/// because a simulation has no noise.
 fn rate_gain(from: &MeasuredPoint, to: &MeasuredPoint) -> Option<Gain> {
     let is_usable = |point: &MeasuredPoint| {
         point.summary.verdict.state != State::Invalid
@@ -194,11 +200,11 @@ fn compared(from: &MeasuredPoint, to: &MeasuredPoint) -> String {
     )
 }
 
-/// A latency or CPU time counts as larger than another if it exceeds it by more than this factor.
+/// Ratio of the new to the old latency or CPU time above which the increase is listed as a cost.
 const LARGER: f64 = 1.1;
 
-/// What a change from one setting to another costs the program: more memory for buffers, longer
-/// requests, more CPU time. Empty if nothing.
+/// Describes what a change from one setting to another costs the program: more memory for buffers,
+/// a higher latency, or more CPU time. Empty if nothing increases.
 fn costs(from: &MeasuredPoint, to: &MeasuredPoint) -> String {
     let buffers = |point: &MeasuredPoint| point.bytes() * u64::from(point.key().depth());
     let memory =
@@ -234,7 +240,7 @@ fn by_rate(id: &str, text: &str, from: &MeasuredPoint, to: &MeasuredPoint) -> Op
     })
 }
 
-/// Of the settings that are as good as the fastest one, the setting that comes first in `order`.
+/// Returns the setting with the smallest `order` among the settings as good as the fastest.
 fn first_as_good<K: Ord>(
     curve: Vec<&MeasuredPoint>,
     order: impl Fn(&MeasuredPoint) -> K,
@@ -242,7 +248,7 @@ fn first_as_good<K: Ord>(
     as_good(curve).into_iter().min_by_key(|point| order(point))
 }
 
-/// A setting as text, such as "direct 64 KiB one at a time".
+/// Formats a setting, such as "direct 64 KiB one at a time".
 fn setting_text(point: &MeasuredPoint) -> String {
     let key = point.key();
     let size = units::size(key.request_bytes());
@@ -252,7 +258,7 @@ fn setting_text(point: &MeasuredPoint) -> String {
     }
 }
 
-/// Advice to use larger requests at the same depth and caching mode.
+/// Advises larger requests at the same depth and caching mode.
 fn larger_requests(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let from = insight.today(operation)?;
     let (depth, direct) = (from.key().depth(), from.key().is_direct());
@@ -266,8 +272,8 @@ fn larger_requests(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     by_rate("larger-requests", &text, from, to)
 }
 
-/// Advice to keep more requests of the same size outstanding, which needs direct I/O. Given only if
-/// the depth causes the gain, not the bypassing of the page cache.
+/// Advises a greater queue depth at the same request size, which needs direct I/O. Returns None
+/// unless direct requests gain by the depth: bypassing the page cache alone may be as fast.
 fn deeper_requests(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let from = insight.today(operation)?;
     let bytes = from.key().request_bytes();
@@ -291,7 +297,7 @@ fn deeper_random(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     by_rate("deeper-random", &text, from, to)
 }
 
-/// Advice to use large direct requests instead of buffered requests of the same size and depth.
+/// Advises large direct requests instead of buffered requests of the same size and depth.
 fn bypass_large(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     insight.today(operation).filter(|from| !from.key().is_direct())?;
     let from = insight.at(operation, Caching::Buffered, LARGE, 1)?;
@@ -332,7 +338,7 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     })
 }
 
-/// Advice to buffer small requests instead of issuing them directly.
+/// Advises buffered I/O instead of direct I/O for small requests.
 fn buffer_small(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let from = insight.today(operation)?;
     let (bytes, direct) = (from.key().request_bytes(), from.key().is_direct());
@@ -364,7 +370,7 @@ fn huge_pages(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
             units::rate_mib(small.rate()),
             units::rate_mib(huge.rate())
         ),
-        costs: "buffers are multiples of 2 MiB".to_owned(),
+        costs: "the size of each buffer is a multiple of 2 MiB".to_owned(),
         how: rule.how,
         id: rule.id,
     })
@@ -424,7 +430,7 @@ mod tests {
         let data = data();
         let found = of(&Insight::of(&data));
         let by_id = |id: &str| found.iter().find(|a| a.id == id);
-        // 600 MB/s out of the box; the device delivers 1 GB/s.
+        // The rate is 600 MB/s out of the box, and 1 GB/s at depth 8.
         let deeper = by_id("deeper-requests").unwrap();
         assert!((deeper.gain / (1e9 / 6e8) - 1.0).abs() < 0.02, "{deeper:?}");
         assert!(deeper.text.contains("instead of buffered 64 KiB one at a time (1.7 times)"));
@@ -466,8 +472,8 @@ mod tests {
         assert_eq!(order(&mut data), before);
     }
 
-    /// The advice of a rule on the example device, optionally with another rate of direct requests
-    /// of one size at depth 1.
+    /// Returns the advice of the rule `id` on the example device. `other` is a request size and
+    /// replaces the rate of direct requests of this size at depth 1.
     fn advised(id: &str, other: Option<(u64, f64)>) -> Option<Advice> {
         let mut data = data();
         for (operation, (bytes, rate)) in Op::ALL.into_iter().zip(other.into_iter().cycle()) {
@@ -484,8 +490,8 @@ mod tests {
 
     #[test]
     fn bypassing_the_page_cache_is_compared_at_the_same_size_and_depth() {
-        // 1 MiB at depth 1: 913 MB/s direct, 600 buffered; the rate of deeper requests is
-        // irrelevant.
+        // Requests of 1 MiB at depth 1 reach 913 MB/s direct and 600 MB/s buffered. The rate at
+        // greater depths must not matter.
         let gain = advised("bypass-cache-large", None).unwrap().gain;
         assert!((gain / 1.52 - 1.0).abs() < 0.02, "{gain}");
         assert_eq!(advised("bypass-cache-large", Some((LARGE, 6e8))), None);

@@ -1,5 +1,5 @@
-//! The requests that the user's program issues today (`survey --app`), the baseline of the gains
-//! that advice states.
+//! The option `survey --app`, which describes the requests that the user's program issues today.
+//! Advice states its gain relative to these requests.
 
 use analysis::units;
 use serde::{Deserialize, Serialize};
@@ -11,22 +11,23 @@ pub struct App {
     pub request_bytes: u32,
     /// Whether the program bypasses the page cache.
     pub direct: bool,
-    /// Requests outstanding.
+    /// Queue depth: the number of outstanding requests.
     pub depth: u32,
 }
 
 impl App {
-    /// The requests as text, such as "direct, 8 KiB, depth 4".
+    /// Formats the requests, such as "direct, 8 KiB, depth 4".
     pub fn text(&self) -> String {
         let caching = if self.direct { "direct" } else { "buffered" };
         format!("{caching}, {}, depth {}", units::size(self.request_bytes.into()), self.depth)
     }
 }
 
-/// Parses the value of `--app`: `bs=8k,iodepth=4,direct`, or short `8k,direct,4`.
+/// Parses the value of `--app`: `bs=8k,iodepth=4,direct`, or `8k,direct,4` for short.
 ///
 /// # Errors
-/// A message for the user.
+/// Returns a message for the user if a part is unknown or out of range, if the request size is
+/// missing, or if a depth above 1 is combined with buffered I/O.
 pub fn parse(text: &str) -> Result<App, String> {
     let mut app = App { request_bytes: 0, direct: false, depth: 1 };
     for (index, part) in text.split(',').map(str::trim).enumerate() {
@@ -35,7 +36,7 @@ pub fn parse(text: &str) -> Result<App, String> {
             Some(("iodepth", depth)) => app.depth = depth_of(depth)?,
             Some(("direct", on @ ("0" | "1"))) => app.direct = on == "1",
             Some(_) => {
-                return Err(format!("'{part}' is not known; write bs=8k,iodepth=1,buffered"));
+                return Err(format!("unknown part '{part}'; use bs=8k,iodepth=1,buffered"));
             }
             None if part == "direct" => app.direct = true,
             None if part == "buffered" => app.direct = false,
@@ -44,7 +45,7 @@ pub fn parse(text: &str) -> Result<App, String> {
         }
     }
     if app.request_bytes == 0 {
-        return Err("the request size is missing; write bs=8k,iodepth=1,buffered".to_owned());
+        return Err("the request size is missing; use bs=8k,iodepth=1,buffered".to_owned());
     }
     if app.direct || app.depth == 1 {
         Ok(app)

@@ -1,5 +1,5 @@
-//! Checks a survey for contradictions between its figures and sentences before it is printed. It
-//! checks what is shown, not whether the measurements are right.
+//! Checks the figures and sentences of a survey for contradictions before they are printed. It does
+//! not check whether the measurements are right.
 
 use ioengine::Op;
 use lab::point::State;
@@ -10,14 +10,14 @@ use crate::findings;
 use crate::insight::{Insight, Pap, PapBasis, shown_verdict};
 use crate::survey_data::SurveyData;
 
-/// Figures that differ by at most this share count as equal, because they are printed with three
-/// digits.
+/// Maximum relative difference of two figures that count as equal. Figures differ this much because
+/// they are printed with three digits.
 const ROUNDING: f64 = 0.01;
-/// Texts that no sentence may contain: signs of wrong arithmetic.
+/// Texts that occur in a sentence only if a calculation is wrong.
 const NONSENSE: [&str; 7] =
     ["NaN", "inf ", "+ 0 ns", "never at", " 0.0 times", "between 0 ", "+-0.0%"];
 
-/// All contradictions, one line each; empty if there is none.
+/// Returns all contradictions, one line each.
 pub fn contradictions(data: &SurveyData, insight: &Insight<'_>) -> Vec<String> {
     let (findings, advice) = (findings::of(data, insight), advice::of(insight));
     let mut found = Vec::new();
@@ -37,25 +37,25 @@ pub fn contradictions(data: &SurveyData, insight: &Insight<'_>) -> Vec<String> {
     found
 }
 
-/// Checks best, out-of-box and peak rate of an operation against each other.
+/// Checks that the best rate, the out-of-box rate and the peak rate of an operation are consistent.
 fn of_rates(insight: &Insight<'_>, operation: Op) -> Vec<String> {
     let mut found = Vec::new();
     let Some(best) = insight.best(operation) else { return found };
     let Some(pap) = insight.pap.iter().find(|pap| pap.operation == operation) else {
-        return vec![format!("there are best {operation}s but no peak")];
+        return vec![format!("there is a best setting for {operation}s, but no peak rate")];
     };
     let above = insight.sequential(operation).find(|point| point.rate() > pap.bytes_per_s);
     if let Some(above) = above.filter(|_| pap.basis != PapBasis::Stated) {
-        found.push(format!("{operation}s at {} exceed their peak", above.setting()));
+        found.push(format!("{operation}s with {} exceed their peak rate", above.setting()));
     }
     if let Some(plain) = insight.out_of_box(operation)
         && plain.rate() > best.rate() * 1.15
     {
-        found.push(format!("out-of-box {operation}s are faster than the best"));
+        found.push(format!("out-of-box {operation}s are faster than the best setting"));
     }
     let fastest = insight.fastest(operation).map_or(0.0, |point| point.rate());
     if best.rate() < 0.8 * fastest {
-        found.push(format!("the best {operation}s are far from the fastest"));
+        found.push(format!("the best setting for {operation}s is far slower than the fastest"));
     }
     found
 }
@@ -68,15 +68,16 @@ fn of_half_power(insight: &Insight<'_>, operation: Op) -> Vec<String> {
         .filter(|curve| curve.measured.is_some() && curve.rate.is_none_or(|rate| rate <= pap / 2.0))
         .map(|curve| {
             format!(
-                "the half-power point of {operation}s at depth {} is below half of the peak",
+                "the rate at the half-power point of {operation}s, depth {}, is below half of the \
+                 peak",
                 curve.depth
             )
         })
         .collect()
 }
 
-/// Checks that the findings do not call the peak of reads unconfirmed and also say that several
-/// settings reach it.
+/// Returns a contradiction if the peak of reads is unconfirmed, but the bottleneck finding states
+/// that several settings reach this peak.
 fn of_peaks(insight: &Insight<'_>, findings: &[Finding]) -> Option<String> {
     let says =
         |id: &str, words: &str| findings.iter().any(|f| f.id == id && f.detail.contains(words));
@@ -84,10 +85,10 @@ fn of_peaks(insight: &Insight<'_>, findings: &[Finding]) -> Option<String> {
         |pap: &Pap| matches!(pap.basis, PapBasis::Measured { settings } if settings < 2);
     let is_unconfirmed = insight.pap.iter().any(|pap| pap.operation == Op::Read && is_single(pap));
     (is_unconfirmed && says("bottleneck", "settings reach the same rate"))
-        .then(|| "no other setting confirms the peak of reads, yet several reach it".to_owned())
+        .then(|| "the peak of reads is unconfirmed, yet several settings reach it".to_owned())
 }
 
-/// Checks that every figure shown is valid if the survey is called valid.
+/// Checks that a survey with the verdict "valid" shows only valid figures.
 fn of_verdict(insight: &Insight<'_>) -> Option<String> {
     let mut shown = Op::ALL.into_iter().flat_map(|op| [insight.best(op), insight.out_of_box(op)]);
     let is_doubtful =
@@ -96,8 +97,8 @@ fn of_verdict(insight: &Insight<'_>) -> Option<String> {
         .then(|| "the survey is valid, but a figure that it shows is not".to_owned())
 }
 
-/// Checks the rates in the evidence of a piece of advice: none exceeds the highest rate, and their
-/// ratio is the stated gain.
+/// Checks the rates in the evidence of a piece of advice. No rate may exceed the highest measured
+/// rate, and the ratio of the rates must be the stated gain.
 fn of_advice(insight: &Insight<'_>, advice: &Advice) -> Vec<String> {
     let mut found = Vec::new();
     if advice.gain_in != "throughput" || advice.id == "keep-defaults" {
@@ -119,7 +120,7 @@ fn of_advice(insight: &Insight<'_>, advice: &Advice) -> Vec<String> {
             })
             .collect();
         if let Some(rate) = rates.iter().find(|rate| **rate > highest * (1.0 + ROUNDING)) {
-            found.push(format!("advice cites {rate} MiB/s, more than was measured: {part}"));
+            found.push(format!("advice cites {rate} MiB/s, but no rate was that high: {part}"));
         }
         if let [from, to] = rates[..] {
             gains.push(to / from.max(1e-9));
@@ -144,8 +145,8 @@ mod tests {
     use crate::insight::tests::{data, point_of};
     use workload::random::Stream;
 
-    /// A survey of a random device: fixed time, rate, parallel requests, a cache with a different
-    /// speed, noise, and points that are missing, single, suspect or invalid.
+    /// Returns a survey of a device with random time per request, peak rate, parallelism, cache
+    /// speed and noise. Some points are missing, suspect, invalid, or have one trial.
     fn random_data(seed: u64) -> SurveyData {
         let mut stream = Stream::new(seed);
         let mut draw = |low: f64, high: f64| {
@@ -210,7 +211,7 @@ mod tests {
         assert!(found.iter().any(|one| one.contains("exceed their peak")), "{found:?}");
         insight.pap[0].basis = PapBasis::Measured { settings: 1 };
         let found = contradictions(&data, &insight);
-        assert!(found.iter().any(|one| one.contains("yet several reach it")), "{found:?}");
+        assert!(found.iter().any(|one| one.contains("yet several settings reach it")), "{found:?}");
         let mut insight = Insight::of(&data);
         insight.half_power[0].measured = Some(4096);
         insight.half_power[0].rate = Some(1.0);

@@ -1,4 +1,4 @@
-//! The JSON of `survey --json`. The schema of these types is published in `docs/schema`.
+//! The JSON document of `survey --json`. Its schema is published in `docs/schema`.
 //!
 //! Rates are in bytes per second, times in nanoseconds.
 
@@ -19,103 +19,108 @@ use crate::insight::{Cost, HalfPowerDepth, Insight, Pap};
 use crate::survey_data::{Facts, SurveyData};
 use crate::visits::SecondVisit;
 
-/// What `survey --json` prints.
+/// The document that `survey --json` prints.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SurveyDocument {
     /// The program that wrote the document.
     pub halfpower: Program,
-    /// The machine.
+    /// The host that ran the survey.
     pub host: Host,
     /// The target of the survey.
     pub target: TargetFacts,
-    /// Every point with its trials.
+    /// Every measured point with its trials.
     pub points: Vec<PointDocument>,
-    /// Peak rate of each operation: stated, advertised, or the highest rate measured.
+    /// Peak rate (PAP) of each operation: the rate stated with --pap, the advertised rate of a
+    /// link, or the highest rate measured.
     pub pap: Vec<Pap>,
-    /// Half-power request size of each sequential curve.
+    /// Half-power request size of each curve of sequential requests.
     pub half_power: Vec<HalfPowerDocument>,
     /// Half-power depth of each request size.
     pub half_power_depth: Vec<HalfPowerDepth>,
-    /// CPU cost at depth 1: fixed per request, marginal per KiB.
+    /// CPU cost of a request at depth 1: a fixed cost, and a cost per KiB.
     pub cost_model: Vec<CostDocument>,
-    /// The bottleneck ladder: components in pipeline order.
+    /// The bottleneck ladder: the components between memory and device, with their rates.
     pub ladder: Vec<RungDocument>,
-    /// The out-of-box settings: buffered, 64 KiB, one at a time.
+    /// The out-of-box settings: buffered requests of 64 KiB, one at a time.
     pub out_of_box: SettingsDocument,
-    /// The settings with the least data in flight among those as good as the fastest.
+    /// The best settings. Among the settings as good as the fastest, they have the least data in
+    /// flight.
     pub best: SettingsDocument,
     /// The findings as text.
     pub findings: Vec<FindingDocument>,
-    /// Advice, never empty: gains in throughput before those in CPU, the greatest of each first
-    /// (gains within a factor of 1.5 count as equal).
+    /// At least one piece of advice. Advice that improves throughput precedes advice that saves CPU
+    /// time. Within both groups, the greatest gain is first (gains within a factor of 1.5 count as
+    /// equal).
     pub advice: Vec<Advice>,
-    /// Rules of the papers that a study measures instead of a survey.
+    /// Rules of the papers whose gain only a study measures.
     pub advice_without_experiment: Vec<SilentDocument>,
-    /// Overhead of the instrument.
+    /// Overhead of halfpower itself, and measurements that this host does not allow.
     pub instrument: InstrumentDocument,
-    /// Which blocks sequential trials accessed.
+    /// The blocks that sequential trials accessed.
     pub coverage: CoverageDocument,
-    /// Verdict on the survey.
+    /// The verdict on the survey.
     pub verdict: VerdictDocument,
     /// Bytes written, including the test file; 0 if the target is simulated.
     pub written_bytes: u64,
-    /// Duration of the survey.
+    /// Duration of the survey (ns).
     pub elapsed_ns: u64,
-    /// Files written.
+    /// The files that the survey wrote.
     pub wrote: WroteDocument,
 }
 
-/// The blocks that sequential trials accessed: fresh blocks, then the least recently accessed.
+/// The blocks that sequential trials accessed. Trials access fresh blocks as long as there are any,
+/// then the least recently accessed blocks.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CoverageDocument {
     /// Size of the test file or region.
     pub region_bytes: u64,
-    /// Bytes accessed by reads; may exceed the region.
+    /// Bytes accessed by reads. May exceed the size of the region, because blocks are reused.
     pub read_bytes: u64,
-    /// Bytes accessed by writes; may exceed the region.
+    /// Bytes accessed by writes. May exceed the size of the region, because blocks are reused.
     pub written_bytes: u64,
-    /// Ratio of the rates of the second and the first read of the same blocks; null if not clearly
-    /// faster or not tested.
+    /// Ratio of the rate of a second read of the same blocks to the rate of the first read. Null if
+    /// the second read was not clearly faster, or if this was not tested.
     pub second_visit_times: Option<f64>,
 }
 
-/// Half-power size of one curve of rate against request size.
+/// The half-power size of one curve: the request size at which the rate exceeds half of the peak.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HalfPowerDocument {
-    /// read or write.
+    /// The operation: read or write.
     pub operation: String,
     /// Caching mode.
     pub caching: String,
-    /// Requests outstanding.
+    /// Queue depth: the number of outstanding requests.
     pub depth: u32,
-    /// Smallest measured size with a rate above half of the peak; null if no size exceeds it.
+    /// Smallest measured size with a rate above half of the peak. Null if there is no such size.
     pub request_bytes_measured: Option<u64>,
-    /// Half-power size by the fit T = f + s S; null if the fit never reaches half of the peak.
+    /// Half-power size by the fit T = f + s S. Null if the fit has no such size.
     pub request_bytes_fitted: Option<f64>,
     /// Hockney's n-one-half = f/s, at which the fit reaches half of its asymptote.
     pub request_bytes_half_asymptote: Option<ValueDocument>,
-    /// Smallest measured size that may exceed half of the peak, by the interval of its rate; null
-    /// if equal to the measured size.
+    /// Smallest measured size whose rate may exceed half of the peak, by the interval of the rate.
+    /// Null if the intervals leave no doubt about the half-power size.
     pub request_bytes_perhaps: Option<u64>,
-    /// Smallest measured size that certainly exceeds half of the peak, by the interval of its rate;
-    /// null if equal to the measured size.
+    /// Smallest measured size whose rate certainly exceeds half of the peak, by the interval of the
+    /// rate. Null if the intervals leave no doubt about the half-power size.
     pub request_bytes_surely: Option<u64>,
-    /// The path's share of the fixed time per request; null at depths above 1 and if unknown.
+    /// The part of the fixed time per request that is CPU time of the I/O path. Null at depths
+    /// above 1, and if unknown.
     pub path: Option<PathShare>,
-    /// Rate at the measured size.
+    /// Rate at `request_bytes_measured`.
     pub throughput_bytes_per_s: Option<f64>,
-    /// Peak of the operation.
+    /// Peak rate of the operation.
     pub pap_bytes_per_s: f64,
-    /// Origin of the peak.
+    /// Origin of the peak rate.
     pub pap_source: String,
-    /// Why there is no measured or no fitted size.
+    /// Why the measured or the fitted size is null.
     pub reason: Option<String>,
 }
 
-/// A fitted value with its 95% interval.
+/// An estimated value with its 95% interval.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ValueDocument {
-    /// The fitted value.
+    /// The estimated value.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
@@ -129,29 +134,29 @@ impl From<Interval> for ValueDocument {
     }
 }
 
-/// The fitted CPU cost of requests.
+/// The CPU cost of a request, fitted as a fixed cost plus a cost per KiB.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CostDocument {
-    /// read or write.
+    /// The operation: read or write.
     pub operation: String,
     /// Caching mode.
     pub caching: String,
-    /// CPU time per request.
+    /// Fixed CPU time per request.
     pub fixed_ns: ValueDocument,
-    /// CPU time per KiB.
+    /// Additional CPU time per KiB of a request.
     pub marginal_ns_per_kib: ValueDocument,
-    /// Share of the variance explained.
+    /// Share of the variance that the fit explains (R squared).
     pub r2: f64,
 }
 
-/// A component of the ladder.
+/// A component of the bottleneck ladder.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RungDocument {
     /// Name of the component.
     pub component: String,
-    /// Advertised rate.
+    /// Advertised or stated rate. Null if unknown.
     pub pap_bytes_per_s: Option<f64>,
-    /// Measured rate.
+    /// Measured rate. Null if the component was not measured separately.
     pub rap_bytes_per_s: Option<f64>,
     /// Whether the component limits the fastest reads.
     pub binding: bool,
@@ -166,14 +171,14 @@ pub struct SettingsDocument {
     pub write: Option<SettingDocument>,
 }
 
-/// A setting and its measurements.
+/// A setting with its measured rate and CPU time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SettingDocument {
     /// Caching mode.
     pub caching: String,
     /// Request size.
     pub request_bytes: u64,
-    /// Requests outstanding.
+    /// Queue depth: the number of outstanding requests.
     pub depth: u32,
     /// Measured rate with this setting.
     pub throughput_bytes_per_s: ValueDocument,
@@ -184,7 +189,7 @@ pub struct SettingDocument {
 /// A finding.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FindingDocument {
-    /// Identifier.
+    /// Identifier, which `halfpower explain` accepts.
     pub id: String,
     /// The finding as text.
     pub text: String,
@@ -196,32 +201,33 @@ impl From<&Finding> for FindingDocument {
     }
 }
 
-/// A rule whose gain a study measures.
+/// A rule of advice whose gain only a study measures.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SilentDocument {
     /// Name of the rule.
     pub id: String,
     /// Paper and section that state the rule.
     pub paper: String,
-    /// Name of the study.
+    /// Name of the study that measures the gain.
     pub experiment: String,
 }
 
-/// Overhead of the instrument.
+/// Overhead of halfpower itself, and measurements that this host does not allow.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InstrumentDocument {
-    /// CPU time per request on the null I/O engine, with full statistics.
+    /// CPU time of halfpower itself per request, measured on the null I/O engine with full
+    /// statistics.
     pub null_cpu_ns_per_request: Option<f64>,
     /// Measurements that are not available on this host.
     pub missing: Vec<String>,
 }
 
-/// Files written by the survey.
+/// The files that the survey wrote.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct WroteDocument {
-    /// The database; null with --no-store.
+    /// Path of the database. Null with --no-store, or if the database could not be written.
     pub db: Option<String>,
-    /// The page; null if it could not be written.
+    /// Path of the HTML page. Null if no page was requested, or if it could not be written.
     pub html: Option<String>,
 }
 

@@ -1,6 +1,7 @@
-//! The findings of a survey as sentences, the same for terminal, JSON and page.
+//! Formats the findings of a survey as sentences. The terminal, the JSON document and the page show
+//! the same sentences.
 //!
-//! In the sentences, "the measured peak" is a measured rate, and "PAP" is a stated or advertised
+//! In these sentences, "the measured peak" is a measured rate, and "PAP" is a stated or advertised
 //! rate.
 
 use analysis::interval::Interval;
@@ -18,7 +19,7 @@ use crate::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Pap, PapBasis};
 use crate::survey_data::SurveyData;
 use crate::visits::SecondVisit;
 
-/// All findings, most important first.
+/// Returns all findings, the most important first.
 pub fn of(data: &SurveyData, insight: &Insight<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for operation in Op::ALL {
@@ -82,7 +83,7 @@ fn best(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
     });
     let times = match gain {
         Some((gain, half_width)) if gain >= 1.05 => {
-            format!(", {} out of the box", units::times(gain, half_width))
+            format!(", {} the out-of-box rate", units::times(gain, half_width))
         }
         _ => String::new(),
     };
@@ -103,7 +104,7 @@ fn best(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
     ))
 }
 
-/// An interval as text; a single trial has none.
+/// Formats the interval of a rate. A single trial has no interval.
 fn range(interval: &Interval, point: &MeasuredPoint) -> String {
     match point.point.unsoaked().len() {
         0 | 1 => "no interval (one trial)".to_owned(),
@@ -114,8 +115,8 @@ fn range(interval: &Interval, point: &MeasuredPoint) -> String {
     }
 }
 
-/// Says which settings are as good as the best, and how fast the fastest is. `None` unless several
-/// settings are as good.
+/// Describes the settings that are as good as the best, and the rate of the fastest setting. None
+/// if no other setting is as good as the best.
 fn equals(insight: &Insight<'_>, operation: Op, best: &MeasuredPoint) -> Option<String> {
     let good = insight.as_good(operation);
     let alike: Vec<u64> = good
@@ -150,8 +151,9 @@ fn equals(insight: &Insight<'_>, operation: Op, best: &MeasuredPoint) -> Option<
     }
 }
 
-/// The finding has a remark if the measured and the fitted half-power size differ by more than this
-/// factor. The measured size may be up to one grid step (a factor of 4) larger.
+/// If the measured and the fitted half-power size differ by more than this factor, the finding
+/// states that the fit does not apply. A ratio of 4 is normal, because neighbouring sizes of the
+/// grid differ by a factor of 4.
 const MAX_SIZE_RATIO: f64 = 4.5;
 
 fn half_power(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
@@ -215,7 +217,7 @@ fn half_power(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
     Some(finding("half-power", Tone::Note, headline, detail.join("; ")))
 }
 
-/// The highest direct rate as a share of the peak, with its setting.
+/// Formats the highest direct rate as a share of the peak, with the setting that reached this rate.
 fn best_share(insight: &Insight<'_>, operation: Op) -> Option<String> {
     let pap = insight.pap_of(operation)?;
     let direct = insight.curve(operation, true).into_iter();
@@ -225,8 +227,8 @@ fn best_share(insight: &Insight<'_>, operation: Op) -> Option<String> {
     Some(format!(" (best: {share:.0}%, at {size}, depth {})", key.depth()))
 }
 
-/// Whether a cost model is shown: both of its costs are positive, and it predicts the measured cost
-/// of 1 MiB.
+/// Returns whether a cost model is shown. Both costs of the model must be positive, and the model
+/// must predict the measured cost of a 1 MiB request within a factor of 1.5.
 pub fn shows_model(insight: &Insight<'_>, cost: &Cost) -> bool {
     let (fixed, per_kib) = (cost.model.fixed_ns.value, cost.model.marginal_ns_per_kib.value);
     let measured = insight.at(cost.operation, cost.caching, 1 << 20, 1);
@@ -236,7 +238,7 @@ pub fn shows_model(insight: &Insight<'_>, cost: &Cost) -> bool {
     fixed > 0.0 && per_kib > 0.0 && fits
 }
 
-/// A time between two bounds (ns); one figure if both print the same.
+/// Formats a range of times (ns). Returns a single figure if both bounds give the same text.
 fn time_between(low: f64, high: f64) -> String {
     let (low, high) = (units::time(low), units::time(high));
     if low == high { low } else { format!("{low} to {high}") }
@@ -271,11 +273,12 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
             Some(format!("a {caching} 64 KiB read takes {} of CPU", time_between(low, high)))
         })
         .collect();
-    let headline = format!("CPU of reads: {}", both.join("; "));
+    let headline = format!("CPU time of reads: {}", both.join("; "));
     Some(finding("cpu", Tone::Note, headline, upper.join("; ")))
 }
 
-/// What limits the fastest reads; a component is named only with evidence.
+/// Returns the finding on what limits the fastest reads. The finding names a component only if the
+/// measurements give evidence for this limit.
 pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
     let fastest = insight.fastest(Op::Read)?;
     let (headline, detail) = match &insight.binding {
@@ -333,11 +336,11 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
     Some(finding("bottleneck", Tone::Note, headline, detail))
 }
 
-/// If reads get less than this share of the advertised rate of the link that limits them, the link
-/// may be set up wrongly.
+/// If reads get less than this share of the advertised rate of the limiting link, the link may be
+/// set up incorrectly.
 const FAR_BELOW: f64 = 0.5;
 
-/// A remark if the component advertises far more than the fastest reads get.
+/// Returns a remark if the fastest reads get far less than the component advertises.
 fn far_below(insight: &Insight<'_>, component: &str) -> Option<String> {
     let named = insight.rungs.iter().find(|rung| rung.component == component)?;
     let advertised = named.pap_bytes_per_s?;
@@ -345,13 +348,14 @@ fn far_below(insight: &Insight<'_>, component: &str) -> Option<String> {
     (share < FAR_BELOW).then(|| {
         let (share, advertised) = (100.0 * share, units::rate_mb(advertised));
         format!(
-            "reads get {share:.0}% of the {advertised} that it advertises: check the speed of the \
-             link and its cable"
+            "reads get {share:.0}% of the {advertised} that {component} advertises: check the \
+             speed of the link and its cable"
         )
     })
 }
 
-/// Why the out-of-box setting is slower than the best: CPU or latency.
+/// Explains whether CPU time or latency makes the out-of-box setting slower than the fastest. None
+/// if it is nearly as fast, or if its CPU time is unknown.
 fn out_of_box_limit(insight: &Insight<'_>) -> Option<String> {
     let plain = insight.out_of_box(Op::Read)?;
     let best = insight.fastest(Op::Read)?;
@@ -379,7 +383,7 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
         let iops = |point: &MeasuredPoint| units::count(point.summary.requests_per_s.value);
         let p99 = last.summary.latency.quantile(0.99)? as f64;
         Some(format!(
-            "{operation}s {} requests/s one at a time, {} at depth {} (p99 {})",
+            "{operation}s {} requests/s one at a time, {} requests/s at depth {} (p99 {})",
             iops(first),
             iops(last),
             last.key().depth(),
@@ -388,13 +392,13 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
     };
     let both: Vec<String> = Op::ALL.into_iter().filter_map(words).collect();
     (!both.is_empty()).then(|| {
-        let headline = format!("Random 8 KiB: {}", both.join("; "));
+        let headline = format!("Random 8 KiB requests: {}", both.join("; "));
         finding("random", Tone::Note, headline, String::new())
     })
 }
 
-/// How many points are suspect or invalid. The verdict of the survey covers only the figures shown,
-/// not every point.
+/// Formats how many points are suspect or invalid. None if all points are valid. The verdict on the
+/// survey ignores such points unless their figures are shown.
 pub fn in_doubt(insight: &Insight<'_>) -> Option<String> {
     let (suspect, invalid, all) = insight.doubtful();
     match (suspect, invalid) {
@@ -409,18 +413,19 @@ pub fn in_doubt(insight: &Insight<'_>) -> Option<String> {
     }
 }
 
-/// "is" for one point, "are" for several.
+/// Returns "is" for one point and "are" for several.
 fn are(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
 fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
     let headline = in_doubt(insight)?;
-    let detail = "see the reasons in the table of points on the page and in the JSON".to_owned();
+    let detail = "the page (table of points) and the JSON document give the reasons".to_owned();
     Some(finding("doubtful-points", Tone::Note, headline, detail))
 }
 
-/// The ranks that measured together, and the slowest of them in the best settings.
+/// Returns the finding on the ranks that measured together, with the rate of the slowest rank in
+/// the best settings.
 fn ranks(data: &SurveyData, insight: &Insight<'_>) -> Option<Finding> {
     let hosts = &data.facts.ranks;
     let mut names: Vec<&str> = hosts.iter().map(String::as_str).collect();
@@ -430,7 +435,7 @@ fn ranks(data: &SurveyData, insight: &Insight<'_>) -> Option<Finding> {
         let trial = insight.best(operation)?.point.trials.last()?;
         let [slowest, median, _] = rank_trial::summary(&trial.ranks)?.rank_bytes_per_s;
         let share = slowest / median.max(1.0);
-        Some(format!("best {operation}s: the slowest rank has {share:.2} of the median rank"))
+        Some(format!("best {operation}s: the slowest rank has {share:.2} of the median rate"))
     };
     let slowest: Vec<String> = Op::ALL.into_iter().filter_map(slowest).collect();
     (!hosts.is_empty()).then(|| {
@@ -438,7 +443,7 @@ fn ranks(data: &SurveyData, insight: &Insight<'_>) -> Option<Finding> {
             "ranks",
             Tone::Note,
             format!(
-                "{} on {} ({}) measured together, each on a target of its own; rates are sums \
+                "{} on {} ({}) measured together, each on a separate target; rates are sums \
                  over all ranks",
                 units::counted(hosts.len() as u64, "rank"),
                 units::counted(names.len() as u64, "host"),
@@ -449,8 +454,8 @@ fn ranks(data: &SurveyData, insight: &Insight<'_>) -> Option<Finding> {
     })
 }
 
-/// The share of the region that was accessed, and whether the device has a cache for repeated
-/// accesses.
+/// Returns the finding on the share of the region that was accessed, and on whether a cache in the
+/// device makes repeated reads faster.
 fn coverage(data: &SurveyData) -> Option<Finding> {
     let facts = &data.facts;
     let visited = facts.visits.all_bytes();
@@ -458,8 +463,8 @@ fn coverage(data: &SurveyData) -> Option<Finding> {
     let headline = match visited as f64 / facts.region_bytes.max(1) as f64 {
         _ if visited == 0 => return None,
         share if share > 1.0 => format!(
-            "Sequential trials covered the region of {region} {share:.1} times, least recently \
-             accessed blocks first"
+            "Sequential trials covered the region ({region}) {share:.1} times; each trial accessed \
+             the least recently accessed blocks"
         ),
         _ => {
             format!(
@@ -474,7 +479,7 @@ fn coverage(data: &SurveyData) -> Option<Finding> {
             "the device has a cache: reading the same blocks again was {times:.1} times as fast"
         ),
         None if second.is_some() => {
-            "no cache in the device: reading the same blocks again was no faster".to_owned()
+            "no device cache was found: reading the same blocks again was no faster".to_owned()
         }
         None => String::new(),
     };
@@ -502,7 +507,7 @@ fn not_measured(data: &SurveyData) -> Vec<Finding> {
     found
 }
 
-/// Verdict, findings, charts and advice as text for the terminal.
+/// Formats verdict, findings, charts and advice for the terminal.
 pub fn text(data: &SurveyData, insight: &Insight<'_>, charts: &[Vec<String>]) -> String {
     let mut lines = Vec::new();
     let place = data.target().place();
@@ -526,7 +531,7 @@ pub fn text(data: &SurveyData, insight: &Insight<'_>, charts: &[Vec<String>]) ->
     lines.extend(advice_text(insight));
     if let Some(floor) = data.facts.floor_ns_per_request {
         let floor = units::time(floor);
-        let text = format!("Overhead of halfpower itself: {floor} of CPU per request.");
+        let text = format!("Overhead of halfpower itself: {floor} of CPU time per request.");
         lines.extend(wrapped("", &text));
         lines.push(String::new());
     }
@@ -534,16 +539,16 @@ pub fn text(data: &SurveyData, insight: &Insight<'_>, charts: &[Vec<String>]) ->
     lines.join("\n")
 }
 
-/// Number of pieces of advice on the terminal; the page has all of them.
+/// Maximum number of pieces of advice on the terminal. The page shows all advice.
 const ADVICE_MAX: usize = 5;
 
-/// The advice as lines for the terminal.
+/// Formats the advice as lines for the terminal.
 fn advice_text(insight: &Insight<'_>) -> Vec<String> {
     let today = match &insight.app {
-        Some(app) => format!("your program's requests ({})", app.text()),
-        None => "what programs do out of the box (buffered, 64 KiB, one at a time)".to_owned(),
+        Some(app) => format!("your program's requests: {}", app.text()),
+        None => "out-of-box requests: buffered, 64 KiB, one at a time".to_owned(),
     };
-    let mut lines = wrapped("", &format!("Advice against {today}, largest gain first"));
+    let mut lines = wrapped("", &format!("Advice, largest gain first (compared with {today})"));
     let all = advice::of(insight);
     for (number, advice) in all.iter().take(ADVICE_MAX).enumerate() {
         let text = format!("{} [{}]", advice.text, advice.id);
@@ -556,15 +561,14 @@ fn advice_text(insight: &Insight<'_>) -> Vec<String> {
     }
     if let Some(more) = all.len().checked_sub(ADVICE_MAX).filter(|more| *more > 0) {
         let more = units::counted(more as u64, "piece");
-        lines
-            .extend(wrapped("     ", &format!("{more} of advice with smaller gains: on the page")));
+        lines.extend(wrapped("     ", &format!("the page has {more} of further advice")));
     }
     lines.push(String::new());
     lines
 }
 
-/// The summary that ends the text: the rates, what limits them, the most valuable change, and
-/// whether the survey can be trusted, one line each.
+/// Formats the summary at the end of the text: the rates, their limit, the most valuable change,
+/// and whether the survey can be trusted. Each of these starts a new line.
 fn in_short(insight: &Insight<'_>) -> Vec<String> {
     let speed = |operation: Op| {
         let best = units::rate_mib(insight.best(operation)?.rate());
@@ -587,7 +591,8 @@ fn in_short(insight: &Insight<'_>) -> Vec<String> {
         [] => "valid: every figure above passed its checks".to_owned(),
         [reason] => format!("{}: {reason}", verdict.state.word()),
         [reason, more @ ..] => {
-            format!("{}: {reason}; and {} more above", verdict.state.word(), more.len())
+            let more = units::counted(more.len() as u64, "more reason");
+            format!("{}: {reason}; and {more} above", verdict.state.word())
         }
     };
     let mut lines = vec!["In short".to_owned()];
@@ -603,7 +608,7 @@ fn in_short(insight: &Insight<'_>) -> Vec<String> {
     lines
 }
 
-/// The gain as text: "3.4 times the throughput" or "2.0 times less CPU".
+/// Formats a gain, such as "3.4 times the throughput" or "2.0 times less CPU".
 pub fn gain(advice: &Advice) -> String {
     match (advice.id.as_str(), advice.gain_in) {
         ("keep-defaults", _) => "no measured change gains more than 10%".to_owned(),
@@ -629,7 +634,7 @@ mod tests {
             "Out of the box",
             "Best reads",
             "half of the peak",
-            "CPU of reads",
+            "CPU time of reads",
             "limit",
             "1. ",
             "trust",
@@ -659,7 +664,7 @@ mod tests {
             data.evidence.summarise();
             let found = bottleneck(&Insight::of(&data)).unwrap();
             assert_eq!(found.headline, "The limit of sequential reads is SATA");
-            let remark = "25% of the 4000 MB/s that it advertises";
+            let remark = "25% of the 4000 MB/s that SATA advertises";
             assert_eq!(found.detail.contains(remark), is_far_below, "{}", found.detail);
         }
     }

@@ -1,8 +1,9 @@
-//! The first grid of a survey and its budget.
+//! The first grid of points that a survey measures, and the survey's budget.
 //!
-//! The first grid is coarse: request sizes in steps of four from the device's minimum to 16 MiB
-//! (some disks are fastest above 1 MiB), three depths, both directions, buffered and direct, and
-//! random 8 KiB requests at several depths. `schedule` adds sizes in between where a curve bends.
+//! The first grid is coarse. Its request sizes increase by factors of four from the device's
+//! minimum to 16 MiB, because some disks are fastest above 1 MiB. It has three depths, reads and
+//! writes, buffered and direct I/O, and random 8 KiB requests at several depths. `schedule` adds
+//! sizes in between where a curve bends.
 
 use ioengine::zones::Zones;
 use ioengine::{BufferPages, Caching};
@@ -16,30 +17,30 @@ use crate::app::App;
 pub struct GridPoint {
     /// Whether the point writes.
     pub write: bool,
-    /// Sequential or random.
+    /// Access pattern: sequential or random.
     pub pattern: Pattern,
-    /// Buffered or direct.
+    /// Caching mode: buffered or direct.
     pub caching: Caching,
     /// Request size (bytes).
     pub request_bytes: u32,
-    /// Requests outstanding.
+    /// Queue depth: the number of outstanding requests.
     pub depth: u32,
-    /// Pages behind the buffers.
+    /// Page size of the buffers.
     pub pages: BufferPages,
 }
 
 /// Time budget of a survey and the density of its grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Total time (ns).
+    /// Total duration of the survey (ns).
     pub budget_ns: u64,
     /// Length of a trial (ns).
     pub trial_ns: u64,
     /// Ratio of neighbouring request sizes of the first grid.
     pub size_step: u32,
-    /// Depths of the first grid.
+    /// Queue depths of the first grid.
     pub depths: &'static [u32],
-    /// Depths of the random curve.
+    /// Queue depths of the random requests.
     pub random_depths: &'static [u32],
     /// Trials per point of the first grid.
     pub rounds: u32,
@@ -47,33 +48,35 @@ pub struct Budget {
     pub app: Option<App>,
 }
 
-/// The time of the default survey (ns).
+/// Duration of a survey by default (ns).
 pub const BUDGET_NS: u64 = 90_000_000_000;
-/// The time of a survey with --quick (ns).
+/// Duration of a survey with --quick (ns).
 const QUICK_NS: u64 = 20_000_000_000;
-/// The time of a survey with --thorough (ns).
+/// Duration of a survey with --thorough (ns).
 const THOROUGH_NS: u64 = 600_000_000_000;
-/// Factor that makes trials in virtual time longer.
+/// Factor by which trials in virtual time are longer than trials in real time.
 const VIRTUAL_LONGER: u64 = 8;
-/// With at least this many files, each on its own devices, one trial in virtual time averages over
-/// so many devices that it is not repeated.
+/// Minimum number of simulated files at which each point gets only one trial. Each file is on
+/// separate devices, so a trial of this many files already averages over many devices.
 const MANY_FILES: u32 = 100;
 /// Maximum request size of a survey (bytes).
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
-/// Maximum size of the buffers in flight (bytes); with more, memory pressure would be measured.
+/// Maximum size of all buffers in flight (bytes). Larger buffers would cause memory pressure, which
+/// would distort the measurements.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// Request size of the out-of-box setting: buffered, one request at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u32 = 64 << 10;
-/// The request size at which caching modes and buffer pages are compared (bytes).
+/// Request size at which caching modes and page sizes of buffers are compared (bytes).
 pub const LARGE_BYTES: u32 = 1 << 20;
-/// Request size of the random curve (bytes): the papers measure accesses per second (KAPS) with 8
-/// KiB.
+/// Size of the random requests (bytes). It is 8 KiB because the papers measure accesses per second
+/// (KAPS) at this size.
 const RANDOM_BYTES: u32 = 8 << 10;
-/// Request sizes at which soaked trials measure the upper bound of the CPU cost, at depth 1.
+/// Request sizes at which soaked trials measure the upper bound of the CPU cost, at depth 1
+/// (bytes).
 pub const SOAKED_BYTES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
 
 impl Budget {
-    /// The budget for `--quick`, `--thorough`, `--budget`, or none of these.
+    /// Returns the budget for `--quick`, `--thorough`, `--budget`, or none of these.
     pub fn of(quick: bool, thorough: bool, budget_ns: Option<u64>) -> Budget {
         match (quick, thorough, budget_ns) {
             (true, _, _) => Budget::within(QUICK_NS),
@@ -83,15 +86,15 @@ impl Budget {
         }
     }
 
-    /// Adapts the budget to virtual time, which costs little. Trials are longer, so that each
-    /// completes many large requests even on slow devices.
+    /// Adapts the budget to virtual time, which needs little real time. Trials are longer, so that
+    /// each completes many large requests even on slow devices.
     #[must_use]
     pub fn in_virtual_time(self, files: u32) -> Budget {
         let rounds = if files >= MANY_FILES { 1 } else { self.rounds };
         Budget { trial_ns: self.trial_ns * VIRTUAL_LONGER, rounds, ..self }
     }
 
-    /// Whether the trials of a point are repeated until its interval is narrow.
+    /// Returns whether the trials of a point are repeated until its interval is narrow.
     pub fn repeats(&self) -> bool {
         self.rounds > 1
     }
@@ -102,7 +105,7 @@ impl Budget {
         Budget { app, ..self }
     }
 
-    /// The densest grid that a survey can measure within a time.
+    /// Returns the budget with the densest grid that a survey can measure in this time.
     fn within(budget_ns: u64) -> Budget {
         let small = budget_ns < 60_000_000_000;
         let large = budget_ns >= 300_000_000_000;
@@ -119,21 +122,22 @@ impl Budget {
 }
 
 impl GridPoint {
-    /// Whether the point has the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
+    /// Returns whether the point has the out-of-box setting: buffered sequential requests of
+    /// 64 KiB, one at a time.
     pub fn is_out_of_box(&self) -> bool {
         let plain = self.pattern == Pattern::Sequential && self.depth == 1;
         plain && !self.caching.is_direct() && self.request_bytes == OUT_OF_BOX_BYTES
     }
 }
 
-/// Limits of the target.
+/// Limits of a target on the points that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Smallest request (bytes).
+    /// Minimum size of a direct request (bytes).
     pub request_bytes_min: u32,
-    /// Size of the region (bytes).
+    /// Size of the measured region (bytes).
     pub region_bytes: u64,
-    /// Limit on the buffers in flight (bytes).
+    /// Maximum size of all buffers in flight (bytes).
     pub in_flight_bytes_max: u64,
     /// Whether buffered I/O is supported.
     pub buffered: bool,
@@ -141,11 +145,11 @@ pub struct Limits {
     pub direct: bool,
     /// Whether writing is allowed.
     pub write: bool,
-    /// The zones of the region that take writes only in order.
+    /// The zones of the region that must be written in order. None if there are none.
     pub zones: Option<Zones>,
 }
 
-/// The points of the first grid.
+/// Returns the points of the first grid.
 pub fn first(budget: &Budget, limits: &Limits) -> Vec<GridPoint> {
     let mut points = Vec::new();
     for write in [false, true] {
@@ -168,7 +172,7 @@ pub fn first(budget: &Budget, limits: &Limits) -> Vec<GridPoint> {
                     ..sequential(write, Caching::Direct, RANDOM_BYTES)
                 });
             }
-            // This point is compared with the same point on huge pages.
+            // This point is compared with the same point with buffers on huge pages.
             points.push(GridPoint {
                 pages: BufferPages::Small,
                 depth: 8,
@@ -186,8 +190,8 @@ pub fn first(budget: &Budget, limits: &Limits) -> Vec<GridPoint> {
     points
 }
 
-/// The grid points that issue the requests of the user's program (`--app`): reads, and writes if
-/// they are allowed.
+/// Returns the grid points with the requests of the user's program (`--app`): a point of reads, and
+/// a point of writes if writes are allowed.
 fn of_app(app: &App, limits: &Limits) -> Vec<GridPoint> {
     let caching = if app.direct { Caching::Direct } else { Caching::Buffered };
     let points = [false, true].map(|write| GridPoint {
@@ -197,13 +201,13 @@ fn of_app(app: &App, limits: &Limits) -> Vec<GridPoint> {
     points.into_iter().filter(|point| limits.write || !point.write).collect()
 }
 
-/// A sequential point of depth 1 with huge pages.
+/// Returns a sequential point at depth 1 whose buffers are on huge pages.
 pub fn sequential(write: bool, caching: Caching, request_bytes: u32) -> GridPoint {
     let (pattern, pages) = (Pattern::Sequential, BufferPages::Huge);
     GridPoint { write, pattern, caching, request_bytes, depth: 1, pages }
 }
 
-/// Whether a point fits the target and the memory limit.
+/// Returns whether a point fits the target and the memory limit.
 pub fn allowed(point: &GridPoint, limits: &Limits) -> bool {
     let in_flight = u64::from(point.request_bytes) * u64::from(point.depth);
     let too_small = point.caching.is_direct() && point.request_bytes < limits.request_bytes_min;
@@ -213,8 +217,9 @@ pub fn allowed(point: &GridPoint, limits: &Limits) -> bool {
     offered && !too_small && in_flight <= most && (!point.write || keeps_order())
 }
 
-/// Whether a point writes each zone in order. It must be sequential and direct, its requests must
-/// fill a zone exactly, and each request in flight needs an open zone of its own.
+/// Returns whether a point writes each zone in order. The requests of such a point are sequential
+/// and direct, and a whole number of requests fills a zone. Each request in flight needs a separate
+/// open zone.
 fn keeps_order(point: &GridPoint, zones: &Zones, limits: &Limits) -> bool {
     let sequential = point.caching.is_direct() && point.pattern == Pattern::Sequential;
     let behind = limits.region_bytes.saturating_sub(zones.sequential_from_bytes);
@@ -223,7 +228,7 @@ fn keeps_order(point: &GridPoint, zones: &Zones, limits: &Limits) -> bool {
     sequential && fits && u64::from(point.depth) <= most
 }
 
-/// The request sizes of the first grid: powers of two.
+/// Returns the request sizes of the first grid, which are powers of two.
 fn sizes(budget: &Budget, limits: &Limits) -> Vec<u32> {
     let least = limits.request_bytes_min.next_power_of_two().clamp(512, 4096);
     let mut sizes = vec![least];
@@ -237,7 +242,7 @@ fn sizes(budget: &Budget, limits: &Limits) -> Vec<u32> {
     sizes
 }
 
-/// Whether the upper bound of the CPU cost is measured at this point.
+/// Returns whether the upper bound of the CPU cost is measured at this point.
 pub fn is_soaked(point: &GridPoint) -> bool {
     let plain = point.pattern == Pattern::Sequential && point.pages == BufferPages::Huge;
     plain && point.depth == 1 && SOAKED_BYTES.contains(&point.request_bytes)
@@ -266,7 +271,8 @@ mod tests {
             assert!(zones.capacity_bytes.is_multiple_of(point.request_bytes.into()));
             assert!(point.depth <= 6);
         }
-        // Two zones lie behind those that take writes anywhere.
+        // The first 8 of 16 MiB can be written in any order. The other 8 MiB are two zones that
+        // must be written in order.
         let short = Limits { region_bytes: 16 << 20, ..limits };
         let deep = GridPoint { depth: 3, ..sequential(true, Caching::Direct, 4096) };
         assert!(!allowed(&deep, &short) && allowed(&GridPoint { depth: 2, ..deep }, &short));

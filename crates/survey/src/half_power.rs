@@ -1,6 +1,5 @@
-//! The half-power point of one curve of rate against request size, as measured and from a fit. It
-//! also computes which part of the time of a request is the I/O path, that is, CPU time of the
-//! host.
+//! Finds the half-power point of one curve (rate over request size), both among the measured sizes
+//! and with a fit. Also computes how much of the time of a request is CPU time of the I/O path.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
@@ -14,55 +13,59 @@ use serde::Serialize;
 /// The request size at which one curve exceeds half of the peak (RAP > PAP/2).
 #[derive(Clone, Debug)]
 pub struct HalfPower {
-    /// read or write.
+    /// The operation: read or write.
     pub operation: Op,
     /// Caching mode.
     pub caching: Caching,
-    /// Requests outstanding.
+    /// Queue depth: the number of outstanding requests.
     pub depth: u32,
-    /// Smallest measured size whose rate exceeds half of the peak.
+    /// Smallest measured size whose rate exceeds half of the peak (bytes). None if there is no such
+    /// size.
     pub measured: Option<u64>,
-    /// The smallest size that may exceed half of the peak and the smallest that certainly does, by
-    /// the intervals of the rates. `None` if these sizes are equal or one of them does not exist.
+    /// The smallest size whose rate may exceed half of the peak, and the smallest size whose rate
+    /// certainly exceeds half of the peak, by the intervals of the rates (bytes). None if both
+    /// sizes are equal, or if one of the two does not exist.
     pub between: Option<(u64, u64)>,
-    /// Rate at the measured size [bytes per second].
+    /// Rate at the size `measured` [bytes per second].
     pub rate: Option<f64>,
-    /// The half-power size by the fit T = f + s S (bytes).
+    /// Half-power size by the fit T = f + s S (bytes). None if there is no fit or no such size.
     pub fitted: Option<f64>,
     /// The fit, or why there is none.
     pub fit: Result<HalfPowerFit, String>,
-    /// The share of the I/O path in the time of a request; at depth 1 only.
+    /// The part of the fixed time of a request that is CPU time of the I/O path. None at depths
+    /// above 1, and if unknown.
     pub path: Option<PathShare>,
-    /// Why no measured size was found.
+    /// Why `measured` is None.
     pub reason: Option<String>,
 }
 
-/// The share of the I/O path in the time of a request. At depth 1 the device is idle while the host
-/// computes, so the time of a request is the sum of device time and path time.
+/// The part of the fixed time of a request that is CPU time of the I/O path. At depth 1 the device
+/// is idle while the host computes, so the time of a request is the sum of device time and CPU
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PathShare {
-    /// Fixed time of a request: f of the fit (ns).
+    /// Fixed time of a request: f in the fit T = f + s S (ns).
     pub fixed_ns: f64,
-    /// CPU time of the host in the time of a request (ns).
+    /// The part of `fixed_ns` that is CPU time of the host (ns).
     pub path_ns: f64,
     /// Whether `path_ns` is the CPU time of the whole machine (the soaker's upper bound). Otherwise
-    /// it is the CPU time of the process, without servers and kernel threads.
+    /// `path_ns` is the CPU time of the process, without servers and kernel threads.
     pub whole_machine: bool,
-    /// Half-power size of the device without the path, from the fit (bytes); null if there is no
-    /// such size.
+    /// Request size at which the device would reach half of its peak throughput if the I/O path
+    /// needed no CPU time (bytes), estimated by a fit. Null if the fit yields no such size.
     #[serde(rename = "request_bytes_of_device")]
     pub device_bytes: Option<f64>,
 }
 
-/// Repeatability of the papers' measurements (share). Smaller differences do not count, and
-/// narrower intervals are widened to it.
+/// Repeatability of the papers' measurements (share). Smaller differences are ignored, and
+/// intervals with a smaller relative half width are widened to this value.
 pub const REPEATABLE: f64 = 0.03;
 /// Minimum number of sizes for a fit.
 const SIZES_MIN: usize = 3;
 
 impl HalfPower {
-    /// Evaluates a curve; `points` are in ascending order of size, `pap` is the peak [bytes per
-    /// second].
+    /// Evaluates a curve. The `points` must be in ascending order of size, and `pap` is the peak
+    /// [bytes per second].
     pub fn of(
         operation: Op,
         caching: Caching,
@@ -80,9 +83,9 @@ impl HalfPower {
         let share = 100.0 * best / pap;
         let reason = measured.is_none().then(|| {
             if best > pap / 2.0 {
-                "one size exceeds half of the peak, but the next larger does not".to_owned()
+                "one size reaches half of the peak, but the next larger size does not".to_owned()
             } else {
-                format!("no size exceeds half of the peak (best: {share:.0}%)")
+                format!("no request size reaches half of the peak (best: {share:.0}%)")
             }
         });
         HalfPower {
@@ -99,7 +102,8 @@ impl HalfPower {
         }
     }
 
-    /// If the intervals leave two half-power sizes possible: both sizes as text, with the reason.
+    /// If the intervals do not determine the half-power size, formats both possible sizes and the
+    /// reason.
     pub fn in_doubt(&self) -> Option<String> {
         let (perhaps, surely) = self.between?;
         let [perhaps, surely] = [perhaps, surely].map(units::size);
@@ -110,17 +114,18 @@ impl HalfPower {
 }
 
 impl PathShare {
-    /// One sentence for users.
+    /// Formats the times as a sentence for users.
     pub fn text(&self) -> String {
         let share = self.path_ns / self.fixed_ns * 100.0;
         let (path, fixed) = (units::time(self.path_ns), units::time(self.fixed_ns));
         let whose = if self.whole_machine { "machine" } else { "program" };
         let device = self.device_bytes.map(|bytes| {
             let size = units::size(bytes.round() as u64);
-            format!("; without it, the device would reach half of the peak at {size}")
+            format!("; without this CPU time, the device would reach half of the peak at {size}")
         });
         format!(
-            "{path} of the fixed {fixed} per request ({share:.0}%) is CPU time of the {whose}{}",
+            "of the fixed time of {fixed} per request, {path} ({share:.0}%) is CPU time of the \
+             {whose}{}",
             device.unwrap_or_default()
         )
     }
@@ -129,13 +134,13 @@ impl PathShare {
 /// Fits T = f + s S to one curve.
 ///
 /// # Errors
-/// Too few sizes, or times that do not rise with the size.
+/// If there are too few sizes, or if the times do not increase with the size.
 pub fn fit(points: &[&MeasuredPoint]) -> Result<HalfPowerFit, String> {
     fit_of(points, |_| Some(0.0))
 }
 
-/// Fits the CPU time charged to the process as a fixed cost per request plus a cost per KiB; `None`
-/// if too few points have CPU times.
+/// Fits the CPU time of a request that is charged to the process as a fixed cost plus a cost per
+/// KiB. None if too few points have CPU times.
 pub fn cost_model(points: &[&MeasuredPoint]) -> Option<CostModel> {
     let cost = |point: &&MeasuredPoint| {
         Some(CostPoint {
@@ -149,7 +154,7 @@ pub fn cost_model(points: &[&MeasuredPoint]) -> Option<CostModel> {
 }
 
 /// Fits T = f + s S to one curve. T is elapsed time divided by completed requests, minus
-/// `subtracted_ns`; points for which `subtracted_ns` is `None` are left out.
+/// `subtracted_ns`. Points for which `subtracted_ns` returns None are left out.
 fn fit_of(
     points: &[&MeasuredPoint],
     subtracted_ns: impl Fn(&MeasuredPoint) -> Option<f64>,
@@ -169,14 +174,15 @@ fn fit_of(
     halfpower::fit(&size_points).map_err(|error| error.to_string())
 }
 
-/// Relative half width of an interval, at least [`REPEATABLE`]; 1 if the interval is unknown.
+/// Returns the relative half width of an interval, but at least [`REPEATABLE`]. Returns 1 if the
+/// interval is unknown.
 fn relative_error(interval: &Interval) -> f64 {
     let width = interval.half_width_relative();
     if width.is_finite() { width.max(REPEATABLE) } else { 1.0 }
 }
 
-/// The share of the I/O path in the time of a request. It uses the CPU time of the whole machine if
-/// enough points have it, otherwise that of the process.
+/// Computes how much of the fixed time of a request is CPU time of the I/O path. Uses the CPU time
+/// of the whole machine if enough points have it, otherwise the CPU time of the process.
 fn path(points: &[&MeasuredPoint], whole: &HalfPowerFit, pap: f64) -> Option<PathShare> {
     let upper = |point: &MeasuredPoint| point.summary.cpu_upper_ns;
     let whole_machine = points.iter().filter(|point| upper(point).is_some()).count() >= SIZES_MIN;
@@ -198,8 +204,8 @@ mod tests {
     use super::*;
     use lab::evidence::testing::cell;
 
-    /// Reads at depth 1 that take 400 us in the device, `cpu_ns` in the I/O path and 10 ns per
-    /// byte, with a peak of 100 MB/s.
+    /// Returns the half-power point of reads at depth 1 that take 400 us in the device, `cpu_ns` in
+    /// the I/O path, and 10 ns per byte. The peak is 100 MB/s.
     fn found(cpu_ns: f64) -> HalfPower {
         let points = [4_u64, 8, 16, 32, 64, 128, 256, 1024].map(|kib| {
             let bytes = (kib << 10) as f64;
@@ -219,7 +225,7 @@ mod tests {
         let path = found.path.unwrap();
         assert!((path.fixed_ns / 480e3 - 1.0).abs() < 0.05, "{path:?}");
         assert!((path.path_ns / 80e3 - 1.0).abs() < 0.05, "{path:?}");
-        // f / s of the device alone is 400 us times 100 MB/s.
+        // For the device alone, f / s is 400 us times 100 MB/s, which is 40 kB.
         assert!((path.device_bytes.unwrap() / 40e3 - 1.0).abs() < 0.05, "{path:?}");
         assert!((found.fitted.unwrap() / 48e3 - 1.0).abs() < 0.05, "{found:?}");
         assert!(path.text().contains("(17%) is CPU time of the program"), "{}", path.text());
@@ -227,8 +233,8 @@ mod tests {
 
     #[test]
     fn a_size_whose_interval_includes_half_is_reported_with_the_next() {
-        // 64 KiB take 655 us for the bytes and another 655 us for the rest, which gives exactly
-        // half of the peak.
+        // A request of 64 KiB takes 655 us for its bytes and 400 + 255 us of fixed time. So its
+        // rate is half of the peak.
         let across = found(255_400.0);
         assert_eq!(across.between, Some((64 << 10, 128 << 10)), "{across:?}");
         assert!(across.in_doubt().unwrap().starts_with("64 KiB or 128 KiB"));

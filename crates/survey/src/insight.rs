@@ -1,6 +1,6 @@
-//! Conclusions of a survey: peaks, half-power points, CPU costs, the rate of each layer from device
-//! to memory, the best settings and the verdict. They depend on nothing but the evidence. Each has
-//! the numbers that its finding states.
+//! Draws the conclusions of a survey: peaks, half-power points, CPU costs, the rate of each layer
+//! from device to memory, the best settings and the verdict. The conclusions depend only on the
+//! measurements. The findings state the numbers of these conclusions as text.
 
 use analysis::units;
 use ioengine::{Caching, Op};
@@ -25,65 +25,65 @@ use crate::visits::SecondVisit;
 
 /// Request size of the out-of-box setting: buffered, one request at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
-/// A setting is as good as the fastest if its rate is at or above a threshold within this window
-/// (share of the fastest rate). [`ties::bar`] chooses the threshold: it lies in the widest gap
-/// between the rates.
+/// Range of the threshold at which a rate is as good as the fastest rate (shares of the fastest
+/// rate). [`ties::bar`] places the threshold in the widest gap between the rates.
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
-/// The verdict mentions rates that fall within a trial only if at least this share of the direct
-/// points shows it. At fewer points the falls may be chance, because the test for a fall has a
-/// small probability of a false alarm in each trial.
+/// The verdict mentions falls of the rate within a trial if at least this share of the direct
+/// points is affected. If fewer points are affected, the falls may be chance, because the test for
+/// a fall has a small probability of a false alarm in each trial.
 const FALLS_SHARE_MIN: f64 = 0.1;
 /// A setting below this share of the fastest median rate is not as good as the fastest, even if
 /// trials paired by time suggest that it is.
 const MIN_SHARE: f64 = 0.8;
-/// A figure that is shown with its interval is called noisy if the relative half width is above
-/// this.
+/// Maximum relative half width of the interval of a figure that is shown. A figure with a wider
+/// interval is called noisy.
 const SHOWN_NOISE: f64 = 0.3;
-/// The cheaper of two equally good settings counts as cheaper only if it costs less CPU by more
-/// than this factor, because lower bounds scatter.
+/// Minimum ratio of the CPU costs of two equally good settings at which the cheaper setting is
+/// preferred. The ratio is large, because the lower bounds of the CPU cost scatter.
 const CHEAPER: f64 = 2.0;
 /// The kernel's default read-ahead (bytes; read_ahead_kb of a block device).
 const READ_AHEAD_BYTES: u64 = 128 << 10;
-/// Maximum request size in a cost model (bytes): the block layer splits larger requests.
+/// Maximum request size in a cost model (bytes). The block layer splits larger requests.
 const COST_BYTES_MAX: u64 = 1 << 20;
 
-/// The verdict on a figure that is shown with its interval.
+/// Returns the verdict on a figure that is shown with its interval.
 pub fn shown_verdict(point: &MeasuredPoint) -> Verdict {
     point.point.verdict(SHOWN_NOISE)
 }
 
-/// Data in flight (bytes). Through the page cache it is at least the kernel's read-ahead, however
-/// small the requests are.
+/// Returns how much data the setting keeps in flight (bytes). For buffered requests, this is at
+/// least the kernel's read-ahead, even if the requests are smaller.
 fn in_flight_bytes(point: &MeasuredPoint) -> u64 {
     let key = point.key();
     let requested = key.request_bytes().saturating_mul(u64::from(key.depth()));
     if key.is_direct() { requested } else { requested.max(READ_AHEAD_BYTES) }
 }
 
-/// Whether the point has the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
+/// Returns whether the point has the out-of-box setting: buffered sequential requests of 64 KiB,
+/// one at a time.
 fn is_out_of_box(point: &MeasuredPoint) -> bool {
     let key = point.key();
     let plain = key.caching == Caching::Buffered && key.depth() == 1 && !key.is_random();
     plain && key.request_bytes() == OUT_OF_BOX_BYTES
 }
 
-/// Serializes the direction as its name, because `ioengine` does not depend on serde.
+/// Serializes an operation as its name, because `ioengine` does not depend on serde.
 fn text_of<S: Serializer>(operation: &Op, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(operation)
 }
 
-/// The peak rate of an operation (PAP), the base of half power.
+/// The peak rate of an operation (PAP). Half power is half of this rate.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Pap {
-    /// read or write.
+    /// The operation: read or write.
     #[serde(serialize_with = "text_of")]
     #[schemars(with = "String")]
     pub operation: Op,
-    /// The rate [bytes per second].
+    /// The peak rate [bytes per second].
     pub bytes_per_s: f64,
-    /// Origin of the peak as text.
+    /// Origin of the peak rate, as text.
     pub source: String,
-    /// Origin of the peak.
+    /// Origin of the peak rate.
     #[serde(skip)]
     pub basis: PapBasis,
 }
@@ -91,27 +91,27 @@ pub struct Pap {
 /// Origin of a peak rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PapBasis {
-    /// Stated by the user (--pap).
+    /// The user stated the rate with --pap.
     Stated,
-    /// Advertised by the slowest link below the target.
+    /// The slowest link below the target advertises the rate.
     Advertised,
-    /// The highest rate measured.
+    /// The rate is the highest rate measured.
     Measured {
         /// Number of settings as good as the fastest, including the fastest.
         settings: usize,
     },
 }
 
-/// The depth at which one curve exceeds half of the peak.
+/// The queue depth at which sequential direct requests of one size exceed half of the peak.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HalfPowerDepth {
-    /// read or write.
+    /// The operation: read or write.
     #[serde(serialize_with = "text_of")]
     #[schemars(with = "String")]
     pub operation: Op,
     /// Request size (bytes).
     pub request_bytes: u64,
-    /// Smallest measured depth with a rate above half of the peak; null if no depth exceeds it.
+    /// Smallest measured depth with a rate above half of the peak. Null if there is no such depth.
     #[serde(rename = "depth_measured")]
     pub depth: Option<u32>,
 }
@@ -119,11 +119,11 @@ pub struct HalfPowerDepth {
 /// The CPU cost of one operation in one caching mode.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// read or write.
+    /// The operation: read or write.
     pub operation: Op,
     /// Caching mode.
     pub caching: Caching,
-    /// Fixed and marginal cost, from the lower bounds of the CPU time.
+    /// Fixed cost per request and cost per KiB, fitted to the lower bounds of the CPU time.
     pub model: CostModel,
 }
 
@@ -132,30 +132,32 @@ pub struct Cost {
 pub struct Insight<'a> {
     /// Every measured point.
     pub seen: &'a [MeasuredPoint],
-    /// Peaks of the measured operations: reads, writes.
+    /// Peak rates of the measured operations, reads before writes.
     pub pap: Vec<Pap>,
-    /// Half-power size of each sequential curve.
+    /// Half-power size of each curve of sequential requests.
     pub half_power: Vec<HalfPower>,
-    /// Half-power depth of each direct sequential size measured at several depths.
+    /// Half-power depth of each size of direct sequential requests that was measured at several
+    /// depths.
     pub half_power_depth: Vec<HalfPowerDepth>,
     /// CPU cost of each operation and caching mode that could be fitted.
     pub costs: Vec<Cost>,
-    /// The bottleneck ladder: components in pipeline order.
+    /// The bottleneck ladder: the components between memory and device, with their rates.
     pub rungs: Vec<Rung>,
-    /// The component that limits the fastest reads, if known.
+    /// The component that limits the fastest reads. None if unknown.
     pub binding: Option<Binding>,
-    /// The limit of the fastest reads of a simulated system, as `simulate` names it.
+    /// The resource that limits the fastest reads of a simulated system, as in the output of
+    /// `simulate`. None for other targets.
     pub simulated_limit: Option<&'a BindingDocument>,
-    /// CPU quota of the control group (CPUs), if the survey was throttled by it.
+    /// CPU quota of the control group (CPUs). None unless the quota throttled the survey.
     pub cpu_quota: Option<f64>,
-    /// Requests of the user's program, if given with --app.
+    /// Requests of the user's program. None without --app.
     pub app: Option<App>,
-    /// Verdict on the survey.
+    /// The verdict on the survey.
     pub verdict: Verdict,
 }
 
 impl<'a> Insight<'a> {
-    /// Draws the conclusions from the evidence.
+    /// Draws the conclusions from the data of a survey.
     pub fn of(data: &'a SurveyData) -> Insight<'a> {
         let mut insight = Insight {
             seen: &data.evidence.points,
@@ -183,21 +185,21 @@ impl<'a> Insight<'a> {
         insight
     }
 
-    /// The points that conclusions may use: not invalid, and without the points on small pages,
-    /// which serve only for a comparison.
+    /// Returns the points that conclusions may use. Excludes invalid points, and points with
+    /// buffers on small pages, which were measured only for a comparison.
     fn usable(&self) -> impl Iterator<Item = &'a MeasuredPoint> {
         self.seen.iter().filter(|point| {
             point.summary.verdict.state != State::Invalid && !point.key().has_small_pages()
         })
     }
 
-    /// Usable sequential points of an operation.
+    /// Returns the usable sequential points of an operation.
     pub fn sequential(&self, operation: Op) -> impl Iterator<Item = &'a MeasuredPoint> {
         self.usable()
             .filter(move |point| point.key().op() == Some(operation) && !point.key().is_random())
     }
 
-    /// Usable random points of an operation, in ascending order of depth.
+    /// Returns the usable random points of an operation, in ascending order of depth.
     pub fn random(&self, operation: Op) -> Vec<&'a MeasuredPoint> {
         let mut found: Vec<_> = self
             .usable()
@@ -207,7 +209,7 @@ impl<'a> Insight<'a> {
         found
     }
 
-    /// The usable sequential point with this setting.
+    /// Returns the usable sequential point with this setting.
     pub fn at(
         &self,
         operation: Op,
@@ -221,17 +223,18 @@ impl<'a> Insight<'a> {
         })
     }
 
-    /// The out-of-box point: buffered, 64 KiB, one at a time.
+    /// Returns the out-of-box point: buffered requests of 64 KiB, one at a time.
     pub fn out_of_box(&self, operation: Op) -> Option<&'a MeasuredPoint> {
         self.at(operation, Caching::Buffered, OUT_OF_BOX_BYTES, 1)
     }
 
-    /// The fastest sequential setting.
+    /// Returns the fastest usable sequential point.
     pub fn fastest(&self, operation: Op) -> Option<&'a MeasuredPoint> {
         self.sequential(operation).max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
-    /// Sequential settings as good as the fastest, least data in flight first.
+    /// Returns the sequential settings as good as the fastest. Settings with the least data in
+    /// flight are first.
     pub fn as_good(&self, operation: Op) -> Vec<&'a MeasuredPoint> {
         let mut good = as_good(self.sequential(operation).collect());
         good.sort_by_key(|s| {
@@ -241,8 +244,8 @@ impl<'a> Insight<'a> {
         good
     }
 
-    /// The best setting. Among the settings as good as the fastest, it has the least data in
-    /// flight; if several have equally little, a clearly smaller CPU cost decides.
+    /// Returns the best setting: of the settings as good as the fastest, the one with the least
+    /// data in flight. If several settings have the least, a clearly smaller CPU cost decides.
     pub fn best(&self, operation: Op) -> Option<&'a MeasuredPoint> {
         let good = self.as_good(operation);
         let first = *good.first()?;
@@ -255,13 +258,13 @@ impl<'a> Insight<'a> {
         Some(if cost(cheapest) * CHEAPER < cost(first) { cheapest } else { first })
     }
 
-    /// Usable sequential points of an operation with one caching mode.
+    /// Returns the usable sequential points of an operation with direct or with buffered I/O.
     pub fn curve(&self, operation: Op, direct: bool) -> Vec<&'a MeasuredPoint> {
         self.sequential(operation).filter(|point| point.key().is_direct() == direct).collect()
     }
 
-    /// The point with the requests of the user's program: the setting of --app, or the out-of-box
-    /// setting.
+    /// Returns the point with the requests that the user's program issues today: the setting of
+    /// --app, or the out-of-box setting.
     pub fn today(&self, operation: Op) -> Option<&'a MeasuredPoint> {
         let Some(app) = &self.app else { return self.out_of_box(operation) };
         let caching = Caching::of(app.direct, false);
@@ -279,11 +282,11 @@ impl<'a> Insight<'a> {
             (stated, "stated with --pap".to_owned(), PapBasis::Stated)
         } else if let Some((name, link)) = slowest_link(data) {
             if link >= highest {
-                (link, format!("advertised by the {name}"), PapBasis::Advertised)
+                (link, format!("the advertised rate of {name}"), PapBasis::Advertised)
             } else {
                 (
                     highest,
-                    format!("{highest_source}, and above the advertised rate of the {name}"),
+                    format!("{highest_source}, and above the advertised rate of {name}"),
                     measured,
                 )
             }
@@ -293,12 +296,12 @@ impl<'a> Insight<'a> {
         Some(Pap { operation, bytes_per_s, source, basis })
     }
 
-    /// Peak of an operation [bytes per second].
+    /// Returns the peak rate of an operation [bytes per second].
     pub fn pap_of(&self, operation: Op) -> Option<f64> {
         self.pap.iter().find(|pap| pap.operation == operation).map(|pap| pap.bytes_per_s)
     }
 
-    /// The sequential points, grouped by caching mode and depth; each group is sorted by size.
+    /// Groups the sequential points by caching mode and depth. Each group is sorted by size.
     fn curves(&self, operation: Op) -> Vec<(Caching, u32, Vec<&'a MeasuredPoint>)> {
         let mut curves: Vec<(Caching, u32, Vec<&'a MeasuredPoint>)> = Vec::new();
         for point in self.sequential(operation) {
@@ -391,8 +394,8 @@ impl<'a> Insight<'a> {
         rungs
     }
 
-    /// The component that limits the fastest reads: a link that they nearly fill, or the device if
-    /// the rate has stopped rising (several settings reach it).
+    /// Finds the component that limits the fastest reads. It is a component whose rate the reads
+    /// nearly reach, or the device if several settings reach the same rate.
     fn find_binding(&self) -> Option<Binding> {
         let delivered = self.fastest(Op::Read)?.rate();
         if let Some(limit) = self.simulated_limit {
@@ -413,7 +416,7 @@ impl<'a> Insight<'a> {
         if let Some(binding) = ladder::binding(&others, delivered) {
             return Some(binding);
         }
-        // If only one setting is as good as the fastest, the rate may rise further.
+        // If no other setting reaches the fastest rate, larger or deeper requests may be faster.
         if self.as_good(Op::Read).len() < 2 {
             return None;
         }
@@ -422,8 +425,8 @@ impl<'a> Insight<'a> {
         Some(Binding { index, reason: ladder::Reason::NearMeasured { share: delivered / own } })
     }
 
-    /// The component of the ladder that limits a simulated system; `None` if the ladder does not
-    /// contain the limiting resource.
+    /// Returns the component of the ladder that limits a simulated system. None if the ladder does
+    /// not contain the limiting resource.
     fn rung_of(&self, limit: &BindingDocument, delivered: f64) -> Option<Binding> {
         let is_limit = |rung: &Rung| match limit.resource.as_str() {
             "media" | "drive controller" => rung.component == "device, reads",
@@ -439,8 +442,8 @@ impl<'a> Insight<'a> {
         Some(Binding { index, reason })
     }
 
-    /// The figures that users are likely to quote, with their names: the out-of-box and the best
-    /// settings. The out-of-box point may be invalid.
+    /// Returns the points that users are likely to quote, with their names: the out-of-box and the
+    /// best points. The out-of-box point may be invalid.
     fn quoted(&self) -> Vec<(String, &'a MeasuredPoint)> {
         let mut found: Vec<(String, &'a MeasuredPoint)> = Vec::new();
         for operation in Op::ALL {
@@ -458,15 +461,15 @@ impl<'a> Insight<'a> {
         found
     }
 
-    /// Number of suspect points, of invalid points, and of all points.
+    /// Returns the number of suspect points, of invalid points, and of all points.
     pub fn doubtful(&self) -> (usize, usize, usize) {
         let of = |state| self.seen.iter().filter(|s| s.summary.verdict.state == state).count();
         (of(State::Suspect), of(State::Invalid), self.seen.len())
     }
 
-    /// Flags the survey if the rate of enough direct points fell within a trial: then a burst
-    /// credit was spent, or the device was throttled. The figures shown come from short trials,
-    /// which may all lie within the burst.
+    /// Flags the survey as suspect if the rate fell within a trial at many direct points, because a
+    /// burst credit was spent or the device was throttled. The figures shown are from short trials,
+    /// which may have ended before the rate fell.
     fn judge_falls(&self, verdict: &mut Verdict) {
         let direct = || self.seen.iter().filter(|point| point.key().is_direct());
         let mut falls = direct().filter_map(|point| {
@@ -487,7 +490,7 @@ impl<'a> Insight<'a> {
         }
     }
 
-    /// The verdict on the survey. It judges the figures that are shown, not every point.
+    /// Returns the verdict on the survey, which judges the figures that are shown, not every point.
     fn judge(&self, data: &SurveyData) -> Verdict {
         let mut verdict = Verdict::default();
         if self.seen.is_empty() {
@@ -534,14 +537,15 @@ impl<'a> Insight<'a> {
             verdict.flag(State::Suspect, Check::RegionCached, text);
         }
         if let Some(cpus) = self.cpu_quota {
-            let text = format!("throttled by the CPU quota of the control group ({cpus:.2} CPUs)");
+            let text =
+                format!("the CPU quota of the control group ({cpus:.2} CPUs) limited the survey");
             verdict.flag(State::Suspect, Check::CpuQuota, text);
         }
         verdict
     }
 }
 
-/// The points that are as good as the fastest of them.
+/// Returns the points that are as good as the fastest of `points`.
 pub fn as_good(points: Vec<&MeasuredPoint>) -> Vec<&MeasuredPoint> {
     let fastest = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
     let Some(top) = fastest.copied() else { return Vec::new() };
@@ -559,20 +563,20 @@ pub fn as_good(points: Vec<&MeasuredPoint>) -> Vec<&MeasuredPoint> {
         .collect()
 }
 
-/// The slowest known link below the target: name and rate.
+/// Returns the name and the rate of the slowest known link below the target.
 fn slowest_link(data: &SurveyData) -> Option<(String, f64)> {
     let links = data.target().links.iter().map(|l| (l.component.clone(), l.bytes_per_s));
     links.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// An example device and its survey, for tests of the analysis.
+/// Tests, and the survey of an example device, which tests of other modules also use.
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use lab::point::Point;
     use lab::point::testing::point;
 
-    /// A point with three trials at about the given rate and a CPU time of `cpu_ns` per request.
+    /// Returns a point with three trials at about `rate` and a CPU time of `cpu_ns` per request.
     pub(crate) fn point_of(
         operation: Op,
         caching: Caching,
@@ -597,8 +601,9 @@ pub(crate) mod tests {
         made
     }
 
-    /// A device that takes 100 us + 1 ns/byte per request at depth 1. At depth 8 requests overlap,
-    /// up to 1 GB/s. Buffered requests reach 600 MB/s with fifty times the CPU per byte.
+    /// Returns the survey of an example device. At depth 1, a direct request takes 100 us and 1 ns
+    /// per byte. At depth 8, requests overlap, up to 1 GB/s. Buffered requests reach 600 MB/s and
+    /// use fifty times the CPU time per byte.
     pub(crate) fn data() -> SurveyData {
         let mut points = Vec::new();
         for size in [4_u64 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
@@ -634,7 +639,7 @@ pub(crate) mod tests {
             });
             found.unwrap()
         };
-        // f/s = 100 us / 1 ns = 100,000 bytes; the next measured size is 256 KiB.
+        // f/s is 100 us / 1 ns per byte = 100,000 bytes. The next larger measured size is 256 KiB.
         assert_eq!(curve(1).measured, Some(256 << 10));
         let fitted = curve(1).fitted.unwrap();
         assert!((fitted / 100_000.0 - 1.0).abs() < 0.05, "{fitted}");
@@ -709,7 +714,7 @@ pub(crate) mod tests {
         let judged = |points: usize| {
             let mut data = data();
             let direct = data.points().into_iter().filter(|point| point.key.is_direct());
-            // Not the first points, which the survey may show.
+            // The first two points are skipped, because the survey may show them.
             for point in direct.skip(2).take(points) {
                 let text = "the rate fell from 250 MB/s to 125 MB/s after 1 s: throttled";
                 point.trials[0].verdict.flag(State::Suspect, Check::RateChange, text);
@@ -761,8 +766,8 @@ pub(crate) mod tests {
             if (key.op(), key.depth()) != (Some(Op::Read), 8) {
                 continue;
             }
-            // In the second period the device has half the speed. Most trials of the smallest
-            // setting and all trials of 64 KiB are in this period; most other trials are before it.
+            // After 100 s, the device has half the speed. Most trials of the smallest setting and
+            // all trials of 64 KiB are in this period, and most other trials are before it.
             let starts = match key.request_bytes() >> 10 {
                 16 => [0, 100, 101],
                 64 => [100, 101, 102],

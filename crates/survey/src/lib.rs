@@ -1,12 +1,13 @@
-//! `halfpower survey`: the complete characterisation of a target within a time budget.
+//! `halfpower survey`: characterises a target completely within a time budget.
 //!
-//! `grid` lists the points of the first grid, `schedule` chooses further points and trials,
-//! `visits` chooses the blocks, `subject` is the opened target,
-//! `rank_limits` what several ranks measure together, and `measure` runs the trials.
-//! `survey_data` holds the measurements and `insight` the conclusions: peaks, half-power points,
-//! costs, the best settings. `advice` and `findings` put them into sentences, `consistency` checks
-//! these for contradictions, `document` is the JSON and `view` the page. The modules after
-//! `measure` are pure functions of the data, so a stored survey gives the same page again.
+//! `grid` lists the points of the first grid, and `schedule` chooses further points and trials.
+//! `visits` chooses the blocks that trials access. `subject` is the opened target, `rank_limits`
+//! limits what several ranks measure together, and `measure` runs the trials. `survey_data` holds
+//! the measurements, and `insight` the conclusions: peaks, half-power points, costs, and the best
+//! settings. `advice` and `findings` express the conclusions as sentences, and `consistency` checks
+//! these sentences for contradictions. `document` makes the JSON, and `view` the page. `insight`
+//! and the modules that use it are pure functions of the data, so a stored survey gives the same
+//! page again. Only `session` does more: it runs the whole survey.
 
 pub mod app;
 pub mod grid;

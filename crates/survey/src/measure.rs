@@ -1,8 +1,8 @@
-//! Measures the grid points of a survey within its budget of time and bytes written.
+//! Measures the grid points of a survey within its budgets of time and of bytes written.
 //!
-//! It starts with rounds over the initial grid, each in random order, so that drift does not bias
-//! single points. Further trials go to the points with the widest intervals and to new points near
-//! the best. Every finished trial is stored at once.
+//! A survey starts with rounds over the initial grid. Each round has a random order, so that drift
+//! does not bias single points. Further trials measure the points with the widest intervals, and
+//! new points where a curve bends. Every finished trial is stored at once.
 
 use analysis::units;
 use std::sync::Mutex;
@@ -25,29 +25,30 @@ use crate::subject::{Subject, narrowed, unordered_writes};
 use crate::survey_data::Facts;
 use crate::visits::{self, SecondVisit, Visits};
 
-/// After the initial grid, trials are run in batches, in random order. A batch is filled up to this
-/// many trials.
+/// Number of trials in a batch after the initial grid. Smaller batches are padded with more trials
+/// to this number. Each batch runs in random order.
 const BATCH: usize = 12;
-/// Final rounds over the grid points on which conclusions depend.
+/// Number of final rounds over the grid points on which conclusions depend.
 const LAST_ROUNDS: u64 = 8;
-/// Maximum share of the time for the final rounds.
+/// Maximum share of the survey's duration for the final rounds.
 const LAST_ROUNDS_SHARE: f64 = 0.45;
-/// Initial trials of a grid point that is added between measured ones.
+/// Number of initial trials of a grid point that is added between measured points.
 const NEW_POINT_TRIALS: usize = 3;
 /// Minimum size of a write trial, if the budget allows it (bytes).
 const WRITE_MIN: u64 = 16 << 20;
 /// Maximum size of a buffered write trial, whose flush is part of the trial (bytes).
 const BUFFERED_WRITE_MAX: u64 = 128 << 20;
-/// A buffered write trial writes at most as much as takes this many trial lengths, flush included,
-/// at the slowest rate seen so far.
+/// Maximum expected duration of a buffered write trial including its flush (trial lengths). The
+/// slowest write rate so far gives the bytes that the trial may write.
 const FLUSH_SHARE: f64 = 2.0;
-/// A trial of a simulated system ends early after this many requests, summed over all its files. A
-/// fast device would otherwise need seconds of CPU for a precision that no conclusion uses.
+/// Maximum number of requests in a trial of a simulated system, summed over all files. To simulate
+/// more requests of a fast device would take seconds of CPU time, and no conclusion needs this
+/// precision.
 const SIMULATED_REQUESTS_MAX: u64 = 100_000;
-/// A buffered trial of a simulated system also ends after this many bytes, summed over all its
-/// files: large requests consist of many pages, each of which needs CPU time.
+/// Maximum bytes in a buffered trial of a simulated system, summed over all files. Large requests
+/// consist of many pages, and simulating each page needs CPU time.
 const SIMULATED_BUFFERED_BYTES_MAX: u64 = 32 << 30;
-/// Minimum length of a soaked trial, since the soaker is accurate to a few percent only (ns).
+/// Minimum length of a soaked trial (ns). The soaker is accurate to only a few percent.
 const SOAKED_TRIAL_NS: u64 = 300_000_000;
 /// Time reserved for the analysis and the page (ns).
 const RESERVE_NS: u64 = 1_500_000_000;
@@ -75,7 +76,7 @@ pub struct Survey<'a> {
     /// The engine for direct I/O. It is chosen once, because probing creates an io_uring ring that
     /// the kernel tears down asynchronously.
     engine_kind: EngineKind,
-    /// End of the survey [ns of the clock]; that of rank 0 counts for all ranks.
+    /// End of the survey [ns of the clock]. The deadline of rank 0 counts for all ranks.
     deadline_ns: u64,
     /// Bytes that each rank may still write.
     write_left: u64,
@@ -90,16 +91,16 @@ pub struct Survey<'a> {
     second_visit: Option<SecondVisit>,
 }
 
-/// What a survey measured.
+/// The results of a survey's trials.
 #[derive(Debug)]
 pub struct Surveyed {
     /// All points, in the order in which they were added.
     pub points: Vec<Point>,
-    /// Bytes written, by all ranks together.
+    /// Bytes written by all ranks together.
     pub written_bytes: u64,
-    /// The parts of the region that sequential trials accessed.
+    /// The bytes of the region that sequential trials accessed.
     pub visits: Visits,
-    /// Rates of first and second reads of the same blocks, if measured.
+    /// Rates of first and second reads of the same blocks. None if this was not measured.
     pub second_visit: Option<SecondVisit>,
 }
 
@@ -110,7 +111,7 @@ pub struct Bounds {
     pub deadline_ns: u64,
     /// The engine for direct I/O.
     pub engine_kind: EngineKind,
-    /// Bytes that each rank may still write; u64::MAX for a simulated system.
+    /// Bytes that each rank may still write. u64::MAX for a simulated system.
     pub write_left: u64,
     /// Initial estimate of the write rate [bytes per second].
     pub write_rate: f64,
@@ -118,7 +119,7 @@ pub struct Bounds {
     pub soak: bool,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Whether holes in the file may be measured without making the result invalid.
+    /// Whether a result stays valid if reads of holes in the file were measured.
     pub allow_holes: bool,
     /// Page size of the buffers.
     pub pages: BufferPages,
@@ -159,10 +160,10 @@ impl<'a> Survey<'a> {
     /// Measures until the budget is used up or all intervals are narrow enough.
     ///
     /// # Errors
-    /// When a request or an I/O engine fails.
+    /// If a request or an I/O engine fails.
     pub fn run(mut self) -> Outcome<Surveyed> {
         let measured = self.measure();
-        // A lost rank is no error here: what was measured before is kept.
+        // The trials before the loss of a rank are kept, so a loss is not an error here.
         if self.lab.check_ranks().is_ok() {
             measured?;
         }
@@ -173,7 +174,7 @@ impl<'a> Survey<'a> {
     fn measure(&mut self) -> Outcome<()> {
         let is_simulated = self.subject.is_simulated();
         for grid_point in grid::first(&self.budget, &self.subject.limits) {
-            // Simulated memory has no page sizes, so the points on small pages are left out.
+            // Simulated memory has no page sizes, so points on small pages are left out.
             if !is_simulated || grid_point.pages == BufferPages::Huge {
                 self.add(grid_point)?;
             }
@@ -208,7 +209,7 @@ impl<'a> Survey<'a> {
         self.deadline_ns = end_ns.saturating_sub(self.last_rounds_ns(total_ns));
         while let Some(order) = self.next_batch()? {
             let made = self.trials();
-            // A batch without any trial would be repeated for ever.
+            // If a batch added no trial, the next batch would be the same, without end.
             if !self.batch(&order, &mut progress)? || self.trials() == made {
                 break;
             }
@@ -220,7 +221,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Reads fresh blocks twice in a row, to detect a device cache.
+    /// Reads fresh blocks twice in a row, to detect a cache in the device.
     fn visit_twice(&mut self) -> Outcome<()> {
         if self.subject.is_simulated() || !self.subject.limits.direct {
             return Ok(());
@@ -241,7 +242,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// If the whole region was read, reads the blocks that were read longest ago.
+    /// Reads the least recently accessed blocks, if the trials accessed the whole region.
     fn visit_late(&mut self) -> Outcome<()> {
         let is_used_up = self.visits.all_bytes() > self.subject.region_bytes;
         let Some(mut seen) = self.second_visit.take() else { return Ok(()) };
@@ -258,21 +259,23 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Runs a trial that is not stored. Returns its rate [bytes per second], and the smallest and
-    /// the largest number of bytes that a rank read.
+    /// Runs a read trial that is not stored. Returns the rate [bytes per second], and the smallest
+    /// and the largest number of bytes that a rank read.
     fn visit(&self, start: u64, bytes: Option<u64>) -> Outcome<(f64, (u64, u64))> {
         let mut setting = self.setting(&VISIT, false);
         setting.workload.start_bytes = start % self.region(&VISIT).max(1);
         if let Some(bytes) = bytes {
             setting.workload.limit_bytes = Some(bytes.max(VISIT.request_bytes.into()));
-            // Read all of the same blocks, even if they are slower this time.
+            // Trials that are compared must read the same blocks. The longer time limit lets the
+            // slower trial finish reading them.
             setting.workload.limit_ns = Some(4 * self.budget.trial_ns);
         }
         let trial = self.lab.trial(&setting, &mut |_| {})?;
         Ok((trial.bytes_per_s(), trial.bytes_of_a_rank()))
     }
 
-    /// Time to reserve for the final rounds (ns), out of `total_ns` for the whole survey.
+    /// Returns the time to reserve for the final rounds (ns). `total_ns` is the time for the whole
+    /// survey.
     fn last_rounds_ns(&self, total_ns: u64) -> u64 {
         let left_ns = self.deadline_ns.saturating_sub(self.lab.clock.now_ns());
         let trial_ns = total_ns.saturating_sub(left_ns) / (self.trials() as u64).max(1);
@@ -303,7 +306,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Number of trials so far.
+    /// Returns the number of stored trials of all points.
     fn trials(&self) -> usize {
         self.points.iter().map(|point| point.trials.len()).sum()
     }
@@ -324,14 +327,14 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// The next trials: the index of the grid point, and whether the soaker runs beside it. `None`
-    /// if no point needs more trials.
+    /// Returns the next trials, each as the index of its grid point and whether the soaker runs
+    /// beside the trial. None if no point needs more trials.
     fn next_batch(&mut self) -> Outcome<Option<Vec<(usize, bool)>>> {
         let measured = self.measured();
         let peaks = self.peaks(&measured);
         let fresh = schedule::new_spots(&measured, peaks, &self.subject.limits);
         let needy = schedule::neediest(&measured, peaks, measured.len());
-        // Ranks on different CPUs may round differently.
+        // Ranks on different CPUs may round differently, so all use the choice of one rank.
         let (fresh, needy) = self.lab.agree((fresh, needy))?;
         let mut order = Vec::new();
         for grid_point in fresh.into_iter().filter(|new| self.may_go_on(new)).collect::<Vec<_>>() {
@@ -360,7 +363,7 @@ impl<'a> Survey<'a> {
             .collect()
     }
 
-    /// The highest median rates of reads and of writes [bytes per second].
+    /// Returns the highest median rate of reads and of writes [bytes per second].
     fn peaks(&self, measured: &[Measured]) -> [f64; 2] {
         [false, true].map(|write| {
             let same = measured.iter().filter(|m| m.spot.write == write);
@@ -369,7 +372,8 @@ impl<'a> Survey<'a> {
         })
     }
 
-    /// Runs trials in the given order. Returns false when time is up or the user interrupts.
+    /// Runs trials in the given order. Returns false if time is up, the user interrupted, or a rank
+    /// was lost.
     fn batch(
         &mut self,
         order: &[(usize, bool)],
@@ -410,7 +414,7 @@ impl<'a> Survey<'a> {
         Ok(true)
     }
 
-    /// The fastest reads and writes so far, as text for the live view.
+    /// Formats the fastest reads and writes so far, for the live view.
     fn best_so_far(&self) -> String {
         let best = |write: bool| {
             let same = self.grid_points.iter().zip(&self.points);
@@ -426,8 +430,8 @@ impl<'a> Survey<'a> {
         both.join("; ")
     }
 
-    /// Runs the trials of a simulated system on all cores. They are kept in the given order, so the
-    /// result does not depend on the number of cores.
+    /// Runs the trials of a simulated system on all cores. Trials are stored in the given order, so
+    /// the result does not depend on the number of cores.
     fn batch_in_virtual_time(
         &mut self,
         order: &[(usize, bool)],
@@ -452,7 +456,7 @@ impl<'a> Survey<'a> {
                     progress.update(label);
                 }
             });
-            // A trial that the user interrupted is not kept; earlier trials are.
+            // Only the trials that ended before the user interrupted are kept.
             (!stop.load(Ordering::Relaxed)).then_some(trial)
         });
         let indices: Vec<usize> = inputs.iter().map(|(index, ..)| *index).collect();
@@ -464,18 +468,19 @@ impl<'a> Survey<'a> {
         Ok(!self.lab.interrupt.is_set())
     }
 
-    /// Whether time is up, the user interrupted, or a rank was lost; the same on all ranks.
+    /// Returns whether time is up, the user interrupted, or a rank was lost. The answer is the same
+    /// on all ranks.
     fn is_over(&self) -> Outcome<bool> {
         let is_late = self.lab.clock.now_ns() >= self.deadline_ns;
         Ok(self.lab.agree(is_late)? || self.lab.must_stop()?)
     }
 
-    /// The setting of the next trial of a point that already has `made` trials; `None` if the
+    /// Returns the setting of the next trial of a point that already has `made` trials. None if the
     /// budget of bytes written is used up.
     fn trial_setting(&self, index: usize, made: usize, soaked: bool) -> Option<Setting<'a>> {
         let grid_point = self.grid_points[index];
         let mut setting = self.setting(&grid_point, soaked);
-        // Each trial has its own seed, so that no cache can adapt to a repeated order.
+        // Each trial has a different seed, so that no cache can adapt to a repeated order.
         let of_point = workload::random::mix(self.seed, index as u64);
         setting.workload.seed = workload::random::mix(of_point, made as u64);
         if grid_point.write {
@@ -486,7 +491,7 @@ impl<'a> Survey<'a> {
         Some(setting)
     }
 
-    /// Stores a trial.
+    /// Stores a trial. Returns an error if the trial failed.
     fn keep(&mut self, index: usize, mut trial: Trial) -> Outcome<()> {
         if let Some(failure) = trial.failure() {
             let label = self.points[index].key.describe();
@@ -507,21 +512,21 @@ impl<'a> Survey<'a> {
             self.write_left = self.write_left.saturating_sub(most);
             self.planned_writes = self.planned_writes.saturating_sub(1);
             if grid_point.caching == Caching::Buffered && trial.bytes() > 0 {
-                // Keep the slowest rate, so that slow flushes do not use up the budget.
+                // The slowest rate is kept, so that slow flushes do not use up the budget.
                 let ranks = f64::from(self.lab.rank_group().map_or(1, |group| group.count));
                 self.write_rate = self.write_rate.min((trial.bytes_per_s() / ranks).max(1e6));
             }
         }
     }
 
-    /// Whether the budget of bytes written allows another trial: a write trial needs at least one
-    /// request.
+    /// Returns whether the budget of bytes written allows another trial of the point. A write trial
+    /// needs a budget of at least one request.
     fn may_go_on(&self, grid_point: &GridPoint) -> bool {
         !grid_point.write || u64::from(grid_point.request_bytes) <= self.write_left
     }
 
-    /// Bytes that the next write trial may write: its share of the bytes that may still be written.
-    /// `None` if that is less than one request.
+    /// Returns how many bytes the next write trial may write, in whole requests. Each planned write
+    /// trial gets the same share of the remaining budget. None if less than one request remains.
     fn write_share(&self, grid_point: &GridPoint) -> Option<u64> {
         let request = u64::from(grid_point.request_bytes);
         let share = self.write_left / (self.planned_writes + 1);
@@ -584,7 +589,8 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// The region in whole requests (bytes), or in whole zones if they must be written in order.
+    /// Returns the size of the region that a point accesses (bytes). It is rounded down to whole
+    /// requests, or to whole zones if the point writes zones in order.
     fn region(&self, grid_point: &GridPoint) -> u64 {
         let all = self.subject.region_bytes;
         let (from, unit) = match self.zones_written(grid_point) {
@@ -594,17 +600,18 @@ impl<'a> Survey<'a> {
         (all - from) / unit * unit
     }
 
-    /// The zones that a point writes in order, from the beginning of each.
+    /// Returns the zones that a point must write in order. None for a point that reads, or if the
+    /// target has no such zones.
     fn zones_written(&self, grid_point: &GridPoint) -> Option<Zones> {
         self.subject.limits.zones.filter(|_| grid_point.write)
     }
 }
 
-/// CPU overhead of halfpower itself per request, measured on the null I/O engine with full
-/// statistics (ns); `None` if the measurement is not valid.
+/// Measures the CPU time of halfpower itself per request on the null I/O engine, with full
+/// statistics (ns). None if the measurement is not valid.
 ///
 /// # Errors
-/// When the trial fails.
+/// If the trial fails.
 pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
     let null = HostTarget::null(1 << 30);
     let workload = Workload {
@@ -622,7 +629,8 @@ pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
     Ok(point.cpu_lower_ns().filter(|_| point.summary().verdict.state == State::Valid))
 }
 
-/// The conditions of a survey: target, region, PAP, and what is missing on this host.
+/// Returns the facts that are known before the first trial: region, PAP, --app, and measurements
+/// that this host does not allow.
 pub fn notes(lab: &Lab, subject: &Subject, budget: &Budget, pap: Option<f64>) -> Facts {
     let mut missing = if subject.is_simulated() { Vec::new() } else { lab.missing() };
     missing.extend(narrowed(&subject.limits));

@@ -1,21 +1,22 @@
-//! Memory copy rate of this machine, the top of the bottleneck ladder.
+//! Measures the memory copy rate of this host, which is the first rung of the bottleneck ladder.
 //!
 //! One thread copies between two buffers far larger than the caches. Bytes are counted once, as
-//! usual for `memcpy`; the traffic is twice that. The fastest of a few passes counts, because any
-//! disturbance slows a copy. The buffers have the system's default pages.
+//! usual for `memcpy`, although the memory traffic is twice as large. The result is the rate of the
+//! fastest pass, because any disturbance slows a copy. The buffers have the system's default page
+//! size.
 
 use ioengine::{Clock, Monotonic};
 use lab::memory_limit;
 use memspeed::{Case, Isa, Kernel, Pages, Plan, World};
 
-/// Size of both buffers together (bytes).
+/// Total size of both buffers (bytes).
 const SET_BYTES: usize = 128 << 20;
 const PASSES: usize = 5;
-/// Minimum size of both buffers where memory is limited (bytes): smaller buffers would fit into
-/// caches.
+/// Minimum total size of both buffers if a memory limit reduces it (bytes). Smaller buffers would
+/// fit into caches.
 const SET_BYTES_MIN: usize = 48 << 20;
 
-/// Bytes copied per second; `None` if there is too little memory.
+/// Measures how many bytes one thread copies per second. None if there is too little memory.
 pub fn copy_bytes_per_s(clock: Monotonic) -> Option<f64> {
     let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.bytes / 2);
     let set_bytes = SET_BYTES.min(usize::try_from(limit).unwrap_or(usize::MAX)) >> 20 << 20;

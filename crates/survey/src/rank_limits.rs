@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::grid::Limits;
 
-/// What a survey can measure on one rank, or on all.
+/// Limits on what a survey can measure, for one rank or for all ranks together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankLimits {
     /// The limits of the target.
     pub limits: Limits,
     /// The I/O engine for direct requests.
     pub engine_kind: EngineKind,
-    /// Rate at which the test file was written [bytes per second]; None without a test file.
+    /// Rate at which the test file was written [bytes per second]. None without a test file.
     pub layout_bytes_per_s: Option<f64>,
-    /// Bytes written so far, which is the size of the test file.
+    /// Bytes written so far: the size of the test file.
     pub written_bytes: u64,
     /// Bytes that each rank may still write.
     pub write_left: u64,
-    /// Why writes are not measured; None if they are.
+    /// Why writes are not measured. None if writes are measured.
     pub not_written: Option<String>,
 }
 
 impl RankLimits {
-    /// The limits that hold for all ranks, such as the smallest region and the rate of the slowest
-    /// rank. The bytes written are the sum of all ranks. `None` without ranks.
+    /// Returns limits that all ranks meet, such as the smallest region and the lowest rate. The
+    /// bytes written are the sum of all ranks. None without ranks.
     pub fn of_all(all: &[RankLimits]) -> Option<RankLimits> {
         all.iter().cloned().reduce(|one, other| RankLimits {
             limits: Limits {
@@ -40,8 +40,7 @@ impl RankLimits {
                 write: one.limits.write && other.limits.write,
                 zones: one.limits.zones.or(other.limits.zones),
             },
-            // Lower engines are less preferred, but more hosts have them. The lowest can be used by
-            // all ranks.
+            // The engine kinds are ordered by preference. All ranks can use the lowest kind.
             engine_kind: one.engine_kind.min(other.engine_kind),
             layout_bytes_per_s: match (one.layout_bytes_per_s, other.layout_bytes_per_s) {
                 (Some(one), Some(other)) => Some(one.min(other)),

@@ -1,6 +1,6 @@
-//! Chooses what to measure next: points with wide intervals, and sizes where a curve bends.
+//! Chooses what a survey measures next: points with wide intervals, and sizes where a curve bends.
 //!
-//! Pure functions of the measurements so far, so they are tested without a disk.
+//! All functions depend only on the measurements so far, so the tests need no disk.
 
 use analysis::bootstrap::median_interval;
 use analysis::interval::CONFIDENCE;
@@ -10,21 +10,22 @@ use workload::Pattern;
 
 use crate::grid::{GridPoint, LARGE_BYTES, Limits, OUT_OF_BOX_BYTES, allowed};
 
-/// A point is settled, that is, needs no further trial, if the half width of the interval of its
-/// median is at most this: 3%, the repeatability of the papers.
+/// A point needs no further trial if the relative half width of the interval of its median is at
+/// most this. It is 3%, the repeatability of the papers' measurements.
 const TARGET_HALF_WIDTH: f64 = 0.03;
-/// A curve bends at a point if its rate is further than this from the line through its neighbours
-/// (both axes logarithmic).
+/// A curve bends at a point if the logarithm of the point's rate differs by more than this from
+/// the line through the two neighbours (both axes are logarithmic).
 const BEND: f64 = 0.15;
-/// Minimum width assumed for the interval of a point with too few trials.
+/// Minimum relative half width assumed for the interval of a point with too few trials.
 const FEW_HALF_WIDTH: f64 = 0.2;
-/// A point whose rate is at least this share of the highest may be the best.
+/// A point may be the best if its rate is at least this share of the highest rate.
 const NEAR_SHARE: f64 = 0.85;
-/// A rate above this share of the highest is near the top.
+/// Share of the highest rate above which no new point is added where a curve bends.
 const TOP_SHARE: f64 = 0.7;
-/// How many settings the last rounds compare with the fastest: those with the least data in flight.
+/// Number of settings that the last rounds compare with the fastest setting. These are the settings
+/// with the least data in flight.
 const CONTENDERS: usize = 3;
-/// Minimum rate of a contender, as a share of the rate of the fastest setting.
+/// Minimum rate of a setting that the last rounds compare (share of the fastest rate).
 const CONTENDER_SHARE: f64 = 0.75;
 /// Maximum number of trials of one point; more trials add little information.
 const TRIALS_MAX: usize = 15;
@@ -43,9 +44,9 @@ impl Measured {
         median(&self.rates).unwrap_or(0.0)
     }
 
-    /// Priority of a further trial; 0 for a settled point. `peak` is the highest rate of its
-    /// direction. The out-of-box point and points that may be the best have more weight, because
-    /// users quote them.
+    /// Returns the priority of a further trial of this point, or 0 if none is needed. `peak` is the
+    /// highest rate of reads, or of writes for a point that writes. The out-of-box point and points
+    /// that may be the best have more weight, because users quote them.
     fn need(&self, peak: f64) -> f64 {
         let is_near = self.rate() >= NEAR_SHARE * peak;
         let (weight, trials_min) = match (self.spot.is_out_of_box(), is_near) {
@@ -67,8 +68,8 @@ impl Measured {
     }
 }
 
-/// New points: sizes between the measured ones, where a curve bends or crosses half of `pap` (the
-/// peaks of reads and of writes).
+/// Returns new points at sizes between the measured sizes, where a curve bends or crosses half of
+/// the peak. `pap` has the peaks of reads and of writes.
 pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<GridPoint> {
     let mut found: Vec<GridPoint> = Vec::new();
     for line in lines(measured) {
@@ -77,8 +78,8 @@ pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<G
             let ((low, low_rate), (high, high_rate)) = (pair[0], pair[1]);
             let half = pap[usize::from(low.write)] / 2.0;
             let crosses = low_rate <= half && high_rate > half;
-            // No size is added near the highest rate. It might come out best by chance in one
-            // survey and be missing in the next.
+            // No size is added at a bend near the highest rate. By chance, it might be the best
+            // size of one survey and be missing in the next survey.
             let is_low = high_rate <= TOP_SHARE * 2.0 * half;
             let bends = is_low && (bends_at(&sequence, index) || bends_at(&sequence, index + 1));
             let gap = high.request_bytes / low.request_bytes;
@@ -92,8 +93,8 @@ pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<G
     found
 }
 
-/// The sequential curves over request size, one for each direction, caching mode and depth, each
-/// in the order of size.
+/// Groups the sequential points into curves over request size, one for each operation, caching mode
+/// and depth. Each curve is in ascending order of size.
 fn lines(measured: &[Measured]) -> Vec<Vec<&Measured>> {
     let mut lines: Vec<Vec<&Measured>> = Vec::new();
     let plain =
@@ -114,7 +115,7 @@ fn lines(measured: &[Measured]) -> Vec<Vec<&Measured>> {
     lines
 }
 
-/// Whether the curve bends at a point that has a smaller and a larger neighbour.
+/// Returns whether a curve bends at a point. False for the first and the last point of a curve.
 fn bends_at(sequence: &[(&GridPoint, f64)], index: usize) -> bool {
     let Some(around) = index.checked_sub(1).and_then(|from| sequence.get(from..from + 3)) else {
         return false;
@@ -126,9 +127,9 @@ fn bends_at(sequence: &[(&GridPoint, f64)], index: usize) -> bool {
     (y1 - expected).abs() > BEND
 }
 
-/// Indices of the points that decide the conclusions: the out-of-box points, the points that advice
-/// compares with them, and the settings that may be the best. The last rounds alternate between all
-/// of these points, so that they are measured under the same conditions.
+/// Returns the indices of the points that decide the conclusions: the out-of-box points, the points
+/// that advice compares with them, and the settings that may be the best. The last rounds alternate
+/// between all of these points, so that all are measured under the same conditions.
 pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
     let mut found: Vec<usize> =
         (0..measured.len()).filter(|index| is_compared(&measured[*index].spot)).collect();
@@ -151,15 +152,15 @@ pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
     found
 }
 
-/// Whether advice may compare this point with others: it is sequential and has one of the sizes
-/// that advice uses.
+/// Returns whether advice may compare this point with other points. Such points are sequential and
+/// have one of the two sizes that advice uses.
 fn is_compared(spot: &GridPoint) -> bool {
     let size = spot.request_bytes;
     spot.pattern == Pattern::Sequential && (size == OUT_OF_BOX_BYTES || size == LARGE_BYTES)
 }
 
-/// Indices of up to `count` points with the highest priority for a trial, highest first. `pap`
-/// holds the highest rates of reads and of writes.
+/// Returns the indices of up to `count` points with the highest priority for a trial, the highest
+/// first. `pap` has the highest rates of reads and of writes.
 pub fn neediest(measured: &[Measured], pap: [f64; 2], count: usize) -> Vec<usize> {
     let need = |m: &Measured| m.need(pap[usize::from(m.spot.write)]);
     let mut needs: Vec<(usize, f64)> =
@@ -187,7 +188,8 @@ mod tests {
         }
     }
 
-    /// A device of 100 us and 1 GB/s, measured at the given sizes with three equal trials.
+    /// Returns measurements of a device at the given sizes, with three equal trials each. A request
+    /// takes 100 us plus 1 ns per byte.
     fn device(sizes: &[u32]) -> Vec<Measured> {
         let rate = |size: u32| f64::from(size) / (100e-6 + f64::from(size) / 1e9);
         let measured = |size: &u32| Measured {
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_crossing_of_half_power_is_narrowed_down() {
-        // The half-power size is 100 kB, between 64 KiB and 256 KiB.
+        // The half-power size is 100 kB, which is between 64 KiB and 256 KiB.
         let found =
             new_spots(&device(&[4 << 10, 64 << 10, 256 << 10, 1 << 20]), [1e9; 2], &limits());
         assert!(found.iter().any(|spot| spot.request_bytes == 128 << 10), "{found:?}");
@@ -231,7 +233,7 @@ mod tests {
         let mut measured = device(&[4 << 10, 64 << 10, 1 << 20]);
         measured[0].spot = sequential(false, Caching::Buffered, OUT_OF_BOX_BYTES);
         let peak = [measured[2].rate(), 0.0];
-        // All points have three equal trials, which suffices for the middle one only.
+        // All points have three equal trials, which is enough only for the middle point.
         assert_eq!(neediest(&measured, peak, 10), [0, 2]);
         for (one, trials) in measured.iter_mut().zip([7, 3, 5]) {
             one.rates = vec![one.rate(); trials];
@@ -251,7 +253,8 @@ mod tests {
         let quoted = quoted(&measured, peak);
         let sizes: Vec<u32> =
             quoted.iter().map(|index| measured[*index].spot.request_bytes >> 10).collect();
-        // Advice compares 64 KiB and 1 MiB; at 1 MiB and above, rates are near the highest.
+        // Advice compares the sizes 64 KiB and 1 MiB. The rates at 1 MiB and above are near the
+        // highest.
         assert_eq!(sizes, [64, 1024, 4096, 16384, 64]);
     }
 

@@ -1,5 +1,5 @@
 //! Runs a survey from options to exit code: checks the options, writes the test file, measures the
-//! grid points, and produces text, page and database rows.
+//! grid points, prints the text, and writes page and database.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -43,18 +43,18 @@ use lab::trials::Lab;
 use results::{RunKind, RunState};
 use serde::Serialize;
 
-/// Minimum memory of a survey for buffers and results (bytes).
+/// Minimum memory that a survey needs for buffers and results (bytes).
 const MEMORY_MIN_BYTES: u64 = 32 << 20;
-/// Assumed write rate before anything was written; limits the first write trials
-/// [bytes per second].
+/// Write rate assumed before any write was measured [bytes per second]. It limits the bytes of the
+/// first write trials.
 const SLOW_DISK: f64 = 100e6;
-/// Maximum share of the budget for writing the test file.
+/// Maximum share of the time budget for writing the test file.
 const LAYOUT_SHARE: f64 = 0.1;
 
 /// Options of a survey.
 #[derive(Clone, Debug)]
 pub struct SurveyOptions {
-    /// Directory, file, block device or simulated system.
+    /// The target: a directory, file, block device, network target or simulated system.
     pub target: PathBuf,
     /// Time limit, and number and length of trials.
     pub budget: Budget,
@@ -62,19 +62,19 @@ pub struct SurveyOptions {
     pub size: Option<u64>,
     /// Maximum bytes to write, including the test file.
     pub max_write: u64,
-    /// Path of the HTML page; None: no page.
+    /// Path of the HTML page. None if no page is written.
     pub html: Option<PathBuf>,
-    /// Whether to print the result. `watch` does not: it only needs the survey in the database.
+    /// Whether the result is printed. `watch` only stores the survey in the database.
     pub prints: bool,
     /// Whether charts are printed, and with which characters.
     pub charts: Charts,
-    /// Print one JSON document instead of text.
+    /// Whether one JSON document is printed instead of text.
     pub json: bool,
-    /// Print only warnings and errors.
+    /// Whether only warnings and errors are printed.
     pub quiet: bool,
-    /// Print what would be done and do nothing.
+    /// Whether the survey only prints what it would do.
     pub plan: bool,
-    /// Measure together with the other ranks of a launcher.
+    /// Whether this process is one of several MPI ranks that measure together.
     pub mpi: bool,
     /// Seed, permissions and buffer pages of all points.
     pub base: Experiment,
@@ -83,7 +83,8 @@ pub struct SurveyOptions {
 }
 
 impl SurveyOptions {
-    /// The options for this rank: its own target, and its share of the bytes that may be written.
+    /// Returns the options for this rank, with the target of this rank and with its share of the
+    /// bytes that may be written.
     fn of_rank(&self) -> SurveyOptions {
         let consent = share::consent_of_rank(&self.base.consent, 0);
         SurveyOptions {
@@ -95,19 +96,19 @@ impl SurveyOptions {
     }
 }
 
-/// Number of ranks; 1 for one process.
+/// Returns the number of ranks, or 1 without a launcher.
 fn rank_count() -> u64 {
     ranks::of_environment().map_or(1, |(_, count)| count.into())
 }
 
 enum SurveyTarget {
-    /// A directory: a test file is created in it.
+    /// A directory, in which a test file is created.
     Directory(PathBuf),
     /// An existing file or device.
     Existing(PathBuf),
-    /// A file or disk of a server.
+    /// A file or disk on a server.
     Network(Box<Address>),
-    /// A simulated system; nothing on this host is touched.
+    /// A simulated system, which needs no storage of this host.
     Simulated(Box<SimulatedTarget>),
 }
 
@@ -135,11 +136,11 @@ impl SurveyTarget {
         }
     }
 
-    /// The budget, in virtual time for a simulated system.
+    /// Returns the budget, adapted to virtual time for a simulated system.
     fn budget(&self, options: &SurveyOptions) -> Outcome<Budget> {
         match self {
             SurveyTarget::Simulated(_) if options.mpi => Err(Failure::usage(
-                "a simulated system needs no ranks: it simulates its hosts; drop --mpi",
+                "a simulated system includes its hosts and does not run on MPI ranks; drop --mpi",
             )),
             SurveyTarget::Simulated(place) => {
                 Ok(options.budget.in_virtual_time(place.system.setup.files()))
@@ -148,7 +149,7 @@ impl SurveyTarget {
         }
     }
 
-    /// Opens the target; for a directory, the test file at `path`.
+    /// Opens the target. If the target is a directory, `path` is the test file in it.
     fn open(
         &self,
         path: &Path,
@@ -167,20 +168,21 @@ impl SurveyTarget {
     }
 }
 
-/// The path of the database; `None` with `--no-store`.
+/// Returns the path of the database as text. None with `--no-store`.
 fn db_name(options: &SurveyOptions) -> Option<String> {
     options.run.db.as_ref().map(|db| db.display().to_string())
 }
 
-/// Runs a survey: measures, analyses, writes and prints.
+/// Runs a survey: measures the target, analyses the data, and prints and stores the results.
 ///
 /// # Errors
-/// Usage, refused, or I/O errors of the target, the page or the database.
+/// If the options are wrong, if writing is refused, or if an I/O error of the target, the page or
+/// the database occurs.
 pub fn execute(options: &SurveyOptions) -> Outcome {
     let options = &options.of_rank();
     let console = Console::new(options.quiet);
     if options.budget.budget_ns < 5_000_000_000 {
-        return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
+        return Err(Failure::usage("--budget is too short for a survey; specify at least 5s"));
     }
     let survey_target = SurveyTarget::of(options)?;
     let budget = survey_target.budget(options)?;
@@ -243,7 +245,7 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     conclude(options, &lab, recorder, &data)
 }
 
-/// Records the facts that are known only after the last trial, and returns the points.
+/// Adds the facts that are known only after the last trial to `facts`, and returns the points.
 fn finish_facts(
     lab: &Lab,
     surveyed: Surveyed,
@@ -264,8 +266,8 @@ fn finish_facts(
     points
 }
 
-/// Agrees with the other ranks on what all of them can measure, and lowers the limits of the
-/// subject to that.
+/// Finds limits that all ranks meet, and lowers the limits of the subject to these limits. Returns
+/// the limits of all ranks, or the limits of the subject if there is only one process.
 fn offer_of_all(
     lab: &Lab,
     options: &SurveyOptions,
@@ -283,20 +285,21 @@ fn offer_of_all(
     };
     let Some(ranks) = &lab.ranks else { return Ok(offer) };
     let name = name_of(&options.target);
-    bench::check_own(ranks, &name, subject.opened(), "or name a directory")?;
+    bench::check_own(ranks, &name, subject.opened(), "or use a directory")?;
     let all = RankLimits::of_all(&ranks.gather(&offer)?).unwrap_or(offer);
     subject.narrow(all.limits);
     Ok(all)
 }
 
-/// The limiting resource of each sequential point of a simulated system; empty for other targets.
+/// Returns the limiting resource of each sequential point of a simulated system, with the
+/// description of the point as key. Empty for other targets.
 fn limits_of(points: &[Point], is_simulated: bool) -> BTreeMap<String, BindingDocument> {
     let limit = |point: &Point| (point.key.describe(), resource_usage::of(point).binding);
     let sequential = points.iter().filter(|point| is_simulated && !point.key.is_random());
     sequential.map(limit).collect()
 }
 
-/// The CPU quota of the control group (CPUs), if it throttled the program.
+/// Returns the CPU quota of the control group (CPUs). None unless the quota throttled the program.
 fn quota_felt(lab: &Lab, elapsed_ns: u64) -> Option<f64> {
     let throttled = lab.throttled()?;
     throttled.felt_share(elapsed_ns).map(|_| throttled.cpus)
@@ -315,8 +318,8 @@ fn check_memory() -> Outcome<()> {
     }
 }
 
-/// Checks that memory suffices and that page and database are different, writable files. Returns
-/// the path of the database.
+/// Checks that there is enough memory, and that page and database are different files that can be
+/// written. Returns the path of the database.
 fn check_outputs(options: &SurveyOptions) -> Outcome<Option<&Path>> {
     check_memory()?;
     let db = options.run.db.as_deref();
@@ -328,7 +331,7 @@ fn check_outputs(options: &SurveyOptions) -> Outcome<Option<&Path>> {
     let same = html.zip(db).filter(|(html, db)| page::is_beside(html, db));
     if let Some((html, db)) = same {
         return Err(Failure::usage(format!(
-            "--html {} and --db {} would overwrite each other; give them different names",
+            "--html {} and --db {} would overwrite each other; specify different files",
             html.display(),
             db.display()
         )));
@@ -337,7 +340,8 @@ fn check_outputs(options: &SurveyOptions) -> Outcome<Option<&Path>> {
     Ok(db)
 }
 
-/// Checks again after opening: the path may have been replaced meanwhile.
+/// Checks that the opened files are the files that were checked before opening. A path may have
+/// been replaced after the first check.
 fn check_again(
     subject: &Subject,
     scratch: Option<&Scratch>,
@@ -350,8 +354,8 @@ fn check_again(
     Ok(())
 }
 
-/// Data stored with a survey besides its points: facts, and findings for use by other programs.
-/// halfpower itself computes the findings again.
+/// Data stored with a survey in addition to its points. The findings are stored for other programs,
+/// because halfpower computes them again from the points.
 #[derive(Serialize)]
 struct Kept<'a> {
     #[serde(flatten)]
@@ -370,7 +374,8 @@ fn conclude(options: &SurveyOptions, lab: &Lab, recorder: Recorder, data: &Surve
     };
     let findings = findings::of(data, &insight).iter().map(FindingDocument::from).collect();
     let findings_json = serde_json::to_string(&Kept { facts: &data.facts, findings }).ok();
-    // Write the page even if the database fails, and print the text even if the page fails.
+    // The page is written even if the database fails, and the text is printed even if the page
+    // fails.
     let kept = recorder.finish(state, findings_json, Some(&insight.verdict));
     let html = options.html.as_deref().filter(|_| !insight.seen.is_empty());
     let page = html.map_or(Ok(()), |html| page::write(html, &view::html(data, &insight)));
@@ -394,7 +399,7 @@ fn conclude(options: &SurveyOptions, lab: &Lab, recorder: Recorder, data: &Surve
         }
     }
     if insight.seen.is_empty() && state == RunState::Finished {
-        console.warn("no trial was finished in time; give a longer --budget");
+        console.warn("no trial finished in time; specify a longer --budget");
     }
     for what in consistency::contradictions(data, &insight) {
         console.warn(format!("this survey contradicts itself ({what}); please report it"));
@@ -409,7 +414,8 @@ fn conclude(options: &SurveyOptions, lab: &Lab, recorder: Recorder, data: &Surve
     }
 }
 
-/// Size of the test file, or of the measured region of an existing target (None: all of it).
+/// Returns the size of the test file, or of the measured region of an existing target (bytes). None
+/// if an existing target is measured completely.
 fn size_of(
     survey_target: &SurveyTarget,
     options: &SurveyOptions,
@@ -418,14 +424,14 @@ fn size_of(
     let SurveyTarget::Directory(folder) = survey_target else { return Ok(options.size) };
     folder.read_dir().map_err(|e| {
         Failure::failed(format!(
-            "looking into {}: {}",
+            "cannot list the directory {}: {}",
             folder.display(),
             ioengine::error::cause(&e)
         ))
     })?;
     if let Some(size) = options.size {
         if size < 1 << 20 {
-            return Err(Failure::usage("--size is too small for a survey; give at least 1m"));
+            return Err(Failure::usage("--size is too small for a survey; specify at least 1m"));
         }
         return Ok(Some(size));
     }
@@ -468,23 +474,25 @@ fn plan(
         let most = units::time(most);
         console::data(&format!(
             "{trials}, with {each} of virtual time per trial; the survey ends when results are \
-             stable, at most after {most} of real time"
+             stable, or after {most} of real time"
         ));
     } else {
-        console::data(&format!("{trials}, in {} in all", units::time(budget.budget_ns as f64)));
+        console::data(&format!("{trials}, within {}", units::time(budget.budget_ns as f64)));
         let all = options.max_write.saturating_mul(rank_count());
         let share = units::share_of_endurance(all, options.base.endurance_bytes);
-        let by = if options.mpi { "on each rank" } else { "in all" };
+        let by = if options.mpi { "on each rank" } else { "in total" };
         console::data(&format!("write at most {} {by}{share}", units::size(options.max_write)));
     }
     let page = options.html.as_ref().map(|html| format!("the page {}", html.display()));
     let db = db_name(options).map(|db| format!("the database {db}"));
     let files: Vec<String> = page.into_iter().chain(db).collect();
-    console::data(&format!("write {}; nothing was done", files.join(" and ")));
+    let files = files.join(" and ");
+    let written = if files.is_empty() { files } else { format!("write {files}; ") };
+    console::data(&format!("{written}nothing was done"));
     Ok(Exit::Ok)
 }
 
-/// Prints what a survey would do to its target.
+/// Prints what a survey would do with its target.
 fn plan_target(
     options: &SurveyOptions,
     survey_target: &SurveyTarget,
@@ -553,7 +561,7 @@ fn announce(
     console.say(format!("survey of {target}{ranks}, about {seconds} s: {what}"));
 }
 
-/// Refuses a test file that does not fit or exceeds --max-write.
+/// Fails if the test file does not fit into the directory or exceeds --max-write.
 fn check_size(
     survey_target: &SurveyTarget,
     size: Option<u64>,
@@ -565,7 +573,7 @@ fn check_size(
     if bytes > options.max_write {
         let share = if options.mpi { " (the share of each rank)" } else { "" };
         return Err(Failure::usage(format!(
-            "a test file of {} is over --max-write {}{share}; give a smaller --size",
+            "a test file of {} exceeds --max-write {}{share}; specify a smaller --size",
             units::size(bytes),
             units::size(options.max_write)
         )));
@@ -573,7 +581,7 @@ fn check_size(
     scratch::check_room(folder, bytes)
 }
 
-/// Writes the test file. Without --size, writing stops after a tenth of the budget.
+/// Writes the test file. Without --size, writing stops after a tenth of the time budget.
 fn lay_out(
     lab: &Lab,
     survey_target: &SurveyTarget,
@@ -591,12 +599,13 @@ fn lay_out(
     Ok(Some((scratch, laid_out)))
 }
 
-/// Bytes that may still be written after the test file; unlimited for a simulated system.
+/// Returns how many bytes may still be written after the test file. Unlimited for a simulated
+/// system.
 fn write_left(options: &SurveyOptions, subject: &Subject, written: u64) -> u64 {
     if subject.is_simulated() { u64::MAX } else { options.max_write.saturating_sub(written) }
 }
 
-/// The permit to write, or why writes are not measured.
+/// Returns whether writes are measured, otherwise the reason why not, and the permit to write.
 fn may_write(
     survey_target: &SurveyTarget,
     options: &SurveyOptions,
@@ -626,7 +635,8 @@ fn may_write(
     }
 }
 
-/// The absolute path of the target, so that results identify it everywhere.
+/// Returns the absolute path of the target, which identifies it independently of the working
+/// directory.
 fn name_of(target: &Path) -> String {
     target.canonicalize().unwrap_or_else(|_| target.to_path_buf()).display().to_string()
 }
@@ -651,7 +661,7 @@ fn begin(
     })
 }
 
-/// One-time measurements: soaker calibration, memory bandwidth, and halfpower's own overhead.
+/// Makes one-time measurements: soaker calibration, memory copy rate, and halfpower's overhead.
 fn prepare(lab: &Lab, subject: &Subject, facts: &mut Facts) -> Outcome<()> {
     if subject.is_simulated() {
         return Ok(());
@@ -665,8 +675,8 @@ fn prepare(lab: &Lab, subject: &Subject, facts: &mut Facts) -> Outcome<()> {
     facts.ranks.clone_from(&ranks.hosts);
     let why = "a soaker would take the CPUs that other ranks of the host need";
     facts.soaker_declined = Some(why.to_owned());
-    facts.missing.push("memory copy rate: measured by a survey of one process only".to_owned());
-    // The other ranks wait meanwhile.
+    facts.missing.push("memory copy rate: only measured in a survey without --mpi".to_owned());
+    // Only the first rank measures the overhead. The other ranks wait for the result.
     let floor = if ranks.is_first() { measure::floor_ns_per_request(lab) } else { Ok(None) };
     facts.floor_ns_per_request = ranks.agree(floor?)?;
     Ok(())

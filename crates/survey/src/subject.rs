@@ -1,5 +1,5 @@
-//! The target of a survey, with the limits on its grid: a file or device of this host opened in
-//! both caching modes, a file or disk of a server, or a simulated system.
+//! The opened target of a survey, with its limits on the grid. The target is a file or device of
+//! this host (opened in both caching modes), a file or disk on a server, or a simulated system.
 
 use analysis::units;
 use ioengine::target::Coverage;
@@ -20,10 +20,10 @@ pub enum Modes {
     Host {
         /// The target opened for buffered I/O.
         buffered: Box<HostTarget>,
-        /// The target opened with O_DIRECT, if the file system supports it.
+        /// The target opened with O_DIRECT. None if the file system does not support this.
         direct: Option<Box<HostTarget>>,
     },
-    /// A file or disk of a server, which is never cached on this host.
+    /// A file or disk on a server, which is never cached on this host.
     Network(Box<HostTarget>),
     /// A simulated system.
     Simulated {
@@ -34,7 +34,7 @@ pub enum Modes {
     },
 }
 
-/// The target of a survey, opened, with its limits.
+/// The opened target of a survey, with its limits.
 #[derive(Debug)]
 pub struct Subject {
     /// The opened target in both caching modes.
@@ -43,7 +43,7 @@ pub struct Subject {
     pub region_bytes: u64,
     /// Limits on request size, bytes in flight, direct I/O and writes.
     pub limits: Limits,
-    /// Holes and unwritten blocks, if the file system reports them.
+    /// Holes and unwritten blocks of the region. None if the file system does not report them.
     pub coverage: Option<Coverage>,
 }
 
@@ -51,7 +51,7 @@ impl Subject {
     /// Opens a file or device for buffered and, if supported, direct I/O.
     ///
     /// # Errors
-    /// I/O errors; usage for a target below 1 MiB.
+    /// If the target cannot be opened, or if it is smaller than 1 MiB.
     pub fn open(path: &std::path::Path, write: bool, region: Option<u64>) -> Outcome<Subject> {
         let buffered = HostTarget::open(path, write, Caching::Buffered)?;
         let direct = ioengine::host::offers_direct(path)
@@ -75,10 +75,10 @@ impl Subject {
         Ok(Subject { modes: Modes::Host { buffered, direct }, region_bytes, limits, coverage })
     }
 
-    /// A file or disk of a server.
+    /// Creates the subject for an opened file or disk on a server.
     ///
     /// # Errors
-    /// Usage for a target below 1 MiB.
+    /// If the target is smaller than 1 MiB.
     pub fn network(target: HostTarget, write: bool, region: Option<u64>) -> Outcome<Subject> {
         let whole = target.size_bytes();
         let region_bytes = region.unwrap_or(whole).min(whole);
@@ -100,7 +100,7 @@ impl Subject {
         })
     }
 
-    /// A simulated system.
+    /// Creates the subject for a simulated system.
     pub fn simulated(place: &SimulatedTarget, region: Option<u64>) -> Subject {
         let region_bytes = region.unwrap_or(place.system.setup.file_size);
         let in_mode = |caching| Box::new(SimulatedTarget { caching, ..place.clone() });
@@ -120,7 +120,7 @@ impl Subject {
         Subject { modes, region_bytes, limits, coverage: None }
     }
 
-    /// Lowers the limits to those of all ranks.
+    /// Replaces the limits with the limits of all ranks together.
     pub fn narrow(&mut self, limits: Limits) {
         (self.limits, self.region_bytes) = (limits, limits.region_bytes);
         self.coverage = match &self.modes {
@@ -129,7 +129,7 @@ impl Subject {
         };
     }
 
-    /// The number of files of a simulated system; `None` for other targets.
+    /// Returns the number of files of a simulated system. None for other targets.
     pub fn simulated_files(&self) -> Option<u64> {
         match &self.modes {
             Modes::Simulated { direct, .. } => Some(direct.system.setup.files().into()),
@@ -137,12 +137,12 @@ impl Subject {
         }
     }
 
-    /// Whether the target is a simulated system.
+    /// Returns whether the target is a simulated system.
     pub fn is_simulated(&self) -> bool {
         matches!(self.modes, Modes::Simulated { .. })
     }
 
-    /// The I/O engine for direct requests.
+    /// Returns the kind of I/O engine for direct requests.
     pub fn engine_kind(&self) -> EngineKind {
         match self.modes {
             Modes::Host { .. } => EngineKind::best(true),
@@ -151,12 +151,13 @@ impl Subject {
         }
     }
 
-    /// Whether the target is on a server.
+    /// Returns whether the target is on a server.
     pub fn is_network(&self) -> bool {
         matches!(self.modes, Modes::Network(_))
     }
 
-    /// The target for direct I/O if wanted and supported, otherwise for buffered I/O.
+    /// Returns the target opened for direct I/O if this is wanted and supported. Otherwise returns
+    /// the target opened for buffered I/O.
     pub fn place(&self, wants_direct: bool) -> Place<'_> {
         match &self.modes {
             Modes::Host { buffered, direct } => {
@@ -169,7 +170,7 @@ impl Subject {
         }
     }
 
-    /// All open handles on this host.
+    /// Returns all open handles of the target.
     pub fn opened(&self) -> impl Iterator<Item = &HostTarget> {
         let (buffered, direct) = match &self.modes {
             Modes::Host { buffered, direct } => (Some(buffered.as_ref()), direct.as_deref()),
@@ -179,7 +180,7 @@ impl Subject {
         direct.into_iter().chain(buffered)
     }
 
-    /// Properties of the target, as the handle for direct I/O shows them if there is one.
+    /// Returns the properties of the target, read from the handle for direct I/O if there is one.
     pub fn facts(&self) -> TargetFacts {
         match self.place(true) {
             Place::Host(targets) => TargetFacts::of(targets[0]),
@@ -188,7 +189,7 @@ impl Subject {
     }
 }
 
-/// Refuses a region that is too small for a survey.
+/// Fails if the region is too small for a survey.
 fn check_size(name: &str, region_bytes: u64) -> Outcome<()> {
     if region_bytes < 1 << 20 {
         return Err(Failure::usage(format!(
@@ -199,25 +200,27 @@ fn check_size(name: &str, region_bytes: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Maximum size of all buffers in flight on this host (bytes); a memory limit lowers it.
+/// Returns the maximum size of all buffers in flight on this host (bytes), which a memory limit can
+/// lower.
 pub fn in_flight_bytes_max() -> u64 {
     let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.of_series());
     grid::IN_FLIGHT_BYTES_MAX.min(limit)
 }
 
-/// Why buffered and random writes are not measured: the device takes writes only in order.
+/// Explains why buffered and random writes are not measured on a device whose zones must be written
+/// in order. None for other devices.
 pub fn unordered_writes(limits: &Limits) -> Option<String> {
     let zones = limits.zones.filter(|_| limits.write)?;
     let zone = units::size(zones.zone_bytes);
-    Some(format!("the device takes writes only in order, in zones of {zone}"))
+    Some(format!("each zone of the device ({zone}) must be written in order"))
 }
 
-/// If a memory limit reduced the bytes in flight: a note that says so.
+/// Returns a note for the user if a memory limit lowered the maximum bytes in flight.
 pub fn narrowed(limits: &Limits) -> Option<String> {
     let limit = memory_limit::narrowest()?;
     let is_less = limits.in_flight_bytes_max < grid::IN_FLIGHT_BYTES_MAX;
     is_less.then(|| {
         let most = units::size(limits.in_flight_bytes_max);
-        format!("more than {most} in flight: limited by {}; raise it", limit.what)
+        format!("more than {most} in flight: prevented by {}; raise this limit", limit.what)
     })
 }

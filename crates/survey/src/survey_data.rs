@@ -1,4 +1,5 @@
-//! The measurements of a survey: evidence as in studies, and facts that only a survey collects.
+//! The data of a survey: host, target and measured points as in studies, and facts that only a
+//! survey collects.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,19 +16,19 @@ use serde::{Deserialize, Serialize};
 use crate::app::App;
 use crate::visits::{SecondVisit, Visits};
 
-/// The measurements of a survey, input of its analysis.
+/// The data of a survey, from which the analysis draws its conclusions.
 #[derive(Clone, Debug)]
 pub struct SurveyData {
     /// Host, target and measured points.
     pub evidence: Evidence,
-    /// All other facts, kept in the database with the points.
+    /// All other facts, which the database stores with the survey.
     pub facts: Facts,
-    /// Start of the survey (ns since 1970).
+    /// Start time of the survey (ns since 1970).
     pub started_unix_ns: i64,
 }
 
 impl SurveyData {
-    /// The data of a survey of one target. Points without a trial are left out.
+    /// Collects the data of a survey of one target. Points without a trial are left out.
     pub fn new(
         host: Host,
         target: TargetFacts,
@@ -43,10 +44,10 @@ impl SurveyData {
         SurveyData { evidence, facts, started_unix_ns }
     }
 
-    /// Loads a stored survey by number, start of the UUID, or `latest`.
+    /// Loads a stored survey. `run` is its number, the start of its UUID, or `latest`.
     ///
     /// # Errors
-    /// No such survey, or a database that cannot be read.
+    /// If there is no such survey, or if the database cannot be read.
     pub fn load(db: &Path, run: &str) -> Outcome<SurveyData> {
         let store = Store::open_read_only(db)?;
         let row = if run == "latest" {
@@ -60,18 +61,18 @@ impl SurveyData {
         };
         if row.kind != RunKind::Survey {
             return Err(Failure::usage(format!(
-                "run {} is a {}, not a survey; see halfpower runs list",
+                "run {} is a {}, not a survey; for pages of all runs, use halfpower report --all",
                 row.id, row.kind
             )));
         }
         SurveyData::of_row(&store, &row)
     }
 
-    /// The data of a stored survey. The facts are stored when a survey ends; for a survey that has
+    /// Loads a stored survey. The facts are stored only when a survey ends. For a survey that has
     /// not ended, they are derived from its points.
     ///
     /// # Errors
-    /// A database that cannot be read.
+    /// If the database cannot be read.
     pub fn of_row(store: &Store, row: &RunRow) -> Outcome<SurveyData> {
         let host = serde_json::from_str(&row.host_json).unwrap_or_default();
         let target = serde_json::from_str(&row.target_json).unwrap_or_default();
@@ -81,74 +82,75 @@ impl SurveyData {
         Ok(SurveyData::new(host, target, points, facts, row.started_unix_ns))
     }
 
-    /// The points, for tests that change them; call `evidence.summarise` afterwards.
+    /// Returns the points, so that a test can change them. The test must call `evidence.summarise`
+    /// afterwards.
     #[cfg(test)]
     pub(crate) fn points(&mut self) -> Vec<&mut Point> {
         self.evidence.points.iter_mut().map(|measured| &mut measured.point).collect()
     }
 
-    /// The target of the survey.
+    /// Returns the target of the survey.
     pub fn target(&self) -> &TargetFacts {
         &self.evidence.targets[0]
     }
 }
 
-/// Facts of a survey other than target, host and points.
+/// Facts about a survey other than target, host and points.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
-    /// PAP as stated with --pap [bytes per second].
+    /// Peak rate (PAP) stated with --pap [bytes per second].
     pub pap_bytes_per_s: Option<f64>,
-    /// Copy rate of the memory [bytes per second].
+    /// Memory copy rate of the host [bytes per second].
     pub memory_copy_bytes_per_s: Option<f64>,
-    /// CPU time per request on the null I/O engine: the overhead of the instrument (ns).
+    /// CPU time of halfpower itself per request, measured on the null I/O engine (ns).
     pub floor_ns_per_request: Option<f64>,
-    /// Why there is no upper bound of the CPU cost; `None` if there is one.
+    /// Why the upper bound of the CPU cost was not measured. None if it was measured.
     pub soaker_declined: Option<String>,
-    /// Measurements that were not available, each with the reason.
+    /// Measurements that this host does not allow, each with the reason.
     pub missing: Vec<String>,
-    /// Why writes were not measured; `None` if they were.
+    /// Why writes were not measured. None if they were measured.
     pub not_written: Option<String>,
-    /// Why buffered and random writes were not measured; `None` if that is not due to zones.
+    /// Why the zones of the device prevent buffered and random writes. None if they do not.
     #[serde(default)]
     pub unordered_writes: Option<String>,
     /// Whether the target supports direct I/O.
     pub direct: bool,
-    /// Size of the test file or region (bytes).
+    /// Size of the test file or of the measured region (bytes).
     pub region_bytes: u64,
-    /// Requests of the user's program, if stated with --app.
+    /// Requests of the user's program. None without --app.
     #[serde(default)]
     pub app: Option<App>,
-    /// Bytes written, test file included; none where the target is simulated.
+    /// Bytes written, including the test file. 0 if the target is simulated.
     pub written_bytes: u64,
     /// Duration of the survey (ns).
     pub elapsed_ns: u64,
-    /// Whether the survey was interrupted.
+    /// Whether the user interrupted the survey.
     pub interrupted: bool,
-    /// The host of each rank that measured; empty for a survey of one process.
+    /// The host of each rank that measured. Empty for a survey of one process.
     #[serde(default)]
     pub ranks: Vec<String>,
-    /// Which rank was lost, and why, if that ended the survey.
+    /// Which rank was lost and why. None if the loss of a rank did not end the survey.
     #[serde(default)]
     pub lost: Option<String>,
-    /// CPU quota of the control group (CPUs), if the survey was throttled by it.
+    /// CPU quota of the control group (CPUs). None unless the quota throttled the survey.
     #[serde(default)]
     pub cpu_quota: Option<f64>,
     /// The limiting resource of each sequential point of a simulated system, with the description
     /// of the point as key.
     #[serde(default)]
     pub simulated_limits: BTreeMap<String, BindingDocument>,
-    /// The parts of the region that sequential trials accessed.
+    /// How many bytes of the region the sequential trials accessed.
     #[serde(default)]
     pub visits: Visits,
-    /// The result of the test for a cache in the device; `None` if there was no test.
+    /// The result of the test for a cache in the device. None if this was not tested.
     #[serde(default)]
     pub second_visit: Option<SecondVisit>,
-    /// Rate at which the test file was written [bytes per second].
+    /// Rate at which the test file was written [bytes per second]. None without a test file.
     pub layout_bytes_per_s: Option<f64>,
 }
 
 impl Facts {
-    /// The facts that points show, for a survey that has not ended.
+    /// Derives facts from the points, for a survey that has not ended.
     fn of_points(points: &[Point]) -> Facts {
         let keys = || points.iter().map(|point| &point.key);
         Facts {

@@ -1,5 +1,5 @@
-//! The page of a survey: converts evidence and insight into the types of the crate `report`, which
-//! renders them as HTML.
+//! Makes the page of a survey: converts data and conclusions into types of the crate `report`,
+//! which renders these as HTML.
 
 use analysis::interval::Interval;
 use analysis::units;
@@ -21,19 +21,19 @@ use crate::findings;
 use crate::insight::{Insight, OUT_OF_BOX_BYTES};
 use crate::survey_data::SurveyData;
 
-/// The page of a survey as HTML.
+/// Returns the page of a survey as HTML.
 pub fn html(data: &SurveyData, insight: &Insight<'_>) -> String {
     report::render(&report::survey_page(&of(data, insight)))
 }
 
-/// The charts of the terminal as lines.
+/// Returns the charts for the terminal, each as a list of lines.
 pub fn charts(data: &SurveyData, insight: &Insight<'_>, charts: Charts) -> Vec<Vec<String>> {
     let Some(charset) = charts.charset() else { return Vec::new() };
     let all = report::terminal_charts(&of(data, insight));
     all.iter().filter_map(|one| report::text_chart(one, terminal::width(), charset)).collect()
 }
 
-/// The content of the page.
+/// Returns the content of the page.
 pub fn of(data: &SurveyData, insight: &Insight<'_>) -> SurveyView {
     let host = &data.evidence.host;
     let place = data.target().place();
@@ -198,8 +198,8 @@ fn cost_models(insight: &Insight<'_>) -> Vec<CostModelView> {
     insight.costs.iter().map(view).collect()
 }
 
-/// Latency distributions of random 8 KiB requests at every depth and of the best sequential
-/// settings.
+/// Returns the latency distributions of random 8 KiB requests at every depth, and of the best
+/// sequential settings.
 fn distributions(insight: &Insight<'_>) -> Vec<DistributionView> {
     let mut chosen: Vec<&MeasuredPoint> = insight.random(Op::Read);
     chosen.extend(insight.random(Op::Write));
@@ -219,7 +219,8 @@ fn name(point: &MeasuredPoint) -> String {
     format!("{} {} {} x {}", key.caching, key.rw(), units::size(key.request_bytes()), key.depth())
 }
 
-/// The longest trial of the best setting and of the out-of-box setting, for reads and writes.
+/// Returns the rate over time of the best and of the out-of-box settings, from the trial of each
+/// setting with the most intervals.
 fn time_series(insight: &Insight<'_>) -> Vec<TimeSeriesView> {
     let chosen =
         Op::ALL.into_iter().flat_map(|op| [insight.best(op), insight.out_of_box(op)]).flatten();
@@ -268,7 +269,7 @@ fn instrument(data: &SurveyData) -> Vec<(String, String)> {
     rows
 }
 
-/// The provenance of the run.
+/// Facts about the run, which the page shows next to the facts about host and target.
 #[derive(Serialize)]
 struct RunView {
     halfpower: &'static str,

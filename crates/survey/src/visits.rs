@@ -1,44 +1,44 @@
 //! Chooses the blocks that the sequential trials of a survey access: blocks not accessed before, as
 //! long as there are any.
 //!
-//! Each trial starts where the previous one ended, so that a cache in the device cannot serve data
-//! of earlier trials. At the end of the region trials continue at its start, with the least
-//! recently accessed blocks. A separate test for a cache in the device reads the same blocks twice
-//! in a row.
+//! Each trial starts where the previous trial ended, so that a cache in the device cannot serve
+//! data of earlier trials. After the end of the region, trials continue at its start, where the
+//! least recently accessed blocks are. A separate test for a cache in the device reads the same
+//! blocks twice in a row.
 
 use analysis::quantile::median;
 use serde::{Deserialize, Serialize};
 
 /// Distance skipped after buffered reads, because the kernel may have read ahead (bytes).
 const READ_AHEAD_BYTES: u64 = 2 << 20;
-/// Pairs of reads of the same blocks.
+/// Number of pairs of reads in the cache test. Both reads of a pair read the same blocks.
 pub const PAIRS: usize = 3;
-/// Second reads must be this many times as fast as first reads, in the median of the pairs, to show
-/// a cache.
+/// Minimum ratio of the second to the first read rate that shows a cache, for the median of all
+/// pairs.
 const FASTER: f64 = 1.3;
-/// Second reads must also be this many times as fast as first reads in every pair.
+/// Minimum ratio of the second to the first read rate that shows a cache, for every single pair.
 const EACH_FASTER: f64 = 1.15;
 
-/// Position of the next sequential trial, and the bytes accessed so far.
+/// Position of the next sequential trial, and the numbers of bytes that earlier trials accessed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Visits {
     #[serde(skip)]
     at: u64,
-    /// Bytes that sequential reads covered, including those skipped because read-ahead may have
-    /// read them.
+    /// Bytes accessed by sequential reads. Includes bytes that were skipped because the kernel may
+    /// have read them ahead.
     pub read_bytes: u64,
     /// Bytes accessed by sequential writes.
     pub written_bytes: u64,
 }
 
 impl Visits {
-    /// Bytes accessed by sequential trials.
+    /// Returns the bytes accessed by sequential trials.
     pub fn all_bytes(&self) -> u64 {
         self.read_bytes.saturating_add(self.written_bytes)
     }
 
-    /// Start of a trial with requests of this size (bytes); the caller wraps it at the region's
-    /// end.
+    /// Returns the start of the next trial with requests of this size (bytes). The start can exceed
+    /// the size of the region, so the caller must reduce it modulo this size.
     pub fn start(&self, request_bytes: u64) -> u64 {
         self.at.next_multiple_of(request_bytes.max(1))
     }
@@ -52,20 +52,22 @@ impl Visits {
     }
 }
 
-/// Test for a cache in the device: rates of direct 64 KiB reads, one at a time [bytes per second].
+/// Results of the test for a cache in the device: rates of direct 64 KiB reads, one at a time
+/// [bytes per second].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SecondVisit {
     /// Rates of reading fresh blocks, before all other trials.
     pub first: Vec<f64>,
-    /// Rates of reading the same blocks again, immediately afterwards.
+    /// Rates of reading the same blocks again, immediately after the first read.
     pub second: Vec<f64>,
-    /// Rates of the least recently accessed blocks, at the end of a survey that wrapped around the
-    /// region.
+    /// Rates of reading the least recently accessed blocks, at the end of the survey. Empty if the
+    /// trials did not access the whole region.
     pub late: Vec<f64>,
 }
 
 impl SecondVisit {
-    /// Ratio of the second rate to the first, if clearly above 1: the device has a cache.
+    /// Returns the ratio of the second rate to the first rate. None unless the ratio is clearly
+    /// above 1, which means that the device has a cache.
     pub fn times_faster(&self) -> Option<f64> {
         let ratios: Vec<f64> =
             self.first.iter().zip(&self.second).map(|(first, second)| second / first).collect();
@@ -73,9 +75,9 @@ impl SecondVisit {
         median(&ratios).filter(|times| each && *times >= FASTER)
     }
 
-    /// Ratio of the late rate to the first, if it is clearly above 1 and the device has a cache:
-    /// then the cache holds the whole region. (Without a cache, a ratio above 1 only means that the
-    /// device became faster.)
+    /// Returns the ratio of the late rate to the first rate. None unless the ratio is clearly above
+    /// 1 and the device has a cache. Then the cache holds the whole region. (Without a cache, a
+    /// ratio above 1 only means that the device became faster.)
     pub fn times_faster_late(&self) -> Option<f64> {
         self.times_faster()?;
         let (first, late) = (median(&self.first)?, median(&self.late)?);

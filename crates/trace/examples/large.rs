@@ -1,10 +1,12 @@
-//! Writes and reads a trace of many requests, and prints its size, the memory that was needed and
-//! the CPU time for each request: `large write PATH [REQUESTS]`, then `large read PATH`; `large
-//! import INPUT PATH` does the same with a trace of another tool.
+//! Writes or reads a trace of many requests. Prints the size of the file, the peak memory use, and
+//! the CPU time.
 //!
-//! The requests are those of eight threads with one request each: random offsets in 1 TiB, four
-//! sizes, latencies around 100 us with a tail. It prints CPU time instead of elapsed time, because
-//! other programs may run at the same time.
+//! Usage: `large write PATH [REQUESTS]`, then `large read PATH`. `large import INPUT PATH` imports
+//! a trace of another tool instead.
+//!
+//! The written requests are from eight threads with one request in flight each. The requests have
+//! random offsets in 1 TiB, four sizes, and latencies around 100 us with a tail. The example prints
+//! CPU time instead of elapsed time, because other programs may run at the same time.
 
 use std::path::Path;
 
@@ -12,7 +14,7 @@ use trace::{Call, FileId, Header, Operation, Request, TraceReader, TraceWriter};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-#[allow(clippy::print_stdout)] // An example shows its figures.
+#[allow(clippy::print_stdout)] // The example prints its results.
 fn main() -> Outcome<()> {
     let words: Vec<String> = std::env::args().collect();
     let (Some(verb), Some(path)) = (words.get(1), words.get(2)) else {
@@ -22,7 +24,7 @@ fn main() -> Outcome<()> {
     let requests = match verb.as_str() {
         "write" => write(path, words.get(3).map_or(Ok(10_000_000), |number| number.parse())?)?,
         "import" => {
-            let output = Path::new(words.get(3).ok_or("the trace needs a name")?);
+            let output = Path::new(words.get(3).ok_or("the path of the trace is missing")?);
             trace::import::convert(path, trace::import::detect_file(path)?, output)?.requests
         }
         _ => read(path)?,
@@ -33,7 +35,7 @@ fn main() -> Outcome<()> {
     println!("file              {:.1} MB", bytes as f64 / 1e6);
     println!("CPU time          {:.2} s", cpu_ns as f64 / 1e9);
     println!("requests per s    {:.2} million", requests as f64 / cpu_ns as f64 * 1e3);
-    println!("resident, highest {:.1} MiB", resident_kib()? as f64 / 1024.0);
+    println!("peak memory (RSS) {:.1} MiB", resident_kib()? as f64 / 1024.0);
     Ok(())
 }
 
@@ -84,13 +86,13 @@ fn read(path: &Path) -> Outcome<u64> {
     if bytes == 0 { Err("no request moved a byte".into()) } else { Ok(requests) }
 }
 
-/// CPU time of this process so far (proc(5), schedstat).
+/// Returns the CPU time that this process has used (ns; proc(5), schedstat).
 fn cpu_ns() -> Outcome<u64> {
     let text = std::fs::read_to_string("/proc/self/schedstat")?;
     Ok(text.split_whitespace().next().unwrap_or_default().parse()?)
 }
 
-/// Highest resident memory so far (proc(5), VmHWM).
+/// Returns the peak resident memory of this process (KiB; proc(5), VmHWM).
 fn resident_kib() -> Outcome<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,10 +1,10 @@
 //! The columns of a trace file: their names, types and encodings, which the writer and the reader
 //! share.
 //!
-//! Times, offsets and lengths are unsigned numbers with their unit in the name. Names (call,
-//! operation, file) are stored as texts in a dictionary, so that other programs can read them
-//! without a list of codes; `file_id` is the number of the file in the header, since two files may
-//! have the same name.
+//! Times, offsets and lengths are unsigned numbers. The names of the time columns contain the unit.
+//! Calls, operations and files are stored as text in a dictionary, so that other programs can read
+//! them without a list of codes. `file_id` is the number of the file in the header, because two
+//! files may have the same name.
 
 use std::sync::Arc;
 
@@ -13,31 +13,30 @@ use parquet::errors::Result;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
-/// Key of the header in the metadata of the file.
+/// Key of the trace header in the metadata of the Parquet file.
 pub(crate) const HEADER_KEY: &str = "halfpower_trace";
 
-/// Key of the version of the format.
+/// Key of the format version in the metadata of the Parquet file.
 pub(crate) const VERSION_KEY: &str = "halfpower_trace_version";
 
-/// Version of the format: raised when an older reader would misread a newer file.
+/// Version of the format. It must increase if an older reader would misread newer files.
 pub(crate) const VERSION: &str = "1";
 
-/// What a column holds.
+/// The type of the values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Unsigned, 64 bit.
+    /// An unsigned integer of 64 bits.
     Long,
-    /// Unsigned, 32 bit.
+    /// An unsigned integer of 32 bits.
     Short,
-    /// Signed, 64 bit.
+    /// A signed integer of 64 bits.
     Signed,
-    /// UTF-8.
+    /// UTF-8 text.
     Text,
     /// True or false.
     Flag,
 }
 
-/// One column.
 #[derive(Debug)]
 pub(crate) struct Column {
     pub name: &'static str,
@@ -51,7 +50,7 @@ const fn column(name: &'static str, kind: Kind, nullable: bool, dictionary: bool
     Column { name, kind, nullable, dictionary }
 }
 
-/// All columns in the order of the file.
+/// All columns, in the order of the file.
 pub(crate) const COLUMNS: [Column; 15] = [
     column("start_ns", Kind::Long, false, false),
     column("latency_ns", Kind::Long, true, false),
@@ -70,10 +69,10 @@ pub(crate) const COLUMNS: [Column; 15] = [
     column("sleeps", Kind::Long, true, true),
 ];
 
-/// Columns that traces of the first version lack. They are nullable.
+/// Nullable columns that were added to the format later. Older traces lack these columns.
 pub(crate) const ADDED: [&str; 1] = ["sleeps"];
 
-/// The schema of a trace file.
+/// Returns the schema of a trace file.
 pub(crate) fn schema() -> Result<TypePtr> {
     let fields = COLUMNS.iter().map(field).collect::<Result<Vec<TypePtr>>>()?;
     Ok(Arc::new(Type::group_type_builder("request").with_fields(fields).build()?))
@@ -94,11 +93,12 @@ fn field(column: &Column) -> Result<TypePtr> {
     Ok(Arc::new(built))
 }
 
-/// How the columns are written. Only `start_ns` has statistics, which let other programs skip row
-/// groups. Statistics of the other columns would be of no use and make the footer large.
+/// Returns the settings with which the columns are written. Only `start_ns` has statistics, which
+/// let other programs skip row groups. Statistics of the other columns would only make the footer
+/// larger.
 pub(crate) fn properties() -> WriterProperties {
-    /// Maximum size of a dictionary of numbers (bytes). Beyond it, their differences take no more
-    /// space than a dictionary.
+    /// Maximum size of a dictionary of numbers (bytes). Above this size, a dictionary saves no
+    /// space compared with delta encoding.
     const DICTIONARY_BYTES: usize = 64 << 10;
     let mut builder = WriterProperties::builder()
         .set_statistics_enabled(EnabledStatistics::None)

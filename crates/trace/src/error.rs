@@ -1,111 +1,112 @@
-//! Why a trace could not be read or written, as one line: the file, the place, the cause and, after
-//! a semicolon, the remedy.
+//! Errors of reading and writing traces. Each message is one line with the name of the file, the
+//! position in the file and the cause. The remedy follows after a semicolon.
 
 use std::io;
 
 use parquet::errors::ParquetError;
 
-/// A trace that could not be read or written.
+/// Why a trace could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The operating system refused to open, read or write a file.
     #[error("cannot {action} {name}: {cause}; {remedy}")]
     Io {
-        /// What was tried, such as `read`.
+        /// The operation that failed, such as `read`.
         action: &'static str,
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What the operating system said.
+        /// Error of the operating system.
         cause: io::Error,
-        /// What to do.
+        /// What the user can do.
         remedy: &'static str,
     },
-    /// The file that was to be written exists.
+    /// The file to be written exists already.
     #[error("{name} exists already; choose another name, or remove the file")]
     Exists {
-        /// The file.
+        /// Name of the file.
         name: String,
     },
-    /// The file is no trace.
-    #[error("{name} is not a trace: {why}; name a trace file, or import the file first")]
+    /// The file is not a trace.
+    #[error("{name} is not a trace: {why}; specify a trace file, or import the file first")]
     NotATrace {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is missing.
+        /// Why the file is not a trace.
         why: String,
     },
-    /// The file is a trace, and a part of it makes no sense.
+    /// The file is a trace, but a part of it is invalid.
     #[error("{name} is damaged {place}: {why}; record or import the trace again")]
     Damaged {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Where: in the header, or after which request.
+        /// Position of the damage, such as "in its header" or "after request 7".
         place: String,
-        /// What makes no sense.
+        /// Why this part is invalid.
         why: String,
     },
     /// A trace could not be encoded.
     #[error("cannot write {name}: {why}; check the free space of its file system")]
     Encode {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What the encoder said.
+        /// Error of the encoder.
         why: String,
     },
-    /// A line in a trace of another tool does not match its format.
+    /// A line in a trace of another tool does not match the format of this tool.
     #[error("{name}:{line}: expected {expected}, found '{found}'; {remedy}")]
     Line {
-        /// The file.
+        /// Name of the file.
         name: String,
         /// Number of the line, from 1.
         line: u64,
-        /// What the format requires in this place.
+        /// What the format requires instead of `found`.
         expected: &'static str,
         /// The beginning of the line.
         found: String,
-        /// What to do.
+        /// What the user can do.
         remedy: &'static str,
     },
-    /// A record in a binary trace of another tool does not match its format.
-    #[error("{name}, byte {at}: {why}; record the trace again, or name another format")]
+    /// A record in a binary trace of another tool does not match the format of this tool.
+    #[error("{name}, byte {at}: {why}; record the trace again, or specify another format")]
     Record {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Position of the record (bytes).
+        /// Position of the record in the file (bytes).
         at: u64,
-        /// What makes no sense.
+        /// Why the record is invalid.
         why: String,
     },
-    /// The file has no format that can be imported.
-    #[error("the format of {name} is not known; name one of: {known}")]
+    /// The file has none of the formats that can be imported.
+    #[error("the format of {name} is not known; specify one of: {known}")]
     UnknownFormat {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// The names of all formats.
+        /// Names of all formats that can be imported.
         known: String,
     },
 }
 
 impl TraceError {
-    /// A failure to read a file.
+    /// Creates the error for a file that cannot be read.
     pub(crate) fn reading(name: &str, cause: io::Error) -> TraceError {
         let remedy = "check its name and permissions";
         TraceError::Io { action: "read", name: name.to_owned(), cause, remedy }
     }
 
-    /// A failure to write a file.
+    /// Creates the error for a file that cannot be written.
     pub(crate) fn writing(name: &str, cause: io::Error) -> TraceError {
-        let remedy = "check the folder, its permissions and its free space";
+        let remedy = "check the directory, its permissions and its free space";
         TraceError::Io { action: "write", name: name.to_owned(), cause, remedy }
     }
 
-    /// A failure to encode a trace.
+    /// Creates the error for a trace that cannot be encoded.
     pub(crate) fn encoding(name: &str, cause: &ParquetError) -> TraceError {
         TraceError::Encode { name: name.to_owned(), why: one_line(&cause.to_string()) }
     }
 }
 
-/// The text of a cause without line ends, and of bounded length, since it can quote the input.
+/// Shortens the text of a cause to one line of bounded length, because the text can quote the
+/// input.
 pub(crate) fn one_line(text: &str) -> String {
     const MOST: usize = 120;
     let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

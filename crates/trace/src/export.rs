@@ -1,4 +1,5 @@
-//! Traces for other tools: CSV for tables and scripts, logs that fio replays.
+//! Writes traces for other tools: as CSV for spreadsheets and scripts, and as logs that fio
+//! replays.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,23 +10,23 @@ use crate::import::csv::COLUMNS;
 use crate::reader::TraceReader;
 use crate::request::{Call, Operation, Request};
 
-/// Nanoseconds of a microsecond.
 const MICROSECOND_NS: u64 = 1000;
 
-/// How much of a trace was exported.
+/// Numbers of the requests that an export wrote and left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Requests that were written.
+    /// Number of requests that were written.
     pub requests: u64,
-    /// Requests that the format cannot express.
+    /// Number of requests that were left out, because the format cannot express them or a replay
+    /// does not need them.
     pub left_out: u64,
 }
 
-/// Writes a trace as CSV: the names of the columns, then a line for each request. A field is empty
-/// if the trace has no value for it.
+/// Writes a trace as CSV: the names of the columns, then a line for each request. Fields whose
+/// value is unknown are empty. `name` is the name of `out` in error messages.
 ///
 /// # Errors
-/// The trace is damaged, or `out`, which messages call `name`, cannot be written.
+/// If the trace is damaged, or if `out` cannot be written.
 pub fn csv(trace: TraceReader, out: &mut impl Write, name: &str) -> Result<Exported, TraceError> {
     let fail = |cause| TraceError::writing(name, cause);
     let files: Vec<String> =
@@ -73,19 +74,20 @@ fn quoted(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Writes a trace as a log of fio, version 3, which `fio --read_iolog` replays: reads, writes and
-/// discards that have an offset, and flushes. Each file is opened before its first request and
-/// closed at the end; other requests are left out. Times are microseconds.
+/// Writes a trace as a log of fio, version 3, which `fio --read_iolog` replays. The log contains
+/// all flushes, and the reads, writes and discards whose offset is known. All other requests are
+/// left out. The log opens each file before the first request of the file, and closes all files at
+/// the end. Times are in microseconds. `name` is the name of `out` in error messages.
 ///
-/// If a program was watched, requests of the block layer and page faults are also left out, since
-/// they result from what the program does, and so are requests that failed or moved nothing. The
-/// length of a read or write is then the number of bytes that it moved.
+/// From a trace of `halfpower watch`, three more kinds of requests are left out: block layer
+/// requests and page faults, which result from other requests, and requests that failed or moved no
+/// data. The length of each read or write in the log is then the number of bytes moved.
 ///
-/// fio splits lines at blanks, so blanks in names become `_`; a file without a name is called
+/// fio splits lines at blanks, so blanks in names become `_`. A file without a name is called
 /// `file-N`.
 ///
 /// # Errors
-/// The trace is damaged, or `out`, which messages call `name`, cannot be written.
+/// If the trace is damaged, or if `out` cannot be written.
 pub fn fio_log(
     trace: TraceReader,
     out: &mut impl Write,
@@ -105,7 +107,7 @@ pub fn fio_log(
             exported.left_out += 1;
             continue;
         };
-        // fio relies on ascending times.
+        // fio requires ascending times.
         last_us = last_us.max(request.start_ns / MICROSECOND_NS);
         if opened.insert(file) {
             writeln!(out, "{last_us} {file} add\n{last_us} {file} open").map_err(fail)?;
@@ -125,7 +127,7 @@ pub fn fio_log(
     Ok(exported)
 }
 
-/// Whether a request of a watched program is to be replayed.
+/// Returns whether a request of a watched program is exported for a replay.
 fn is_replayed(request: &Request) -> bool {
     let is_block = request.call == Call::BLOCK;
     let moves_nothing = request.operation.moves_data() && request.moved_bytes() == 0;

@@ -1,5 +1,5 @@
-//! Entry points to the reader and the importers, for the fuzz targets: no input may make them
-//! panic, and what they accept stays the same when it is written and read.
+//! Entry points to the reader and the importers, for the fuzz targets. No input may cause a panic.
+//! Requests that an importer accepts must stay the same when they are exported and imported again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use crate::reader::TraceReader;
 use crate::replay::{Changes, Feed, Scan, Selection};
 use crate::request::{Header, Request};
 
-/// Maximum number of requests that are read from a file: a few bytes of it can encode billions.
+/// Maximum number of requests that are read from a file. A few bytes can encode billions of
+/// requests.
 const REQUESTS: usize = 10_000;
 
-/// Reads `data` as a trace file. Every error is one line.
+/// Reads `data` as a trace file, replays the requests, and checks the messages of all errors.
 pub fn file(data: &[u8]) {
     let reader = match TraceReader::of_bytes(data.to_vec(), "input") {
         Ok(reader) => reader,
@@ -24,7 +25,7 @@ pub fn file(data: &[u8]) {
     for request in reader.take(REQUESTS) {
         match request {
             Ok(request) => {
-                assert!((request.file.0 as usize) < header.files.len(), "a file without a name");
+                assert!((request.file.0 as usize) < header.files.len(), "unknown file");
                 requests.push(request);
             }
             Err(error) => check_message(&error),
@@ -33,7 +34,7 @@ pub fn file(data: &[u8]) {
     replay(&header, &requests);
 }
 
-/// Feeds requests to a replay, as they are and with changes.
+/// Feeds requests to a replay twice: first without changes, then with changes.
 fn replay(header: &Header, requests: &[Request]) {
     let rows = || requests.iter().copied().map(Ok);
     let Ok(scan) = Scan::of(rows(), header, &Selection::default()) else { return };
@@ -46,8 +47,8 @@ fn replay(header: &Header, requests: &[Request]) {
     }
 }
 
-/// Imports `data` in each format. What is accepted is a trace, and its CSV is imported as the same
-/// requests.
+/// Imports `data` in each format. If a format accepts the data, the trace is exported as CSV and
+/// imported again, which must give the same requests.
 pub fn imports(data: &[u8]) {
     if let Err(error) = import::detect(Path::new("input"), data) {
         check_message(&error);
@@ -63,9 +64,9 @@ pub fn imports(data: &[u8]) {
         let requests = requests(&trace);
         assert_eq!(header.requests, requests.len() as u64);
         let mut csv = Vec::new();
-        let exported = export::csv(open(&trace), &mut csv, "csv").expect("a trace is exported");
+        let exported = export::csv(open(&trace), &mut csv, "csv").expect("the export succeeds");
         assert_eq!((exported.requests, exported.left_out), (header.requests, 0));
-        let (again, trace) = import::convert_bytes(&csv, Format::Csv).expect("our CSV is read");
+        let (again, trace) = import::convert_bytes(&csv, Format::Csv).expect("the CSV is valid");
         assert_eq!(again.requests, header.requests);
         if header.out_of_order == 0 {
             let of_one_file = |request: &Request| Request { file: crate::FileId(0), ..*request };
@@ -76,14 +77,14 @@ pub fn imports(data: &[u8]) {
 }
 
 fn open(trace: &[u8]) -> TraceReader {
-    TraceReader::of_bytes(trace.to_vec(), "trace").expect("what was written is read")
+    TraceReader::of_bytes(trace.to_vec(), "trace").expect("a trace just written can be read")
 }
 
 fn requests(trace: &[u8]) -> Vec<Request> {
-    open(trace).collect::<Result<_, _>>().expect("what was written is read")
+    open(trace).collect::<Result<_, _>>().expect("a trace just written can be read")
 }
 
-/// A message is one line of bounded length that ends with a remedy.
+/// Checks that a message is one line of bounded length that ends with a remedy.
 fn check_message(error: &TraceError) {
     let text = error.to_string();
     assert!(!text.contains('\n') && text.contains("; "), "{text:?}");

@@ -1,10 +1,10 @@
-//! Traces of other tools become trace files, line by line in bounded memory.
+//! Converts traces of other tools to trace files, line by line in bounded memory.
 //!
-//! Each format has its own module, which names the description of the format and says how its
-//! fields are used. Lines that are not requests are skipped only if the format has such lines. Any
-//! other line is an error, whose message has the number of the line and says what was expected.
-//! Events that could not be matched are counted in [`Header::lost`]. Facts that the format does not
-//! record are listed in [`Header::notes`].
+//! Each format has its own module. The module's documentation cites the description of the format
+//! and explains how the fields are used. Lines that are not requests are skipped only if the format
+//! has such lines. Any other line is an error, and the message states the line number and what was
+//! expected. Events that could not be matched are counted in [`Header::lost`]. Facts that the
+//! format does not record are listed in [`Header::notes`].
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -27,10 +27,10 @@ pub(crate) mod blkparse;
 pub(crate) mod blktrace;
 pub(crate) mod strace;
 
-/// Bytes of a file that [`detect`] needs.
+/// Number of bytes at the start of a file that [`detect`] needs.
 pub const HEAD_BYTES: usize = 64 << 10;
 
-/// Bytes that are read at a time.
+/// Size of the buffer for reading a file (bytes).
 const READ_BYTES: usize = 128 << 10;
 
 /// A format that can be imported.
@@ -38,7 +38,7 @@ const READ_BYTES: usize = 128 << 10;
 pub enum Format {
     /// CSV that halfpower exported.
     Csv,
-    /// Log of fio, version 2 or 3.
+    /// A log of fio, version 2 or 3.
     FioLog,
     /// Output of blkparse.
     Blkparse,
@@ -57,7 +57,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats, in the order in which they are tried.
+    /// All formats, in the order in which [`detect`] tries them.
     pub const ALL: [Format; 9] = [
         Format::Csv,
         Format::FioLog,
@@ -70,7 +70,7 @@ impl Format {
         Format::Tencent,
     ];
 
-    /// The name in flags and headers.
+    /// Returns the name of the format in flags and headers.
     pub fn name(self) -> &'static str {
         match self {
             Format::Csv => "csv",
@@ -85,7 +85,7 @@ impl Format {
         }
     }
 
-    /// The format of this name.
+    /// Returns the format with this name.
     pub fn named(name: &str) -> Option<Format> {
         Format::ALL.into_iter().find(|format| format.name() == name)
     }
@@ -105,12 +105,13 @@ impl Format {
     }
 }
 
-/// Finds the format of a file by its first [`HEAD_BYTES`] (or fewer, if it is shorter).
+/// Finds the format of a file. `head` has the first [`HEAD_BYTES`] of the file, or the whole file
+/// if it is shorter.
 ///
 /// # Errors
-/// It is none of [`Format::ALL`]; the message names them.
+/// If the format is not one of [`Format::ALL`]. The message lists all formats.
 pub fn detect(path: &Path, head: &[u8]) -> Result<Format, TraceError> {
-    /// Some formats have a few lines before the first request.
+    /// Number of lines that are checked. Some formats have a few lines before the first request.
     const LINES: usize = 16;
     if blktrace::begins(head) {
         return Ok(Format::Blktrace);
@@ -129,7 +130,7 @@ pub fn detect(path: &Path, head: &[u8]) -> Result<Format, TraceError> {
 /// Finds the format of a file by its first bytes.
 ///
 /// # Errors
-/// The file cannot be read, or has none of the formats.
+/// If the file cannot be read, or if its format is unknown.
 pub fn detect_file(path: &Path) -> Result<Format, TraceError> {
     let fail = |cause| TraceError::reading(&path.display().to_string(), cause);
     let mut head = Vec::new();
@@ -138,12 +139,12 @@ pub fn detect_file(path: &Path) -> Result<Format, TraceError> {
     detect(path, &head)
 }
 
-/// Imports a file: writes the trace file `output`, which must not exist. If `input` is a file of
-/// blktrace, the files of the other CPUs in the same folder are imported with it.
+/// Imports a file and writes the trace file `output`, which must not exist. If `input` is a file of
+/// blktrace, the files of the other CPUs in the same directory are imported too.
 ///
 /// # Errors
-/// The input cannot be read or is not of the format, or the output cannot be written. No output is
-/// left behind then.
+/// If the input cannot be read, if it does not match the format, or if the output cannot be
+/// written. After an error, there is no output file.
 pub fn convert(input: &Path, format: Format, output: &Path) -> Result<Header, TraceError> {
     let open = |path: &Path| {
         let name = path.display().to_string();
@@ -161,10 +162,10 @@ pub fn convert(input: &Path, format: Format, output: &Path) -> Result<Header, Tr
     writer.finish(header)
 }
 
-/// Imports bytes in memory, for tests and fuzzing: returns the header and the trace file.
+/// Imports bytes in memory, for tests and fuzzing. Returns the header and the trace file.
 ///
 /// # Errors
-/// The bytes are not of the format.
+/// If the bytes do not match the format.
 #[doc(hidden)]
 pub fn convert_bytes(input: &[u8], format: Format) -> Result<(Header, Vec<u8>), TraceError> {
     let mut sink = Sink::new(TraceWriter::to(Vec::new(), "memory")?);
@@ -173,7 +174,8 @@ pub fn convert_bytes(input: &[u8], format: Format) -> Result<(Header, Vec<u8>), 
     writer.finish_into(header)
 }
 
-/// The files of all CPUs of the trace that `path` belongs to: `NAME.blktrace.0` and so on.
+/// Returns the files of all CPUs of the trace that `path` belongs to, in the order of the CPUs:
+/// `NAME.blktrace.0` and so on. Returns only `path` if it does not have such a name.
 fn files_of_cpus(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let fail = |cause| TraceError::reading(&path.display().to_string(), cause);
     let cpu = |name: &str| name.parse::<u32>().ok();

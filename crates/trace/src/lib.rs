@@ -1,11 +1,12 @@
-//! Traces of storage requests: what a program asked for, when, of which file, and how long it took.
+//! Reads, writes and converts traces of storage requests. For each request, a trace has the
+//! operation, the file, the offset, the start time and the latency.
 //!
 //! A [`Request`] is one row of a trace: a system call of a program, or a request of the block
-//! layer. A trace is kept as a Parquet file ([`writer`], [`reader`]), which pandas and DuckDB read
-//! as it is; both stream it, so that the size of a trace does not matter. `import` reads traces of
-//! other tools into that form, `export` writes them.
+//! layer. A trace is stored as a Parquet file, which pandas and DuckDB can read. [`writer`] and
+//! [`reader`] stream this file, so a trace can be larger than memory. `import` converts traces of
+//! other tools to this format, and `export` writes traces for other tools.
 //!
-//! The crate does no tracing, starts no program and issues no request.
+//! The crate does not trace, start programs or issue requests.
 #![forbid(unsafe_code)]
 
 pub mod error;

@@ -1,8 +1,9 @@
-//! Checks of the pages of a trace file before they are decoded: the sizes in a damaged or hostile
-//! file may be wrong, so they are compared with the bytes that are there.
+//! Checks the pages of a trace file before decoding. The sizes that a damaged or malicious file
+//! states may be wrong, so they are compared with the actual sizes.
 //!
-//! The decoders of the Parquet library trust some of these numbers, and would panic or allocate too
-//! much memory. Only plain values and the encodings that the writer uses are accepted.
+//! The decoders of the Parquet library trust some of these sizes. With wrong sizes, they would
+//! panic or allocate too much memory. Only plain values and the encodings that the writer uses are
+//! accepted.
 
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
@@ -11,7 +12,7 @@ use parquet::errors::{ParquetError, Result};
 use crate::columns::Kind;
 use crate::request::FILES_MOST;
 
-/// The pages of one column, each checked.
+/// Yields the pages of one column after checking each page.
 pub(crate) struct CheckedPages<P> {
     pages: P,
     kind: Kind,
@@ -20,7 +21,7 @@ pub(crate) struct CheckedPages<P> {
 }
 
 impl<P: PageReader> CheckedPages<P> {
-    /// Checks what `pages` yields.
+    /// Creates a reader that checks the pages of `pages`.
     pub(crate) fn new(pages: P, kind: Kind, nullable: bool) -> CheckedPages<P> {
         CheckedPages { pages, kind, nullable, has_dictionary: false }
     }
@@ -31,12 +32,12 @@ impl<P: PageReader> CheckedPages<P> {
                 let bytes_each = match self.kind {
                     Kind::Long | Kind::Signed => 8,
                     Kind::Short | Kind::Text => 4,
-                    Kind::Flag => return Err(refused("a dictionary of two values")),
+                    Kind::Flag => return Err(refused("a dictionary of Boolean values")),
                 };
                 let fits = *num_values as usize <= (buf.len() / bytes_each).min(FILES_MOST);
                 let plain = matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY);
                 if !fits || !plain || self.has_dictionary {
-                    return Err(refused("a dictionary that does not fit its page"));
+                    return Err(refused("an invalid dictionary"));
                 }
                 self.has_dictionary = true;
                 if self.kind == Kind::Text { check_texts(buf, *num_values) } else { Ok(()) }
@@ -93,23 +94,23 @@ impl<P: PageReader> CheckedPages<P> {
     }
 }
 
-/// Checks texts in plain encoding: each is preceded by its length.
+/// Checks texts in plain encoding. The length of each text precedes the text.
 fn check_texts(mut data: &[u8], number: u32) -> Result<()> {
     for _ in 0..number {
         let length = data.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize);
         let rest = length.and_then(|length| data.get(length.checked_add(4)?..));
-        data = rest.ok_or_else(|| refused("a text that is longer than its page"))?;
+        data = rest.ok_or_else(|| refused("a text longer than the page"))?;
     }
     Ok(())
 }
 
 /// Checks values in delta encoding: a header, then blocks of parts, each with a width in bits
-/// (Parquet format, "Delta Encoding"). A block that is cut off passes, because the decoder reports
-/// it.
+/// (Parquet format, "Delta Encoding"). Truncated blocks pass, because the decoder reports the
+/// error.
 fn check_delta(mut data: &[u8], needs_values: bool) -> Result<()> {
-    /// The writer has blocks of 128 or 256 values.
+    /// Maximum number of values in a block. The writer uses blocks of 128 or 256 values.
     const BLOCK_MOST: u64 = 1 << 16;
-    let absurd = || refused("blocks of differences that make no sense");
+    let absurd = || refused("invalid blocks of delta-encoded values");
     let mut take =
         |most: u64| variable_length(&mut data).filter(|number| *number <= most).ok_or_else(absurd);
     let (block, parts) = (take(BLOCK_MOST)?, take(BLOCK_MOST)?);
@@ -134,8 +135,9 @@ fn check_delta(mut data: &[u8], needs_values: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whether any row of a page has a value, according to its definition levels: runs of one level,
-/// and groups of eight levels (Parquet format, "Run Length Encoding / Bit-Packing Hybrid").
+/// Returns whether any row of a page has a value according to the definition levels. The levels are
+/// encoded as runs of one level and groups of eight levels (Parquet format, "Run Length Encoding /
+/// Bit-Packing Hybrid").
 fn has_values(mut levels: &[u8]) -> bool {
     while let Some(header) = variable_length(&mut levels) {
         let length = if header & 1 == 0 { 1 } else { (header >> 1) as usize };
@@ -148,8 +150,8 @@ fn has_values(mut levels: &[u8]) -> bool {
     false
 }
 
-/// Takes a number of variable length (LEB128): seven bits in each byte, the low ones first; at most
-/// ten bytes.
+/// Decodes a number of variable length (LEB128) and removes it from `data`. Each byte has seven
+/// bits of the number, the lowest bits first. A number has at most ten bytes.
 fn variable_length(data: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..70).step_by(7) {
@@ -164,7 +166,7 @@ fn variable_length(data: &mut &[u8]) -> Option<u64> {
 }
 
 fn no_levels() -> ParquetError {
-    refused("marks of missing values that do not fit their page")
+    refused("definition levels that do not fit into the page")
 }
 
 fn refused(what: &str) -> ParquetError {

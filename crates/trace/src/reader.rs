@@ -1,9 +1,10 @@
-//! Reads a trace request by request, in bounded memory: a page of each column at a time.
+//! Reads a trace request by request in bounded memory, because only one page of each column is in
+//! memory.
 //!
-//! A trace can be damaged, cut off, or made by somebody who means harm. Sizes are compared with the
-//! length of the file before anything is allocated (`pages.rs`, `source.rs`). The Parquet library
-//! may still panic on input that nobody has thought of. So this is the one place that catches a
-//! panic and makes an error of it. The reader yields nothing after an error.
+//! A trace can be damaged, truncated or malicious. Sizes are compared with the length of the file
+//! before anything is allocated (`pages.rs`, `source.rs`). The Parquet library may still panic on
+//! unforeseen input. Therefore this module catches panics of the library and returns them as
+//! errors. The reader yields nothing after an error.
 
 use std::fs::File;
 use std::panic::{self, AssertUnwindSafe};
@@ -23,26 +24,26 @@ use crate::pages::CheckedPages;
 use crate::request::{Call, FileId, Header, Operation, Request};
 use crate::source::Source;
 
-/// Requests that are decoded at a time.
+/// Maximum number of requests that are decoded in one step.
 const BATCH: usize = 4096;
 
-/// Longest footer that is read (bytes): the header with all its names, and the places of the
-/// columns of more than a billion requests.
+/// Maximum length of a footer (bytes). It is enough for a header with all names and for the column
+/// offsets of more than a billion requests.
 const FOOTER_MOST: u64 = 64 << 20;
 
 /// The four bytes at both ends of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
-/// Bytes after the footer: the length of the footer, and [`MAGIC`].
+/// Number of bytes after the footer, which are the length of the footer and [`MAGIC`].
 const TAIL: u64 = 8;
 
-/// Reads a trace. As an iterator it yields the requests in the order of the file; the first error
-/// is the last item.
+/// Iterates over the requests of a trace in the order of the file. The first error is the last
+/// item.
 pub struct TraceReader {
     source: Arc<Source>,
     name: String,
     metadata: ParquetMetaData,
-    /// For each column of a trace its index among the columns of the file; None if it has no such
+    /// For each column of a trace, the index of the column in the file. None if the file lacks the
     /// column.
     places: Vec<Option<usize>>,
     header: Header,
@@ -58,21 +59,21 @@ impl TraceReader {
     /// Opens the trace in a file.
     ///
     /// # Errors
-    /// The file cannot be read, is no trace, or its header makes no sense.
+    /// If the file cannot be read, if it is not a trace, or if its header is invalid.
     pub fn open(path: &Path) -> Result<TraceReader, TraceError> {
         let name = path.display().to_string();
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = opened.map_err(|cause| TraceError::reading(&name, cause))?;
         if !metadata.is_file() {
-            return Err(not_a_trace(&name, "it is no regular file"));
+            return Err(not_a_trace(&name, "it is not a regular file"));
         }
         TraceReader::of(Source::File(Arc::new(file), metadata.len()), name)
     }
 
-    /// Opens the trace in `bytes`; messages call it `name`.
+    /// Opens the trace in `bytes`. `name` is the name of the trace in error messages.
     ///
     /// # Errors
-    /// The bytes are no trace, or the header makes no sense.
+    /// If the bytes are not a trace, or if the header is invalid.
     pub fn of_bytes(bytes: impl Into<Bytes>, name: &str) -> Result<TraceReader, TraceError> {
         TraceReader::of(Source::Memory(bytes.into()), name.to_owned())
     }
@@ -89,7 +90,10 @@ impl TraceReader {
         check_groups(&metadata, &places, source.len()).map_err(&in_header)?;
         let rows: u64 = metadata.row_groups().iter().map(|group| group.num_rows() as u64).sum();
         if rows != header.requests {
-            return Err(in_header(format!("{} requests, but {rows} rows", header.requests)));
+            return Err(in_header(format!(
+                "the header states {} requests, but the file has {rows}",
+                header.requests
+            )));
         }
         Ok(TraceReader {
             source: Arc::new(source),
@@ -106,12 +110,12 @@ impl TraceReader {
         })
     }
 
-    /// What is known about the whole trace.
+    /// Returns the header, which has facts about the whole trace.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Decodes the next requests. Returns false if there are none.
+    /// Decodes the next requests. Returns false at the end of the trace.
     fn fill(&mut self) -> ParquetResult<bool> {
         self.batch.clear();
         self.at = 0;
@@ -160,9 +164,9 @@ impl Iterator for TraceReader {
     }
 }
 
-/// Runs a part of the Parquet library. A panic of it becomes an error.
+/// Runs code of the Parquet library and converts a panic to an error.
 fn guarded<T>(part: impl FnOnce() -> ParquetResult<T>) -> ParquetResult<T> {
-    let unforeseen = || ParquetError::General("its content makes no sense".to_owned());
+    let unforeseen = || ParquetError::General("its content is invalid".to_owned());
     panic::catch_unwind(AssertUnwindSafe(part)).unwrap_or_else(|_| Err(unforeseen()))
 }
 
@@ -170,7 +174,7 @@ fn not_a_trace(name: &str, why: &str) -> TraceError {
     TraceError::NotATrace { name: name.to_owned(), why: why.to_owned() }
 }
 
-/// Reads the footer: which columns and row groups there are, and where.
+/// Reads the footer, which lists the columns and row groups with their positions in the file.
 fn footer(source: &Source, name: &str) -> Result<ParquetMetaData, TraceError> {
     let length = source.len();
     let bytes_at = |at: u64, length: u64| {
@@ -178,15 +182,15 @@ fn footer(source: &Source, name: &str) -> Result<ParquetMetaData, TraceError> {
         bytes.map_err(|cause| not_a_trace(name, &one_line(&cause.to_string())))
     };
     if length < MAGIC.len() as u64 + TAIL || bytes_at(0, 4)? != MAGIC {
-        return Err(not_a_trace(name, "it is no Parquet file"));
+        return Err(not_a_trace(name, "it is not a Parquet file"));
     }
     let tail = bytes_at(length - TAIL, TAIL)?;
     if &tail[4..] != MAGIC {
-        return Err(not_a_trace(name, "its end is missing"));
+        return Err(not_a_trace(name, "the end of the file is missing"));
     }
     let footer = u64::from(tail.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)));
     if footer > (length - TAIL - MAGIC.len() as u64).min(FOOTER_MOST) {
-        return Err(not_a_trace(name, "its footer is longer than the file, or than 64 MiB"));
+        return Err(not_a_trace(name, "its footer is longer than the file or longer than 64 MiB"));
     }
     let bytes = source.range(length - TAIL - footer, footer as usize);
     let bytes = bytes.map_err(|cause| TraceError::reading(name, cause))?;
@@ -199,10 +203,10 @@ fn header(metadata: &ParquetMetaData, name: &str) -> Result<Header, TraceError> 
         let mut entries = metadata.file_metadata().key_value_metadata()?.iter();
         entries.find(|entry| entry.key == key)?.value.as_deref()
     };
-    let missing = || not_a_trace(name, "it is a Parquet file of another kind");
+    let missing = || not_a_trace(name, "it is a Parquet file without the header of a trace");
     let version = of_key(VERSION_KEY).ok_or_else(missing)?;
     if version != VERSION {
-        let why = format!("its format has version {}, not {VERSION}", one_line(version));
+        let why = format!("it has format version {}, not {VERSION}", one_line(version));
         return Err(not_a_trace(name, &why));
     }
     let text = of_key(HEADER_KEY).ok_or_else(missing)?;
@@ -213,15 +217,15 @@ fn header(metadata: &ParquetMetaData, name: &str) -> Result<Header, TraceError> 
     })
 }
 
-/// Finds the columns of a trace by their names, and checks their types. A column that was added
-/// later may be missing: then it is empty.
+/// Finds the columns of a trace by their names, and checks their types. Returns None for a column
+/// that is missing because it was added to the format later.
 fn places(metadata: &ParquetMetaData) -> Result<Vec<Option<usize>>, String> {
     let found = metadata.file_metadata().schema_descr();
     let wanted = schema().map_err(|cause| cause.to_string())?;
     let place = |(column, wanted): (&Column, &parquet::schema::types::TypePtr)| {
         let by_name = |at: &usize| found.column(*at).path().string() == column.name;
         let Some(at) = (0..found.num_columns()).find(by_name) else {
-            let missing = || format!("there is no column {}", column.name);
+            let missing = || format!("the column {} is missing", column.name);
             return ADDED.contains(&column.name).then_some(None).ok_or_else(missing);
         };
         let leaf = found.column(at);
@@ -229,12 +233,12 @@ fn places(metadata: &ParquetMetaData) -> Result<Vec<Option<usize>>, String> {
             && leaf.max_rep_level() == 0
             && leaf.max_def_level() == i16::from(column.nullable);
         same.then_some(Some(at))
-            .ok_or_else(|| format!("the column {} has another type", column.name))
+            .ok_or_else(|| format!("the column {} has the wrong type", column.name))
     };
     COLUMNS.iter().zip(wanted.get_fields()).map(place).collect()
 }
 
-/// Checks that all columns lie within the file.
+/// Checks that the data of all columns is within the file.
 fn check_groups(
     metadata: &ParquetMetaData,
     places: &[Option<usize>],
@@ -242,12 +246,12 @@ fn check_groups(
 ) -> Result<(), String> {
     for group in metadata.row_groups() {
         if group.num_rows() < 0 || group.num_rows() > i64::from(u32::MAX) {
-            return Err(format!("a group has {} rows", group.num_rows()));
+            return Err(format!("a row group has {} rows", group.num_rows()));
         }
         for (place, column) in places.iter().zip(&COLUMNS) {
             let Some(place) = *place else { continue };
             let Some(chunk) = group.columns().get(place) else {
-                return Err(format!("a group has no column {}", column.name));
+                return Err(format!("a row group lacks the column {}", column.name));
             };
             let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
             let end = start.checked_add(chunk.compressed_size());
@@ -257,16 +261,16 @@ fn check_groups(
                 && chunk.data_page_offset() >= 0
                 && end.is_some_and(|end| end <= length);
             if !within || chunk.column_type() != chunk.column_descr().physical_type() {
-                return Err(format!("the column {} lies outside of the file", column.name));
+                return Err(format!("the column {} extends beyond the file", column.name));
             }
         }
     }
     Ok(())
 }
 
-/// One column of a row group while it is decoded.
+/// A column of a row group that is being decoded.
 struct Values<T: DataType> {
-    /// None: the file has no such column.
+    /// None if the file does not have this column.
     reader: Option<ColumnReaderImpl<T>>,
     values: Vec<T::T>,
     levels: Vec<i16>,
@@ -281,7 +285,7 @@ impl<T: DataType> Values<T> {
         name: &str,
     ) -> ParquetResult<Values<T>> {
         let known = COLUMNS.iter().zip(places).find(|(column, _)| column.name == name);
-        let missing = || ParquetError::General(format!("there is no column {name}"));
+        let missing = || ParquetError::General(format!("the column {name} is missing"));
         let (column, place) = known.ok_or_else(missing)?;
         let reader = match place {
             None => None,
@@ -310,13 +314,13 @@ impl<T: DataType> Values<T> {
         let marked = self.levels.iter().filter(|level| **level == 1).count();
         let expected = if self.nullable { marked } else { rows };
         if records != rows || values != expected || self.values.len() != expected {
-            return Err(ParquetError::General("a column ends before the others".to_owned()));
+            return Err(ParquetError::General("a column has too few values".to_owned()));
         }
         Ok(())
     }
 }
 
-/// Yields the values of a nullable column row by row: None for a row without a value.
+/// Yields the value of each row of a nullable column. Yields None for a row without a value.
 struct Gaps<'a> {
     values: std::slice::Iter<'a, i64>,
     levels: std::slice::Iter<'a, i16>,
@@ -332,7 +336,7 @@ impl Gaps<'_> {
     }
 }
 
-/// The columns of a row group while they are decoded.
+/// The columns of a row group that is being decoded.
 struct Group {
     rows_left: usize,
     start_ns: Values<Int64Type>,
@@ -381,7 +385,7 @@ impl Group {
         })
     }
 
-    /// Decodes the next rows, of which there is at least one.
+    /// Decodes the next rows. The group must have at least one more row.
     fn read(&mut self, into: &mut Vec<Request>, files: usize) -> ParquetResult<()> {
         let rows = self.rows_left.min(BATCH);
         self.rows_left -= rows;
@@ -432,8 +436,8 @@ impl Group {
     }
 }
 
-/// Finds what a name stands for. A trace has few different names, so each is looked up once in a
-/// batch.
+/// Converts names to values, such as the name of a call to a [`Call`]. A trace has few different
+/// names, so each name is looked up only once in a batch.
 struct Names<'a, T> {
     what: &'static str,
     meaning: fn(&str) -> Option<T>,

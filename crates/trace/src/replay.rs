@@ -1,11 +1,11 @@
-//! What a replay needs of a trace: which requests are replayed, in which order each thread made
-//! them, how long it computed between them, and where they lie in one target.
+//! Prepares the replay of a trace: finds the requests to replay, their order in each thread, the
+//! time that the thread computed between them, and their offsets in a single target.
 //!
-//! [`Scan`] reads a trace once and finds what must be known before the first request is issued.
-//! [`Feed`] reads it again and yields [`ReplayRequest`]s. Both stream. The requests of a thread
-//! form a *lane*; threads that were never alive at the same time share one, so that processes which
-//! a shell started one after another stay in that order. [`Changes`] alter what the program did, to
-//! find out how fast it would be with other requests.
+//! [`Scan`] reads a trace once and collects the facts that are needed before the first request is
+//! issued. [`Feed`] reads the trace again and yields [`ReplayRequest`]s. Both stream the trace. The
+//! requests of a thread form a *lane*. Threads that were never alive at the same time share a lane,
+//! so that processes which a shell started one after another are replayed one after another.
+//! [`Changes`] alter the requests, to find out how fast the program would be with other requests.
 
 mod selection;
 mod scan;
@@ -19,8 +19,8 @@ pub use selection::Selection;
 
 use crate::request::{Call, Operation, Request};
 
-/// Which requests of a trace are replayed: those of the program, or those of the block layer that
-/// resulted from them.
+/// Which requests of a trace are replayed: the requests that the program made, or the requests of
+/// the block layer that resulted from these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// System calls, asynchronous requests and page faults of the program.
@@ -34,7 +34,7 @@ impl Level {
     /// Both levels.
     pub const ALL: [Level; 2] = [Level::Calls, Level::Block];
 
-    /// The name in flags and results.
+    /// Returns the name of the level in flags and results.
     pub fn name(self) -> &'static str {
         match self {
             Level::Calls => "calls",
@@ -42,84 +42,86 @@ impl Level {
         }
     }
 
-    /// The level of this name.
+    /// Returns the level with this name.
     pub fn named(name: &str) -> Option<Level> {
         Level::ALL.into_iter().find(|level| level.name() == name)
     }
 
-    /// The level of a request.
+    /// Returns the level of a request.
     pub fn of(request: &Request) -> Level {
         if request.call == Call::BLOCK { Level::Block } else { Level::Calls }
     }
 }
 
-/// What a replayed request does.
+/// The action of a replayed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Reads.
+    /// The request reads.
     Read,
-    /// Writes.
+    /// The request writes.
     Write,
-    /// Makes earlier writes durable.
+    /// The request makes earlier writes durable.
     Flush {
-        /// Like fdatasync(2): only the metadata needed to find the data.
+        /// Whether the flush is like fdatasync(2), which writes only the metadata that is needed to
+        /// find the data.
         data_only: bool,
     },
-    /// Tells the kernel how a range will be accessed (posix_fadvise(2), readahead(2));
-    /// [`Call::advice`] of this call says what.
+    /// The request is a hint to the kernel about accesses to a range (posix_fadvise(2),
+    /// readahead(2)). [`Call::advice`] of this call is the kind of hint.
     Advise(Call),
 }
 
 /// A request to be issued again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayRequest {
-    /// Its lane.
+    /// Number of the lane.
     pub lane: u32,
-    /// What it does.
+    /// The action of the request.
     pub action: Action,
-    /// Its offset in a target that holds all files of the trace one after another (bytes); 0 for a
+    /// Offset in a target that contains all files of the trace one after another (bytes). 0 for a
     /// flush.
     pub offset: u64,
-    /// Its length (bytes); 0 for a flush, and for a hint about the whole target.
+    /// Length of the request (bytes). 0 for a flush, and for a hint about the whole target.
     pub bytes: u64,
-    /// Time since the lane's previous request was made or since the last completion before this
-    /// request, whichever was later (ns). The lane's first request counts from the start of the
-    /// trace.
+    /// Time since the start of the previous request of the lane, or since the last completion
+    /// before this request, whichever was later (ns). For the first request of the lane, this is
+    /// the time since the start of the trace.
     pub gap_ns: u64,
-    /// Earlier requests of the lane that were outstanding when this one was made; None if the trace
-    /// does not say when requests ended.
+    /// Number of earlier requests of the lane that were outstanding when this request was made.
+    /// None if the trace does not record when requests ended.
     pub outstanding: Option<u32>,
 }
 
 /// Why a request of a trace cannot be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Unfit {
-    /// It failed.
+    /// The request failed.
     Failed,
-    /// It has no position: a pipe, a socket, or the trace does not know it.
+    /// The offset of the request is unknown, for example because the request accessed a pipe.
     NoPosition,
-    /// It moved nothing.
+    /// The request moved no data.
     Empty,
-    /// Its file is not one of those that the user asked for.
+    /// The user did not select the file of the request.
     OtherFile,
-    /// Its file is no storage: a file of the kernel (/proc, /sys), or a device such as /dev/null.
+    /// The file of the request is not on storage: it is a file of the kernel (/proc, /sys), or a
+    /// device such as /dev/null.
     NoStorage,
-    /// It only starts to write data back, as sync_file_range(2) usually does.
+    /// The request only starts write-back, as sync_file_range(2) usually does.
     StartsWriteBack,
-    /// It moves no data and makes nothing durable.
+    /// The request moves no data and makes no data durable.
     Other(Operation),
 }
 
 impl Unfit {
-    /// Requests that are left out for this reason, as a plural noun.
+    /// Returns a plural noun for the requests that are left out for this reason.
     fn what(self) -> &'static str {
         match self {
             Unfit::Failed => "failed requests",
-            Unfit::NoPosition => "requests without a position",
-            Unfit::Empty => "requests that moved nothing",
+            Unfit::NoPosition => "requests without an offset",
+            Unfit::Empty => "requests that moved no data",
             Unfit::OtherFile => "requests of other files",
-            Unfit::NoStorage => "requests of files without storage (/proc, /sys, /dev/null)",
-            Unfit::StartsWriteBack => "calls of sync_file_range, which start to write data back",
+            Unfit::NoStorage => "requests to files not on storage (/proc, /sys, /dev/null)",
+            Unfit::StartsWriteBack => "calls of sync_file_range, which only start write-back",
             Unfit::Other(Operation::Discard) => "discards",
             Unfit::Other(Operation::Open) => "opens",
             Unfit::Other(Operation::Close) => "closes",
@@ -130,8 +132,8 @@ impl Unfit {
     }
 }
 
-/// What a replay does for a request, with the offset and the length. The file of the request has
-/// `file_bytes`.
+/// Returns the action with which a request is replayed, with its offset and its length.
+/// `file_bytes` is the size of the file.
 fn action(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfit> {
     if request.result.is_some_and(|result| result < 0) {
         return Err(Unfit::Failed);
@@ -153,8 +155,9 @@ fn action(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfi
     }
 }
 
-/// What a replay does for a hint, with the offset and the length. Only hints that read ahead or
-/// evict concern a range; the others hold for an open file, and their length is 0.
+/// Returns the action with which a hint is replayed, with its offset and its length. Only hints
+/// that read ahead or evict apply to a range. All other hints apply to an open file and get length
+/// 0.
 fn hint(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfit> {
     let (call, bytes) = (request.call, request.bytes);
     let unfit = Unfit::Other(request.operation);

@@ -1,30 +1,31 @@
-//! The model of a trace: requests, the calls that made them, and the header of the trace.
+//! The data of a trace: requests, the calls that made them, and the header of the trace.
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of files in a trace. Their names are in the header, which a reader has in memory.
+/// Maximum number of files in a trace. The header contains the names of all files, and a reader
+/// holds the header in memory.
 pub const FILES_MOST: usize = 1 << 18;
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// Moves bytes from the file to the program.
+    /// The request moves bytes from the file to the program.
     Read,
-    /// Moves bytes from the program to the file.
+    /// The request moves bytes from the program to the file.
     Write,
-    /// Makes earlier writes durable.
+    /// The request makes earlier writes durable.
     Flush,
-    /// Tells the device or file system that a range is no longer needed.
+    /// The request tells the device or file system that a range is no longer needed.
     Discard,
-    /// Opens a file.
+    /// The request opens a file.
     Open,
-    /// Closes a file.
+    /// The request closes a file.
     Close,
-    /// Changes the length of a file.
+    /// The request changes the length of a file.
     Truncate,
-    /// Reserves space for a range of a file.
+    /// The request reserves space for a range of a file.
     Allocate,
-    /// Announces how a range will be accessed.
+    /// The request is a hint about future accesses to a range.
     Advise,
 }
 
@@ -42,7 +43,7 @@ impl Operation {
         Operation::Advise,
     ];
 
-    /// The name in files and output, such as `read`.
+    /// Returns the name of the operation in files and output, such as `read`.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Read => "read",
@@ -57,27 +58,26 @@ impl Operation {
         }
     }
 
-    /// The operation with this name.
+    /// Returns the operation with this name.
     pub fn named(name: &str) -> Option<Operation> {
         Operation::ALL.into_iter().find(|operation| operation.name() == name)
     }
 
-    /// Whether the operation moves data between a program and storage.
+    /// Returns whether the operation moves data between a program and storage.
     pub fn moves_data(self) -> bool {
         matches!(self, Operation::Read | Operation::Write)
     }
 }
 
-/// How a request was made: the system call, the asynchronous interface, or the layer below.
+/// How a request was made: by a system call, through an asynchronous interface, by a page fault, or
+/// by the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call(u8);
 
-/// Names of calls; a call is an index into this list. New names are added at the end.
+/// Names of calls. A [`Call`] is an index into this list, so new names must be added at the end.
 const CALLS: [&str; 43] = [
     "unknown",
-    // The block layer of the kernel.
     "block",
-    // A page fault in a mapped file.
     "page fault",
     "io_uring",
     "libaio",
@@ -113,7 +113,7 @@ const CALLS: [&str; 43] = [
     "madvise",
     "io_submit",
     "io_uring_enter",
-    // fadvise64 with its advice (posix_fadvise(2)), in the order of the kernel's numbers.
+    // These are fadvise64 with the advice (posix_fadvise(2)), in the order of the kernel's numbers.
     "fadvise64 normal",
     "fadvise64 random",
     "fadvise64 sequential",
@@ -123,7 +123,7 @@ const CALLS: [&str; 43] = [
 ];
 
 impl Call {
-    /// The trace does not say how the request was made.
+    /// An unknown call, for traces that do not record how a request was made.
     pub const UNKNOWN: Call = Call(0);
     /// A request of the block layer.
     pub const BLOCK: Call = Call(1);
@@ -134,36 +134,37 @@ impl Call {
     /// A request of Linux native asynchronous I/O (io_submit).
     pub const LIBAIO: Call = Call(4);
 
-    /// The name in files and output: that of the system call, or of the interface.
+    /// Returns the name in files and output: the name of the system call or of the interface.
     pub fn name(self) -> &'static str {
         CALLS[usize::from(self.0)]
     }
 
-    /// Whether the call copies between two files within the kernel. It is recorded twice, as a read
-    /// of the one and a write of the other.
+    /// Returns whether the call copies between two files within the kernel. A trace has such a call
+    /// twice, as a read of the source and as a write of the destination.
     pub fn is_copy(self) -> bool {
         matches!(self.name(), "copy_file_range" | "sendfile" | "splice")
     }
 
-    /// Whether the call is a hint that reads ahead: readahead, or fadvise64 with
+    /// Returns whether the call is a hint that reads ahead: readahead, or fadvise64 with
     /// POSIX_FADV_WILLNEED.
     pub fn reads_ahead(self) -> bool {
         self.name() == "readahead" || self.advice() == Some("willneed")
     }
 
-    /// What a call of fadvise64 advises, such as `random`; None for other calls, or if the trace
-    /// does not say.
+    /// Returns the advice of a call of fadvise64, such as `random`. None for other calls, or if the
+    /// trace does not record the advice.
     pub fn advice(self) -> Option<&'static str> {
         self.name().strip_prefix("fadvise64 ")
     }
 
-    /// The call of fadvise64 with this advice, by the kernel's number (`POSIX_FADV_NORMAL` is 0).
+    /// Returns the call of fadvise64 with the advice that has this number in the kernel
+    /// (`POSIX_FADV_NORMAL` is 0).
     pub fn with_advice(number: u64) -> Option<Call> {
         let mut known = CALLS.iter().enumerate().filter(|(_, name)| name.starts_with("fadvise64 "));
         known.nth(usize::try_from(number).ok()?).map(|(at, _)| Call(at as u8))
     }
 
-    /// The call with this name.
+    /// Returns the call with this name.
     pub fn named(name: &str) -> Option<Call> {
         CALLS.iter().position(|known| *known == name).map(|at| Call(at as u8))
     }
@@ -176,46 +177,46 @@ pub struct FileId(pub u32);
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When the request was made, since the start of the trace (ns).
+    /// Time at which the request was made, since the start of the trace (ns).
     pub start_ns: u64,
-    /// From the start to the end of the request (ns); None where the trace does not say.
+    /// Time from the start to the end of the request (ns). None if unknown.
     pub latency_ns: Option<u64>,
-    /// Process id; 0 if unknown.
+    /// Process id, or 0 if unknown.
     pub process: u32,
-    /// Thread id; 0 if unknown.
+    /// Thread id, or 0 if unknown.
     pub thread: u32,
-    /// How the request was made.
+    /// The call or interface that made the request.
     pub call: Call,
-    /// What the request does.
+    /// The operation of the request.
     pub operation: Operation,
     /// The file, or the device for [`Call::BLOCK`].
     pub file: FileId,
-    /// Position in the file or on the device (bytes); None if the request has none (fsync, pipes).
+    /// Position in the file or on the device (bytes). None if the request has no position (fsync,
+    /// pipes), or if unknown.
     pub offset: Option<u64>,
-    /// The length that was asked for (bytes).
+    /// Requested length (bytes).
     pub bytes: u64,
-    /// What the request returned: bytes, or a negative error number; None where the trace does not
-    /// say.
+    /// Result of the request: the bytes moved, or a negative error number. None if unknown.
     pub result: Option<i64>,
     /// Whether the request bypassed the page cache (O_DIRECT).
     pub direct: bool,
     /// Whether the request itself made its data durable (O_SYNC, O_DSYNC, FUA).
     pub durable: bool,
-    /// Bytes that the device moved for the request before it returned; None where the trace does
-    /// not say.
+    /// Bytes that the device moved for the request before the request returned. None if unknown.
     pub device_bytes: Option<u64>,
-    /// How often the thread slept during the call, such as to wait for the device or for a lock;
-    /// None where the trace does not say.
+    /// Number of times that the thread slept during the call, for example to wait for the device or
+    /// for a lock. None if unknown.
     pub sleeps: Option<u64>,
 }
 
 impl Request {
-    /// When the request ended, since the start of the trace (ns).
+    /// Returns the time at which the request ended, since the start of the trace (ns).
     pub fn end_ns(&self) -> Option<u64> {
         Some(self.start_ns.saturating_add(self.latency_ns?))
     }
 
-    /// Bytes that were moved: the result if the trace has it, else the length asked for.
+    /// Returns the bytes that the request moved: the result if known, otherwise the requested
+    /// length. 0 if the request failed.
     pub fn moved_bytes(&self) -> u64 {
         match self.result {
             Some(result) => u64::try_from(result).unwrap_or(0),
@@ -227,10 +228,10 @@ impl Request {
 /// A file that requests of a trace refer to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
-    /// Path, device name, or another name that the trace gives; empty if unknown.
+    /// Path, device name, or another name in the trace. Empty if unknown.
     pub name: String,
-    /// The highest byte that a successful request reached (bytes): the end of what was read or
-    /// written, of a range that was reserved or discarded, or the new length after a truncation.
+    /// The highest offset that a successful request reached (bytes): the end of a range that was
+    /// read, written, reserved or discarded, or the new length after a truncation.
     pub end_bytes: u64,
 }
 
@@ -246,44 +247,44 @@ pub struct Process {
 /// Events that a trace lost, by cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// What was lost, and why.
+    /// Description of the lost events with the cause.
     pub cause: String,
     /// Number of lost events.
     pub count: u64,
 }
 
-/// What is known about a whole trace.
+/// Facts about a whole trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// What recorded the trace: `watch`, or the format that it was imported from.
+    /// Source of the trace: `watch`, or the format from which the trace was imported.
     pub source: String,
-    /// The command line that was watched; empty if unknown.
+    /// Command line of the watched program. Empty if unknown.
     #[serde(default)]
     pub command: String,
-    /// The folder, file or device that was watched, in all programs; empty if one program was
-    /// watched.
+    /// The directory, file or device whose requests were watched in all programs. Empty if one
+    /// program was watched.
     #[serde(default)]
     pub target: String,
-    /// Name of the host; empty if unknown.
+    /// Name of the host. Empty if unknown.
     #[serde(default)]
     pub host: String,
-    /// Start of the trace (ns since 1970); None if unknown.
+    /// Start time of the trace (ns since 1970). None if unknown.
     #[serde(default)]
     pub started_unix_ns: Option<u64>,
     /// Number of requests.
     #[serde(default)]
     pub requests: u64,
-    /// From the start of the first request to the end of the last one (ns).
+    /// Time from the start of the first request to the end of the last request (ns).
     #[serde(default)]
     pub duration_ns: u64,
-    /// How long the program was watched (ns); None if unknown.
+    /// Duration for which the program was watched (ns). None if unknown.
     #[serde(default)]
     pub watched_ns: Option<u64>,
-    /// Highest number of requests in flight; 0 if the trace does not say when requests ended.
+    /// Highest number of requests in flight. 0 if the trace does not record when requests ended.
     #[serde(default)]
     pub depth_max: u32,
-    /// Requests that the file has after one that started later; 0 if all are in the order of their
-    /// start.
+    /// Number of requests whose position in the file is after a request that started later. 0 if
+    /// all requests are in the order of their start.
     #[serde(default)]
     pub out_of_order: u64,
     /// The files that requests refer to.
@@ -292,16 +293,16 @@ pub struct Header {
     /// The processes whose names are known.
     #[serde(default)]
     pub processes: Vec<Process>,
-    /// What the trace lost.
+    /// Numbers of lost events, by cause.
     #[serde(default)]
     pub lost: Vec<Loss>,
-    /// Facts that a reader should know, such as what the format could not say.
+    /// Notes for users of the trace, such as facts that the format does not record.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
 impl Header {
-    /// The name of a file; empty if unknown.
+    /// Returns the name of a file. Empty if unknown.
     pub fn file_name(&self, file: FileId) -> &str {
         self.files.get(file.0 as usize).map_or("", |file| file.name.as_str())
     }
@@ -320,7 +321,7 @@ mod tests {
         let advice = |number| Call::with_advice(number).and_then(Call::advice);
         assert_eq!([advice(0), advice(4), advice(6)], [Some("normal"), Some("dontneed"), None]);
         let reads_ahead = |number| Call::with_advice(number).is_some_and(Call::reads_ahead);
-        assert_eq!([reads_ahead(3), reads_ahead(4)], [true, false], "dontneed may write");
+        assert_eq!([reads_ahead(3), reads_ahead(4)], [true, false], "dontneed does not read ahead");
         assert_eq!(Call::LIBAIO.advice(), None);
         assert_eq!((Call::LIBAIO.name(), Call::BLOCK.name()), ("libaio", "block"));
         for operation in Operation::ALL {

@@ -1,5 +1,6 @@
-//! The bytes of a trace file for the Parquet reader: it never allocates more than the length of the
-//! file.
+//! The input of the Parquet reader: a trace file, or bytes in memory. A range that extends past the
+//! end of the file is refused before memory is allocated, so a corrupt length cannot exhaust the
+//! memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,23 +11,25 @@ use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
-/// Bytes of a page header that are read ahead; those of the writer have about 30.
+/// Number of bytes that are read at once for a page header. The page headers that the writer of
+/// this crate produces have about 30 bytes.
 const AHEAD: usize = 256;
 
-/// Longest page that is read (bytes). The writer starts a new page after about 1 MiB.
+/// Maximum length of a page; longer pages are refused (bytes). The writer starts a new page after
+/// about 1 MiB.
 const PAGE_MOST: usize = 16 << 20;
 
 /// A file, or bytes in memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// A file and its length.
+    /// A file and its length (bytes).
     File(Arc<File>, u64),
-    /// Bytes in memory.
     Memory(Bytes),
 }
 
 impl Source {
-    /// Bytes of the file; the caller has compared the range with its length.
+    /// Returns `length` bytes at offset `start`. The caller has checked that the range is in the
+    /// file.
     pub(crate) fn range(&self, start: u64, length: usize) -> io::Result<Bytes> {
         match self {
             Source::File(file, _) => {
@@ -68,14 +71,15 @@ impl ChunkReader for Source {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         let end = start.checked_add(length as u64);
         if length > PAGE_MOST || end.is_none_or(|end| end > self.len()) {
-            let why = format!("a page of {length} bytes at {start} is too long");
+            let why = format!("a page of {length} bytes at offset {start} is too long");
             return Err(ParquetError::General(why));
         }
         Ok(self.range(start, length)?)
     }
 }
 
-/// Reads on from a position with a small buffer, since only headers of pages are read with it.
+/// Reads a source sequentially from a given offset. The buffer is small because only page headers
+/// are read in this way.
 pub(crate) struct Cursor {
     source: Source,
     at: u64,

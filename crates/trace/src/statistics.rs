@@ -1,19 +1,19 @@
-//! Figures of a whole trace, computed while its requests pass by: how many there are, how long it
-//! lasts, how many were in flight at once, and how large the files must be.
+//! Totals of a trace, computed while its requests are read or written: the number of requests, the
+//! duration, the maximum number of requests in flight, and the length that each file needs.
 //!
-//! Memory is bounded: at most [`DEPTH_MOST`] requests in flight are followed, and one number is
-//! kept for each file.
+//! Memory is bounded: at most [`DEPTH_MOST`] requests in flight are tracked, and one number is kept
+//! for each file.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::request::{FILES_MOST, Header, Operation, Request};
 
-/// Maximum number of requests in flight that are counted. No queue of a real machine is as long;
-/// without a limit, a trace whose requests never end would fill the memory.
+/// Maximum number of requests in flight that are counted. No real device queues so many requests.
+/// Without a limit, a trace whose requests never end would exhaust the memory.
 pub const DEPTH_MOST: usize = 1 << 20;
 
-/// The figures of the requests so far.
+/// Totals of the requests that were added so far.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
     requests: u64,
@@ -27,8 +27,9 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Adds a request. Requests are expected in the order of their start; one that is not counts as
-    /// out of order, and the depth around it is approximate.
+    /// Adds a request. Requests are expected in the order of their start times. A request that
+    /// starts before an earlier request counts as out of order, and the depth near it is
+    /// approximate.
     pub fn add(&mut self, request: &Request) {
         self.requests += 1;
         let start = request.start_ns;
@@ -53,13 +54,13 @@ impl Statistics {
         }
     }
 
-    /// Number of requests.
+    /// Returns the number of requests.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Writes the figures into the header. A file keeps the end that the header has if no request
-    /// reached further.
+    /// Writes the totals into the header. If the header already has a larger `end_bytes` for a
+    /// file, that value is kept.
     pub fn complete(&self, header: &mut Header) {
         header.requests = self.requests;
         header.duration_ns = self.end_ns - self.first_ns.unwrap_or(self.end_ns);
@@ -74,8 +75,8 @@ impl Statistics {
     }
 }
 
-/// The offset after the last byte that a request reached in its file; None if it failed or has no
-/// range in a file.
+/// Returns the offset after the last byte that a request accessed in its file. None if the request
+/// failed, moved no bytes or has no range in a file.
 fn end_in_file(request: &Request) -> Option<u64> {
     let offset = request.offset?;
     if request.result.is_some_and(|result| result < 0) {

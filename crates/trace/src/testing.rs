@@ -1,4 +1,4 @@
-//! What tests of several modules need: any request, and a trace in memory.
+//! Helpers for the tests of several modules: random requests, and traces in memory.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -8,10 +8,10 @@ use crate::reader::TraceReader;
 use crate::request::{Call, FileId, Header, Operation, Request};
 use crate::writer::TraceWriter;
 
-/// Names of files in traces of tests: with blanks, quotes, separators and line ends.
+/// File names in the traces of tests. They contain blanks, quotes, separators and line ends.
 pub(crate) const NAMES: [&str; 5] = ["/data/a", "b,\"c\"", "", "with blank", "über\nzwei"];
 
-/// Any request of one of the files [`NAMES`].
+/// Generates any request that refers to a file of [`NAMES`].
 pub(crate) fn any_request() -> impl Strategy<Value = Request> {
     let calls: Vec<Call> = ["unknown", "block", "pread64", "fsync", "io_uring"]
         .map(|name| Call::named(name).expect("a call of the list"))
@@ -40,7 +40,7 @@ pub(crate) fn any_request() -> impl Strategy<Value = Request> {
     })
 }
 
-/// Some requests in the order of their start.
+/// Generates up to 59 requests in the order of their start times.
 pub(crate) fn any_requests() -> impl Strategy<Value = Vec<Request>> {
     vec(any_request(), 0..60).prop_map(|mut requests| {
         requests.sort_by_key(|request| request.start_ns);
@@ -48,7 +48,8 @@ pub(crate) fn any_requests() -> impl Strategy<Value = Vec<Request>> {
     })
 }
 
-/// A trace of requests of the files [`NAMES`] in memory.
+/// Writes a trace of the requests, with the files [`NAMES`], to memory. Returns its header and
+/// bytes.
 pub(crate) fn stored(requests: &[Request]) -> (Header, Vec<u8>) {
     let mut writer = TraceWriter::to(Vec::new(), "test").unwrap();
     NAMES.iter().for_each(|name| {
@@ -59,14 +60,14 @@ pub(crate) fn stored(requests: &[Request]) -> (Header, Vec<u8>) {
     writer.finish_into(Header { source, ..Header::default() }).unwrap()
 }
 
-/// The requests of a trace in memory.
+/// Reads all requests of a trace in memory.
 pub(crate) fn requests_of(bytes: &[u8]) -> Vec<Request> {
     let reader = TraceReader::of_bytes(bytes.to_vec(), "test").unwrap();
     reader.collect::<Result<_, _>>().unwrap()
 }
 
-/// Says that a test is skipped: on stderr, and in the file of HALFPOWER_SKIP_LOG.
-#[allow(clippy::print_stderr)] // The rule for tests that cannot run here.
+/// Reports that a test is skipped: on stderr, and in the file `$HALFPOWER_SKIP_LOG` if it is set.
+#[allow(clippy::print_stderr)] // A skipped test must be visible in the output.
 pub(crate) fn skip(name: &str, reason: &str) {
     use std::io::Write as _;
     let line = format!("skipped: {name}: {reason}");

@@ -1,13 +1,14 @@
 //! Writes a trace as a Parquet file, request by request, in bounded memory.
 //!
-//! Requests are pushed when they complete, and stored in the order of their start. So the writer
-//! holds back each request that another one could still overtake: until the caller says that none
-//! will ([`TraceWriter::advance`]), or until [`HELD_MOST`] requests are held. A request that comes
-//! later than that is stored after requests that started later, and [`Header::out_of_order`] counts
-//! it.
+//! Requests are pushed when they complete, but stored in the order of their start times. The writer
+//! therefore holds back each request while a request that started earlier may still be pushed. The
+//! oldest requests are stored when the caller declares that no earlier request will follow
+//! ([`TraceWriter::advance`]), or when more than [`HELD_MOST`] requests are held. A request that is
+//! pushed too late is stored after requests that started later, and is counted in
+//! [`Header::out_of_order`].
 //!
-//! The file has a temporary name in the same folder until it is finished, so that half a trace is
-//! never taken for a whole one.
+//! Until the trace is finished, the file has a temporary name in the same directory. An incomplete
+//! trace is therefore never mistaken for a complete one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,27 +27,28 @@ use crate::error::TraceError;
 use crate::request::{FILES_MOST, FileId, Header, Request};
 use crate::statistics::Statistics;
 
-/// Maximum number of requests that are held back. 65,536 requests are 6 MiB, and no kernel keeps as
-/// many in flight.
+/// Maximum number of requests that are held back. This number of requests uses 6 MiB of memory, and
+/// no kernel has so many requests in flight.
 pub const HELD_MOST: usize = 1 << 16;
 
-/// Requests of one row group, which are in memory at a time (12 MiB).
+/// Number of requests in a row group. Only one row group is in memory, which uses 12 MiB.
 const GROUP_ROWS: usize = 1 << 17;
 
-/// Values that are converted at a time.
+/// Maximum number of values that are converted and written to a column in one call.
 const BATCH: usize = 4096;
 
-/// Maximum length of all names of files together (bytes).
+/// Maximum total length of all file names (bytes).
 const NAMES_MOST: usize = 8 << 20;
 
-/// Maximum length of a name (bytes): the longest path of Linux.
+/// Maximum length of a file name, equal to the maximum length of a path in Linux (bytes).
 const NAME_MOST: usize = 4096;
 
-/// The name of all files beyond these limits.
+/// Name of the entry that all further files share after [`FILES_MOST`] or [`NAMES_MOST`] is
+/// reached.
 const OTHER_FILES: &str = "(other files)";
 
-/// A request that is held back, since one that started earlier may still come. Requests that start
-/// at the same time keep the order in which they were pushed.
+/// A request that is held back because a request that started earlier may still be pushed. Requests
+/// with the same start time keep the order in which they were pushed.
 #[derive(PartialEq, Eq)]
 struct Held {
     start_ns: u64,
@@ -66,7 +68,7 @@ impl PartialOrd for Held {
     }
 }
 
-/// The names of the files so far.
+/// Names of the files that were added.
 #[derive(Default)]
 struct Names {
     names: Vec<Bytes>,
@@ -92,7 +94,7 @@ impl Names {
         id
     }
 
-    /// The number of a file in the trace. A file that was not added gets an empty name.
+    /// Returns the id that the trace uses for a file. A file that was not added gets an empty name.
     fn known(&mut self, file: FileId) -> FileId {
         let at = (file.0 as usize).min(FILES_MOST - 1);
         if at >= self.names.len() {
@@ -102,7 +104,7 @@ impl Names {
     }
 }
 
-/// The beginning of a text, at most `most` bytes long.
+/// Returns at most the first `most` bytes of a text, shortened so that no character is split.
 fn cut(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
@@ -122,7 +124,8 @@ pub struct TraceWriter<W: Write + Send = File> {
     files: Option<Partial>,
 }
 
-/// A file under its temporary name; removed unless it was finished.
+/// The temporary file of a trace. When this value is dropped, the temporary file is removed, unless
+/// it was renamed.
 struct Partial {
     partial: PathBuf,
     path: PathBuf,
@@ -132,18 +135,19 @@ struct Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.finished {
-            // If it cannot be removed, it stays; nothing more can be done.
+            // If the removal fails, the temporary file stays. `drop` cannot report the error.
             let _ = fs::remove_file(&self.partial);
         }
     }
 }
 
 impl TraceWriter<File> {
-    /// Starts a trace that will be the file `path`. Until [`TraceWriter::finish`], its name has the
-    /// ending `.PID.partial`; it is removed if the writer is dropped before.
+    /// Starts a trace that will be stored as `path`. Until [`TraceWriter::finish`] is called, the
+    /// file name has the suffix `.PID.partial`. If the writer is dropped before that, the file is
+    /// removed.
     ///
     /// # Errors
-    /// `path` exists, or a file cannot be made beside it.
+    /// `path` exists, or a file cannot be created in its directory.
     pub fn create(path: &Path) -> Result<TraceWriter, TraceError> {
         let name = path.display().to_string();
         if path.symlink_metadata().is_ok() {
@@ -160,12 +164,12 @@ impl TraceWriter<File> {
         Ok(writer)
     }
 
-    /// Writes what is left and the header, and gives the file its name. Returns the completed
-    /// header: with the number of requests, the duration, the depth, the requests out of order, and
-    /// the names and ends of files.
+    /// Writes the remaining requests and the header, and gives the file its final name. Returns the
+    /// completed header, with the number of requests, the duration, the maximum depth, the number
+    /// of requests out of order, and the names and ends of the files.
     ///
     /// # Errors
-    /// The file cannot be written or renamed, or a file of its name was made meanwhile.
+    /// The file cannot be written or renamed, or a file named `path` was created meanwhile.
     pub fn finish(mut self, header: Header) -> Result<Header, TraceError> {
         let files = self.files.take();
         let name = self.name.clone();
@@ -179,7 +183,7 @@ impl TraceWriter<File> {
                 Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
                     return Err(TraceError::Exists { name });
                 }
-                // Some file systems have no hard links.
+                // Some file systems do not support hard links.
                 Err(_) => {
                     fs::rename(&files.partial, &files.path).map_err(fail)?;
                     files.finished = true;
@@ -191,7 +195,7 @@ impl TraceWriter<File> {
 }
 
 impl<W: Write + Send> TraceWriter<W> {
-    /// Starts a trace that is written to `out`; messages call it `name`.
+    /// Starts a trace that is written to `out`. Error messages call the output `name`.
     ///
     /// # Errors
     /// `out` cannot be written.
@@ -213,28 +217,28 @@ impl<W: Write + Send> TraceWriter<W> {
         })
     }
 
-    /// Says that the times of requests do not count from the start of the trace, but come from some
-    /// clock. The trace then starts with its first request, whose time [`TraceWriter::base_ns`]
-    /// returns.
+    /// Declares that the start times of requests are readings of a clock, not times since the start
+    /// of the trace. The trace then starts at its first request, and [`TraceWriter::base_ns`]
+    /// returns the clock time of that request.
     pub fn start_at_first(&mut self) {
         self.starts_at_first = true;
     }
 
-    /// The time of the first request, if [`TraceWriter::start_at_first`] was called and the first
-    /// request is no longer held back.
+    /// Returns the clock time of the first request. None if [`TraceWriter::start_at_first`] was not
+    /// called, or if the first request is still held back.
     pub fn base_ns(&self) -> Option<u64> {
         self.base_ns
     }
 
-    /// Adds a file, and returns the number that requests refer to. Each call adds a new file, since
-    /// two files may have the same name. Beyond [`FILES_MOST`] files or 8 MiB of names, all further
-    /// files count as one, called `(other files)`.
+    /// Adds a file and returns the id by which requests refer to it. Each call adds a new file,
+    /// because two files may have the same name. After [`FILES_MOST`] files or 8 MiB of names, all
+    /// further files share one entry, named `(other files)`.
     pub fn add_file(&mut self, name: &str) -> FileId {
         self.names.add(name)
     }
 
-    /// Adds a request. Its file comes from [`TraceWriter::add_file`]; a file that was not added
-    /// there has no name.
+    /// Adds a request. Its file id must come from [`TraceWriter::add_file`]. Otherwise, the file
+    /// has an empty name in the trace.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -248,8 +252,8 @@ impl<W: Write + Send> TraceWriter<W> {
         Ok(())
     }
 
-    /// Says that no later request starts before `low_water_ns`, so that all earlier ones are
-    /// stored.
+    /// Declares that all further requests start at `low_water_ns` or later. Requests that started
+    /// before are no longer held back.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -260,8 +264,7 @@ impl<W: Write + Send> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes the requests that are left and the header. Returns the completed header and the
-    /// output.
+    /// Writes the remaining requests and the header. Returns the completed header and the output.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -385,7 +388,7 @@ fn optional_numbers<W: Write + Send>(
 }
 
 fn too_many() -> ParquetError {
-    ParquetError::General("more columns than in the schema".to_owned())
+    ParquetError::General("there are more columns than the schema defines".to_owned())
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Compares what a program gets with what a stored survey measured on its device: how far it is
-//! from the best setting, and which change would help it most.
+//! Compares the throughput of a program with a stored survey of its device: how close the program
+//! is to the best setting, and which change would help it most.
 //!
-//! The program's requests are those of the most common size, with the mean number outstanding. They
-//! are compared with the nearest setting that the survey measured, and with the fastest one of the
-//! same order. Reads that mostly came from the page cache are not compared, and neither are
-//! buffered writes without a flush: they did not wait for the device. Reads or writes that take
-//! little of the time are not compared either. If no write was direct, the time of flushes counts
-//! as time of the writes.
+//! The program is described by its most common request size and its mean number of requests in
+//! flight. It is compared with the nearest setting that the survey measured, and with the fastest
+//! setting of the same access order. Reads that mostly came from the page cache are not compared.
+//! Buffered writes without a flush are not compared either, because they did not wait for the
+//! device. Neither are reads or writes that take less than 5% of the time. If no write was direct,
+//! the time of flushes counts as time of the writes.
 
 use analysis::units;
 use ioengine::Op;
@@ -19,13 +19,12 @@ use crate::document::percent;
 use crate::document::{AgainstDocument, DataDocument, SettingDocument, TraceDocument};
 use crate::gains;
 
-/// Reads and writes that take a smaller share of the time are not compared.
+/// Reads or writes are compared only if they take at least this share of the trace's duration.
 const SHARE_MIN: f64 = 0.05;
-/// With fewer requests than this, there is no comparison.
+/// Reads or writes are compared only if there are at least this many requests.
 const REQUESTS_MIN: u64 = 20;
 
 impl SettingDocument {
-    /// The setting of a measured point.
     fn of(point: &MeasuredPoint) -> SettingDocument {
         SettingDocument {
             setting: point.setting(),
@@ -35,7 +34,7 @@ impl SettingDocument {
     }
 }
 
-/// Requests of a program, in the terms of a survey.
+/// The reads or writes of a program, described by the parameters of a survey.
 struct Asked {
     operation: Op,
     bytes: u64,
@@ -46,8 +45,8 @@ struct Asked {
     requests_per_s: f64,
 }
 
-/// Compares a program with a survey: what it gets, where it is on the survey's curves, and what
-/// changes would gain.
+/// Compares a program with a survey, and adds the results to the document: throughput compared with
+/// the best setting, the position on the survey's curves, and the gain of possible changes.
 pub fn explain(document: &mut TraceDocument, data: &SurveyData) {
     let insight = Insight::of(data);
     let target = data.evidence.targets.first().map_or("the target", |target| &target.name);
@@ -57,8 +56,9 @@ pub fn explain(document: &mut TraceDocument, data: &SurveyData) {
     document.gains = gains::gains(document, &insight, target);
 }
 
-/// Mean of the shares that reads and writes get of their best settings, weighted by the time that
-/// the program waits for each.
+/// Returns the performance of reads and writes as a share of the performance of the best setting.
+/// The result is the mean of the shares of reads and of writes, weighted by the time that the
+/// program waits for them. None if neither reads nor writes can be compared.
 fn share_of_device(document: &TraceDocument) -> Option<f64> {
     let of = |one: &AgainstDocument| {
         let operation = Operation::named(&one.operation)?;
@@ -81,7 +81,7 @@ pub fn against(document: &TraceDocument, data: &SurveyData) -> Vec<AgainstDocume
             return None;
         }
         let mut seconds = of.outstanding_ns as f64 / 1e9;
-        // Buffered writes reach the device with the flush.
+        // Buffered writes reach the device only with a flush, so the flush time is added.
         if op == Op::Write && requests.direct == 0 {
             let flushes = document.operation(Operation::Flush)?;
             seconds += flushes.outstanding_ns as f64 / 1e9;
@@ -127,8 +127,8 @@ fn compared(
     let share = best.map(|best| own / rate(best).max(1.0)).filter(|_| !is_cached);
     let text = match (best, share) {
         _ if is_cached => format!(
-            "{} of the reads came from the page cache; the others took {} of the time of all \
-             reads, too little to be compared with {target}",
+            "{} of the reads came from the page cache; the other reads took {} of the read time, \
+             which is too little for a comparison with {target}",
             percent(requests.in_memory as f64 / requests.with_device_bytes.max(1) as f64),
             percent(requests.waited_ns as f64 / requests.known_ns.max(1) as f64)
         ),
@@ -147,8 +147,8 @@ fn compared(
     }
 }
 
-/// Distance of a measured setting from the requests: the factors between the sizes and between the
-/// depths as powers of two, and an addition if the caching mode is another.
+/// Returns how different a measured setting is from the requests: the ratio of the sizes and the
+/// ratio of the depths, both in powers of two, plus a constant if the caching mode differs.
 fn distance(asked: &Asked, point: &MeasuredPoint) -> f64 {
     let key = point.key();
     let factor = |one: f64, other: f64| (one.max(1.0) / other.max(1.0)).log2().abs();
@@ -176,13 +176,13 @@ fn sentence(asked: &Asked, best: &MeasuredPoint, share: f64, target: &str) -> St
     };
     let setting = best.setting();
     let gain = if share < 1.0 / 1.1 {
-        format!("; {setting} would be {:.1} times as fast", 1.0 / share)
+        format!("; this setting would be {:.1} times as fast", 1.0 / share)
     } else {
         String::new()
     };
     format!(
-        "{} of {}, {:.1} outstanding: {own} while they wait, {} of the {theirs} that {target} \
-         gives ({setting}){gain}",
+        "{} of {}, with {:.1} outstanding on average: the program gets {own} while it waits, which \
+         is {} of the {theirs} that {target} reaches in its best setting ({setting}){gain}",
         name(asked),
         units::size(asked.bytes),
         asked.depth,
@@ -200,8 +200,8 @@ mod tests {
     use survey::survey_data::Facts;
     use trace::Header;
 
-    /// A device that gives 40 MB/s in random direct reads of 8 KiB at depth 1, 160 MB/s at depth 8,
-    /// and 200 MB/s in sequential ones of 1 MiB.
+    /// Returns the survey of a device with 40 MB/s for random direct reads of 8 KiB at depth 1, 160
+    /// MB/s at depth 8, and 200 MB/s for sequential direct reads of 1 MiB.
     fn survey() -> SurveyData {
         let point = |rate, rw, bs, depth| {
             cell(rate, &[("rw", rw), ("bs", bs), ("iodepth", depth), ("caching", "direct")]).point
@@ -215,7 +215,7 @@ mod tests {
         SurveyData::new(Host::default(), target, points, Facts::default(), 0)
     }
 
-    /// A program that makes 1000 reads of 8 KiB one at a time in one second.
+    /// Returns the trace of a program that makes 1000 reads of 8 KiB, one at a time, in one second.
     fn program(sequential: u64, in_memory: u64) -> TraceDocument {
         let mut document =
             TraceDocument::of(&Summary::default(), &Header::default(), String::new());
@@ -245,7 +245,7 @@ mod tests {
         data.sizes = vec![SizeDocument { bytes: 8192, count: 1000 }];
         (data.sequential, data.random) = (sequential, 999 - sequential);
         (data.with_device_bytes, data.in_memory) = (1000, in_memory);
-        // Each takes as long as the others.
+        // All reads take equally long.
         data.known_ns = data.busy_ns;
         data.waited_ns = data.busy_ns / 1000 * (1000 - in_memory);
         document
@@ -254,11 +254,11 @@ mod tests {
     #[test]
     fn random_reads_one_at_a_time_are_far_from_what_the_device_gives_at_depth() {
         let [reads] = &against(&program(0, 0), &survey())[..] else { panic!() };
-        // 160 MB/s are 19531 requests of 8 KiB.
+        // 160 MB/s are 19531 requests/s of 8 KiB.
         assert!((reads.share_of_best.unwrap() - 1000.0 / 19531.0).abs() < 0.002, "{reads:?}");
         assert!(reads.nearest.as_ref().unwrap().setting.contains("depth 1"), "{reads:?}");
-        assert!(reads.text.contains("5% of the 19.5k requests/s that /data gives"), "{reads:?}");
-        assert!(reads.text.contains("depth 8 would be 19.5 times as fast"), "{reads:?}");
+        assert!(reads.text.contains("5% of the 19.5k requests/s that /data reaches"), "{reads:?}");
+        assert!(reads.text.contains("; this setting would be 19.5 times as fast"), "{reads:?}");
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
     fn reads_from_the_page_cache_are_not_compared() {
         let [reads] = &against(&program(999, 900), &survey())[..] else { panic!() };
         assert_eq!(reads.share_of_best, None);
-        let expected = "90% of the reads came from the page cache; the others took 10% of the time";
+        let expected = "90% of the reads came from the page cache; the other reads took 10%";
         assert!(reads.text.starts_with(expected), "{reads:?}");
     }
 }

@@ -1,9 +1,10 @@
-//! A model of a program's requests as a load that `halfpower sweep` or fio can make: sizes, share
-//! of reads, order, popularity of blocks, depth, threads, pauses and flushes.
+//! A model of a program's I/O as a workload that `halfpower sweep` or fio can run: request sizes,
+//! share of reads, access order, popularity of blocks, queue depth, threads, pauses and flushes.
 //!
 //! The trace is read twice, in bounded memory. The first pass ([`shapes`]) describes each file and
-//! thread; those that behave alike become [`groups`]. The second pass ([`measure`]) measures each
-//! group. [`model`] makes a workload of each, and [`plan`] and [`fio`] write the workloads.
+//! thread. Files and threads that behave alike are put into [`groups`]. The second pass
+//! ([`measure`]) measures each group. [`model`] derives a workload from each group, and [`plan`]
+//! and [`fio`] format the workloads.
 
 use std::path::Path;
 
@@ -26,20 +27,20 @@ use measure::Measure;
 use model::Model;
 use shapes::Shapes;
 
-/// The form in which a model is written.
+/// The output format of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// A plan file of `halfpower sweep`.
+    /// A plan file for `halfpower sweep`.
     Plan,
-    /// A job file of fio.
+    /// A job file for fio.
     Fio,
 }
 
 impl OutputFormat {
-    /// All forms.
+    /// All output formats.
     pub const ALL: [OutputFormat; 2] = [OutputFormat::Plan, OutputFormat::Fio];
 
-    /// The name in flags.
+    /// Returns the name that the command line uses.
     pub fn name(self) -> &'static str {
         match self {
             OutputFormat::Plan => "plan",
@@ -48,27 +49,28 @@ impl OutputFormat {
     }
 }
 
-/// Where a model comes from.
+/// The trace and the selected requests that a model describes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// Name of the trace.
+    /// Path of the trace.
     pub trace: String,
-    /// The command that was watched; empty if unknown.
+    /// The command whose requests were recorded. Empty if unknown.
     pub command: String,
-    /// The requests that are described.
+    /// The level of the requests that the model describes.
     pub level: Level,
-    /// The files and folders whose requests are described; empty: all.
+    /// The files and directories whose requests the model describes. Empty if all are included.
     pub files: Vec<String>,
 }
 
-/// Goes through all requests of a trace once.
+/// A function that reads a trace once and calls its argument with every request.
 pub type Pass<'a> = &'a dyn Fn(&mut dyn FnMut(&Request)) -> Outcome<()>;
 
-/// Reads a trace of any known format and writes the model of the selected requests. Without a
-/// level, the program's requests are described, or those of the block layer if there are no others.
+/// Reads a trace of any known format and returns the model of the selected requests as text. If no
+/// level is selected, the model describes the program's requests, or the requests of the block
+/// layer if the trace has no others.
 ///
 /// # Errors
-/// The trace cannot be read, or has no such reads and writes.
+/// The trace cannot be read, or no reads or writes are selected.
 pub fn file(
     path: &Path,
     format: Option<Format>,
@@ -109,11 +111,11 @@ pub fn file(
     }
     let name = path.display();
     Err(Failure::usage(format!(
-        "{name}: the trace has no reads and writes{of}; halfpower trace {name} shows what it holds"
+        "{name}: the trace has no reads and writes{of}; halfpower trace {name} shows its contents"
     )))
 }
 
-/// The model of the requests of a level; None if there are none that move data.
+/// Returns the model of the requests of a level. None if no request of the level moves data.
 ///
 /// # Errors
 /// The requests cannot be read.

@@ -1,5 +1,6 @@
-//! The result of `watch` and `trace` as a JSON document: totals by operation, files and devices by
-//! time. It is made from the figures of a summary and the header of the trace.
+//! The result of `watch` and `trace` as a JSON document: totals by operation, and files and devices
+//! in descending order of their time. The document is built from a summary and the header of the
+//! trace.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,14 +14,15 @@ use crate::summary::{OfFile, OfProcess, Requests, Summary};
 use crate::totals::TotalsDocument;
 use crate::waits::{Class, OfClass};
 
-/// Maximum number of files in a document, those with most time first. The others are only counted.
+/// Maximum number of files in a document, those with the most time first. Further files are
+/// counted.
 const FILES_MAX: usize = 1000;
-/// Maximum number of folders that are shown. With no more files than this, the files are shown
-/// instead.
+/// Maximum number of directories that are shown. If there are no more files than this, the files
+/// are shown instead.
 pub const FOLDERS_MAX: usize = 10;
-/// A file is shown alone if it has more than the whole time divided by this.
+/// A file is listed separately if its time exceeds the total time divided by this number.
 const ALONE_PARTS: u64 = 20;
-/// Deepest level of folders that are told apart.
+/// Maximum number of directory levels that are distinguished.
 const LEVELS_MAX: usize = 16;
 
 /// The document of `watch --json` and `trace --json`.
@@ -30,72 +32,75 @@ pub struct TraceDocument {
     pub halfpower: Program,
     /// What recorded the trace: `watch`, or the tool that it was imported from.
     pub source: String,
-    /// The command that was watched; empty if unknown.
+    /// The command that was watched. Empty if unknown.
     pub command: String,
-    /// The folder, file or device that was watched, in all programs; empty if a program was
+    /// The directory, file or device that was watched, in all programs. Empty if a program was
     /// watched.
     pub target: String,
     /// Start of the trace (ns since 1970).
     pub started_unix_ns: Option<u64>,
-    /// How long the program was watched; if unknown, from the start of its first request to the end
-    /// of the last one (ns).
+    /// Duration of the watch. If unknown, the time from the start of the first request to the end
+    /// of the last request (ns).
     pub duration_ns: u64,
-    /// Requests of the program, and those of the block layer.
+    /// Number of requests of the program and of the block layer.
     pub requests: u64,
-    /// Programs, by process id.
+    /// The processes of the trace, with the names of their programs.
     pub processes: Vec<ProcessDocument>,
-    /// Requests by program, those with most time first; empty if one program made all.
+    /// Requests by program, in descending order of time. Empty if a single program made all
+    /// requests.
     pub programs: Vec<ProgramDocument>,
-    /// Threads that made requests, of all processes; at most 65,536 are counted.
+    /// Number of threads that made requests, in all processes. At most 65,536 are counted.
     pub threads: u64,
     /// Time during which at least one request of the program was outstanding (ns).
     pub outstanding_ns: u64,
-    /// Mean number of reads and writes outstanding while there was at least one.
+    /// Mean number of outstanding reads and writes while at least one was outstanding.
     pub mean_depth: Option<f64>,
     /// Reads, writes, flushes and other operations of the program, over all files.
     pub operations: Vec<OperationDocument>,
-    /// Time between the end of a request and the start of the next one of its thread.
+    /// Time between the end of a request and the start of the next request of the same thread.
     pub think_time: LatencyDocument,
-    /// What the program waits for, by operation, order and size (as a power of two), most time
-    /// first. Classes may be outstanding at the same time.
+    /// The requests that the program waits for, by operation, order and size (as a power of two),
+    /// in descending order of time. Requests of several classes may be outstanding at the same
+    /// time.
     pub waits: Vec<WaitDocument>,
-    /// Bytes that the program asked for beside those that devices moved; empty if the trace lacks
-    /// one of them.
+    /// Bytes that the program moved, compared with the bytes that devices moved. Empty if the trace
+    /// lacks one of the two numbers.
     pub amplification: Vec<AmplificationDocument>,
-    /// Page faults in mapped files, which include programs and libraries.
+    /// Number of page faults in mapped files. Mapped programs and libraries are included.
     pub page_faults: u64,
-    /// Files, those with most time first.
+    /// Files, in descending order of time.
     pub files: Vec<FileDocument>,
     /// Number of files that are not in the list.
     pub files_left_out: u64,
-    /// The files by folder, if there are many; the one with most time first.
+    /// The files by directory, in descending order of time. Empty if there are few files.
     pub folders: Vec<FileDocument>,
-    /// Requests of the block layer, by device; of all programs.
+    /// Requests of the block layer by device, of all programs.
     pub devices: Vec<FileDocument>,
-    /// What the kernel counted for the program; None for traces and if it may not be read.
+    /// Totals that the kernel counted for the program. None for stored traces, and if the totals
+    /// cannot be read.
     pub totals: Option<TotalsDocument>,
-    /// The program beside a stored survey; empty without `--against`.
+    /// The program compared with a stored survey. Empty without `--against`.
     pub against: Vec<AgainstDocument>,
-    /// What the program gets while it waits for reads and writes, as a share of what the device
-    /// gives in the best settings of the same order; None without `--against`, or if nothing can be
-    /// compared.
+    /// Performance of the program while it waits for reads and writes, as a share of the device's
+    /// performance in the best setting with the same access order. None without `--against`, or if
+    /// nothing can be compared.
     pub share_of_device: Option<f64>,
-    /// Where the sequential requests of the program are on the curves of the survey; empty without
-    /// `--against`.
+    /// Size and depth of the program's sequential requests, compared with the half-power points of
+    /// the survey. Empty without `--against`.
     pub places: Vec<PlaceDocument>,
-    /// What changes would gain, the greatest gain first; empty without `--against`.
+    /// Predicted gains of possible changes, the greatest first. Empty without `--against`.
     pub gains: Vec<GainDocument>,
-    /// What recording cost; None if this command did not record the trace.
+    /// Cost of the recording. None if this command did not record the trace.
     pub recording: Option<RecordingDocument>,
-    /// Events that were lost, by cause.
+    /// Numbers of lost events, by cause.
     pub lost: Vec<LossDocument>,
-    /// What the reader should know.
+    /// Notes on the limits of the result.
     pub notes: Vec<String>,
-    /// The file with the trace; empty if there is none.
+    /// Path of the trace file. Empty if there is none.
     pub trace: String,
 }
 
-/// A process.
+/// A process of the trace.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProcessDocument {
     /// Process id.
@@ -104,25 +109,25 @@ pub struct ProcessDocument {
     pub name: String,
 }
 
-/// Lost events.
+/// Events that were lost for the same cause.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LossDocument {
-    /// What was lost.
+    /// Description of the lost events.
     pub cause: String,
-    /// How many.
+    /// Number of lost events.
     pub count: u64,
 }
 
-/// What recording cost the program.
+/// Cost of the recording for the program.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RecordingDocument {
-    /// Time that recording adds to a call, measured on this machine right before (ns).
+    /// Time that recording adds to a call, measured on this machine just before the watch (ns).
     pub per_call_ns: f64,
-    /// Recorded calls.
+    /// Number of recorded calls.
     pub calls: u64,
 }
 
-/// Latencies.
+/// Summary of latencies.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LatencyDocument {
     /// Number of values.
@@ -149,25 +154,25 @@ impl LatencyDocument {
     }
 }
 
-/// An operation, over all files.
+/// The requests of one operation, over all files.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OperationDocument {
-    /// Its name: read, write, flush, ...
+    /// Name of the operation, such as `read`, `write` or `flush`.
     pub operation: String,
-    /// Number of requests by system call or interface.
+    /// Number of requests for each system call or interface.
     pub calls: Vec<CallDocument>,
-    /// Latencies.
+    /// Latencies of the requests.
     pub latency: LatencyDocument,
-    /// Time during which at least one was outstanding (ns).
+    /// Time during which at least one request was outstanding (ns).
     pub outstanding_ns: u64,
-    /// Sizes, order and cache; None for operations that move no data.
+    /// Sizes, access order and cache hits. None for operations that move no data.
     pub data: Option<DataDocument>,
 }
 
 /// Requests of one call.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CallDocument {
-    /// System call or interface.
+    /// Name of the system call or interface.
     pub call: String,
     /// Number of requests.
     pub count: u64,
@@ -180,57 +185,59 @@ pub struct DataDocument {
     pub count: u64,
     /// Number of requests that failed.
     pub failed: u64,
-    /// Bytes that were asked for.
+    /// Number of bytes that were requested.
     pub asked_bytes: u64,
-    /// Bytes that were moved between the program and storage or page cache.
+    /// Number of bytes that were moved between the program and storage or page cache.
     pub moved_bytes: u64,
-    /// Requests by size; beyond 64 sizes, rounded to powers of two.
+    /// Number of requests by size. Beyond 64 sizes, further sizes are rounded up to powers of two.
     pub sizes: Vec<SizeDocument>,
-    /// Requests that start where the previous one of the file ended.
+    /// Number of requests that start where the previous request of the file ended.
     pub sequential: u64,
-    /// Requests that start where the previous one started.
+    /// Number of requests that start where the previous request started.
     pub repeated: u64,
-    /// Requests at the same distance from the previous one as that one from its predecessor.
+    /// Number of requests that repeat the distance between the two previous requests.
     pub strided: u64,
-    /// All others but the first of a file.
+    /// Number of all other requests except the first of each file.
     pub random: u64,
-    /// Runs of sequential requests.
+    /// Number of runs of sequential requests.
     pub runs: u64,
-    /// Requests that bypassed the page cache.
+    /// Number of requests that bypassed the page cache.
     pub direct: u64,
-    /// Requests that made their own data durable.
+    /// Number of requests that made their own data durable, without a separate flush.
     pub durable: u64,
-    /// Requests for which it is known how much the device moved before they returned.
+    /// Number of requests for which the trace has the number of bytes that the device moved before
+    /// the request returned.
     pub with_device_bytes: u64,
-    /// Those of them that neither asked the device nor slept: buffered reads whose data were in the
-    /// page cache, buffered writes into it.
+    /// Number of requests in `with_device_bytes` that neither used the device nor slept. These are
+    /// buffered reads whose data were in the page cache, and buffered writes to the page cache.
     pub in_memory: u64,
     /// Sum of the latencies of the requests in `with_device_bytes` but not in `in_memory` (ns).
     pub waited_ns: u64,
     /// Sum of the latencies of all requests in `with_device_bytes` (ns).
     pub known_ns: u64,
-    /// Bytes that the device moved for the requests before they returned.
+    /// Number of bytes that the device moved for the requests in `with_device_bytes` before they
+    /// returned.
     pub device_bytes: u64,
-    /// Sum of the latencies (ns).
+    /// Sum of the latencies of all requests (ns).
     pub busy_ns: u64,
 }
 
-/// Requests of the processes of one program.
+/// Requests of all processes of one program.
 #[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProgramDocument {
-    /// The name of the program.
+    /// Name of the program.
     pub name: String,
-    /// Number of its processes that made requests.
+    /// Number of processes of the program that made requests.
     pub processes: u64,
-    /// Number of reads, writes and flushes, and their bytes.
+    /// Numbers of reads, writes and flushes, and the bytes that they moved.
     #[serde(flatten)]
     pub requests: OfProcess,
 }
 
-/// Requests of one size.
+/// Number of requests of one size.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SizeDocument {
-    /// Size (bytes).
+    /// Size of the requests (bytes).
     pub bytes: u64,
     /// Number of requests.
     pub count: u64,
@@ -264,128 +271,134 @@ impl DataDocument {
     }
 }
 
-/// A file or device.
+/// Requests of a file, directory or device.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FileDocument {
-    /// Its name; of a folder, without a final slash.
+    /// Name of the file, directory or device. Directories have no trailing slash.
     pub name: String,
-    /// Number of files: 1, or those of a folder.
+    /// Number of files: 1, or the number of files in the directory.
     pub files: u64,
-    /// How often it was opened.
+    /// Number of times the file was opened.
     pub opened: u64,
-    /// Reads; None if there are none.
+    /// Reads. None if there were none.
     pub reads: Option<DataDocument>,
-    /// Writes; None if there are none.
+    /// Writes. None if there were none.
     pub writes: Option<DataDocument>,
     /// Number of flushes.
     pub flushes: u64,
     /// Sum of the latencies of flushes (ns).
     pub flush_ns: u64,
-    /// Page faults in its mappings.
+    /// Number of page faults in mappings of the file.
     pub page_faults: u64,
-    /// Requests of other kinds.
+    /// Number of requests of other kinds.
     pub others: u64,
 }
 
-/// Requests that a program waits for. A copy within the kernel counts as a read. The time of hints
-/// that read ahead, such as POSIX_FADV_WILLNEED, is time of reads.
+/// A class of requests that a program waits for. A copy within the kernel counts as a read. The
+/// time of hints that read ahead, such as POSIX_FADV_WILLNEED, counts as time of reads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WaitDocument {
     /// `read`, `write` or `flush`.
     pub operation: String,
-    /// `sequential` or `random`; empty if the requests have no offset. Runs that begin at the start
-    /// of the file or have at least 4 requests are sequential, and so are requests that repeat the
-    /// previous one.
+    /// `sequential` or `random`. Empty if the requests have no offset. Runs that begin at the start
+    /// of the file or have at least 4 requests are sequential. Requests that repeat the previous
+    /// request are sequential, too.
     pub order: String,
-    /// The most common size of the class (bytes).
+    /// Most common request size of the class (bytes).
     pub bytes: u64,
     /// Number of requests.
     pub count: u64,
-    /// Bytes moved.
+    /// Number of bytes moved.
     pub moved_bytes: u64,
-    /// Time during which at least one was outstanding (ns).
+    /// Time during which at least one request of the class was outstanding (ns).
     pub outstanding_ns: u64,
-    /// That time as a share of the time of the program.
+    /// `outstanding_ns` as a share of the duration of the program.
     pub share_of_time: f64,
-    /// Mean number outstanding while there was one.
+    /// Mean number of outstanding requests while at least one was outstanding.
     pub depth: f64,
 }
 
-/// Bytes at the levels of a trace, for one direction.
+/// Bytes that reads or writes moved in the program, through the page cache and on devices.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AmplificationDocument {
     /// `read` or `write`.
     pub operation: String,
-    /// Bytes that the program moved by its calls.
+    /// Number of bytes that the program moved by its calls.
     pub program_bytes: u64,
-    /// Those of them that went through the page cache.
+    /// Number of bytes in `program_bytes` that were moved through the page cache.
     pub cache_bytes: u64,
-    /// Bytes that devices moved, for all programs; on stacked devices, at each level.
+    /// Number of bytes that devices moved for all programs. Bytes on stacked devices are counted at
+    /// each level.
     pub device_bytes: u64,
-    /// Those of them that devices moved for the program's reads and read-ahead hints before these
-    /// returned, without page faults; 0 for writes, most of which reach the device later.
+    /// Number of bytes that devices moved before the program's reads and read-ahead hints returned,
+    /// without page faults. 0 for writes, most of which reach the device later.
     pub calls_device_bytes: u64,
-    /// Bytes of devices for each byte of the program.
+    /// Ratio of `device_bytes` to `program_bytes`.
     pub factor: f64,
 }
 
-/// Where sequential requests of a program are on the curves of a survey.
+/// Size and depth of a program's sequential requests, compared with the half-power points of a
+/// survey.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PlaceDocument {
     /// `read` or `write`.
     pub operation: String,
     /// Size of the program's requests (bytes).
     pub request_bytes: u64,
-    /// Their mean number outstanding.
+    /// Mean number of these requests that were outstanding.
     pub depth: f64,
-    /// The smallest measured size with more than half of the peak, at the measured depth that is
-    /// nearest (bytes); None if no size has it.
+    /// Smallest measured request size that reached more than half of the peak, at the measured
+    /// depth nearest to the program's depth (bytes). None if no size reached half of the peak.
     pub half_power_bytes: Option<u64>,
-    /// The smallest measured depth with more than half of the peak, at the size of the program;
-    /// None if no depth has it or it was not measured.
+    /// Smallest measured depth that reached more than half of the peak, at the program's request
+    /// size. None if no depth reached half of the peak, or if this size was not measured.
     pub half_power_depth: Option<u32>,
     /// The comparison as a sentence.
     pub text: String,
 }
 
-/// What a change would gain.
+/// The predicted gain of a change.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GainDocument {
-    /// The rule of advice; `halfpower explain RULE` explains it.
+    /// The id of the rule of advice, which `halfpower explain RULE` explains.
     pub rule: String,
-    /// The rule with its gain and the reason.
+    /// The text of the rule, with the gain and the reason.
     pub text: String,
-    /// How to follow the rule.
+    /// Instructions for following the rule.
     pub how: String,
-    /// Share of the program's time in which it waits for the requests to be changed.
+    /// Share of the program's time during which the program waits for the requests that the rule
+    /// would change.
     pub share_of_time: f64,
-    /// How many times as fast the device handles them after the change.
+    /// Predicted speedup, on the device, of the requests that the rule would change (2 means twice
+    /// as fast).
     pub times: f64,
-    /// How many times as fast the program is predicted to be.
+    /// Predicted speedup of the program (2 means twice as fast).
     pub gain: f64,
-    /// How the gain was computed: Amdahl's law with the numbers of the program.
+    /// The formula of the gain: Amdahl's law with the numbers of the program.
     pub computed: String,
 }
 
-/// Reads or writes of a program beside a survey.
+/// Reads or writes of a program, compared with a survey.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AgainstDocument {
     /// `read` or `write`.
     pub operation: String,
     /// The target of the survey.
     pub target: String,
-    /// What the program gets while at least one request is outstanding (bytes per second).
+    /// Throughput of the program while at least one request is outstanding (bytes/s).
     pub bytes_per_s: f64,
-    /// The same in requests (per second).
+    /// Request rate of the program while at least one request is outstanding (requests/s).
     pub requests_per_s: f64,
-    /// The measured setting that is nearest to the program's requests.
+    /// The measured setting nearest to the program's requests. None if the survey measured no
+    /// setting of this access order.
     pub nearest: Option<SettingDocument>,
-    /// The fastest measured setting of the same order.
+    /// The fastest measured setting of the same access order. None if the survey measured no such
+    /// setting.
     pub best: Option<SettingDocument>,
-    /// What the program gets of the best setting: for random requests in requests per second, for
-    /// others in bytes per second.
+    /// Performance of the program as a share of the best setting: in requests/s for random
+    /// requests, and in bytes/s for sequential requests. None if there is no comparison.
     pub share_of_best: Option<f64>,
-    /// The comparison as a sentence, or why there is none.
+    /// The comparison as a sentence, or the reason why there is no comparison.
     pub text: String,
 }
 
@@ -394,14 +407,14 @@ pub struct AgainstDocument {
 pub struct SettingDocument {
     /// Caching, request size and depth.
     pub setting: String,
-    /// Its rate (bytes per second).
+    /// Throughput of the setting (bytes/s).
     pub bytes_per_s: f64,
-    /// Its rate (requests per second).
+    /// Request rate of the setting (requests/s).
     pub requests_per_s: f64,
 }
 
 impl TraceDocument {
-    /// The document of a trace.
+    /// Builds the document of a trace from its summary and header.
     pub fn of(summary: &Summary, header: &Header, trace: String) -> TraceDocument {
         let (devices, _) = files(&summary.devices, header);
         let (files, files_left_out) = files(&summary.files, header);
@@ -440,12 +453,12 @@ impl TraceDocument {
         }
     }
 
-    /// The operation with this name, if there was any.
+    /// Returns the requests of an operation. None if there were none.
     pub fn operation(&self, operation: Operation) -> Option<&OperationDocument> {
         self.operations.iter().find(|of| of.operation == operation.name())
     }
 
-    /// Number of requests of the program, without page faults.
+    /// Returns the number of requests of the program, without page faults.
     pub fn calls(&self) -> u64 {
         let calls = self.operations.iter().flat_map(|of| &of.calls);
         calls.map(|call| call.count).sum()
@@ -463,7 +476,8 @@ fn waits(summary: &Summary, duration_ns: u64) -> Vec<WaitDocument> {
         share_of_time: of.outstanding_ns() as f64 / duration_ns.max(1) as f64,
         depth: of.latency_ns as f64 / of.outstanding_ns().max(1) as f64,
     };
-    // A class without requests has hints only, of another size than the reads.
+    // A class whose count is 0 contains only hints, and their size differs from the size of the
+    // reads.
     let classes = summary.waits.classes.iter().filter(|(_, of)| of.count > 0);
     let mut waits: Vec<WaitDocument> = classes.map(document).collect();
     waits.sort_by_key(|wait| std::cmp::Reverse(wait.outstanding_ns));
@@ -537,7 +551,7 @@ fn operations(summary: &Summary) -> Vec<OperationDocument> {
     summary.operations.iter().map(document).collect()
 }
 
-/// Files, the ones with most time first.
+/// Sorts files in descending order of time.
 fn by_time<'a, K: Ord>(all: impl Iterator<Item = (K, &'a OfFile)>) -> Vec<(K, &'a OfFile)> {
     let mut sorted: Vec<(K, &OfFile)> = all.collect();
     let rank = |of: &OfFile| (of.busy_ns(), of.count());
@@ -561,14 +575,14 @@ impl FileDocument {
         }
     }
 
-    /// Whether time of calls that moved data, or of flushes, is known.
+    /// Checks whether the time of reads, writes or flushes is known.
     pub fn has_time(&self) -> bool {
         let data = |data: &Option<DataDocument>| data.as_ref().is_some_and(|data| data.busy_ns > 0);
         data(&self.reads) || data(&self.writes) || self.flush_ns > 0
     }
 }
 
-/// The files with most time, and the number of others.
+/// Returns the files with the most time, and the number of further files.
 fn files(all: &HashMap<FileId, OfFile>, header: &Header) -> (Vec<FileDocument>, u64) {
     let sorted = by_time(all.iter().map(|(id, of)| (*id, of)));
     let left_out = sorted.len().saturating_sub(FILES_MAX) as u64;
@@ -576,13 +590,13 @@ fn files(all: &HashMap<FileId, OfFile>, header: &Header) -> (Vec<FileDocument>, 
     (sorted.into_iter().take(FILES_MAX).map(document).collect(), left_out)
 }
 
-/// The files by folder, those with most time first; empty if there are few files. A file with a
-/// large share of the time is listed alone. The folders are the deepest for which the list, with
-/// these files, has at most [`FOLDERS_MAX`] entries. If a folder has only one file, it is listed by
-/// the name of the file.
+/// Groups the files by directory, in descending order of time. Returns an empty list if there are
+/// few files. A file with a large share of the time is listed separately. The directories are the
+/// deepest for which the list has at most [`FOLDERS_MAX`] entries. A directory that has only one
+/// file is listed by the name of the file.
 fn folders(all: &HashMap<FileId, OfFile>, header: &Header) -> Vec<FileDocument> {
-    // Files without times are left out: programs and libraries are mapped, and page faults have no
-    // time here.
+    // Files without times are left out. These are mapped programs and libraries, for which only
+    // page faults are counted.
     let timed = || all.iter().filter(|(_, of)| of.busy_ns() > 0);
     if timed().count() <= FOLDERS_MAX {
         return Vec::new();
@@ -612,16 +626,16 @@ fn folders(all: &HashMap<FileId, OfFile>, header: &Header) -> Vec<FileDocument> 
     sorted.into_iter().map(|((name, files), of)| FileDocument::of(name, files, of)).collect()
 }
 
-/// The files of a folder.
+/// The files of a directory.
 #[derive(Default)]
 struct Group<'a> {
     files: u64,
-    /// The name of one of them.
+    /// Name of the file that was added last.
     one: &'a str,
     sum: OfFile,
 }
 
-/// A share as a percentage.
+/// Formats a share as a percentage.
 pub fn percent(share: f64) -> String {
     match share {
         share if share > 0.0 && share < 0.005 => "less than 1%".to_owned(),
@@ -629,7 +643,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// The first levels of a path.
+/// Returns the first `levels` levels of a path.
 fn upper(path: &str, levels: usize) -> &str {
     let first = usize::from(path.starts_with('/'));
     let end = path.match_indices('/').nth(levels + first - 1);
@@ -640,7 +654,8 @@ fn upper(path: &str, levels: usize) -> &str {
 mod tests {
     use super::*;
 
-    /// The folders of files that were read for the same time, by name.
+    /// Groups files that all took the same time. Returns the name and the number of files of each
+    /// group.
     fn folders_of(names: &[String]) -> Vec<(String, u64)> {
         folders_of_times(names, &vec![10; names.len()])
     }

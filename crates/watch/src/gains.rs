@@ -1,15 +1,15 @@
-//! What changes of a program would gain on the device of a stored survey, by Amdahl's law.
+//! Predicts the gain of changes to a program on the device of a stored survey, by Amdahl's law.
 //!
-//! A program waits for a class of requests during a share p of its time. If the device handles them
-//! s times as fast in another setting, the program is 1 / (1 - p + p / s) times as fast. This takes
-//! for granted that the rest of its time stays as it is, and that the program could make its
-//! requests in that setting. The changes are rules of the survey's table of advice.
+//! A program waits for a class of requests during a share p of its time. If the device is s times
+//! as fast in another setting, the program is 1 / (1 - p + p / s) times as fast. This assumes that
+//! the rest of the program's time does not change, and that the program could issue its requests in
+//! that setting. The changes are taken from the survey's rules of advice.
 //!
-//! s is the ratio of two rates of the survey, in the new setting and in that of the program, if the
-//! survey measured the program's setting. Anything else that makes the program slower than the
-//! survey, such as other buffers or the layout of its files, is then taken to slow both settings
-//! alike. Otherwise s is the rate of the new setting in the survey, divided by what the program
-//! gets while it waits.
+//! If the survey measured the program's setting, s is the survey's rate in the new setting divided
+//! by the survey's rate in the program's setting. Other causes that make the program slower than
+//! the survey, such as different buffers or the layout of its files, are assumed to slow down both
+//! settings by the same factor. If the survey did not measure the program's setting, s is the rate
+//! of the new setting divided by the rate of the program while it waits.
 
 use analysis::units;
 use ioengine::{Caching, Op};
@@ -20,29 +20,31 @@ use trace::Operation;
 
 use crate::document::{DataDocument, GainDocument, PlaceDocument, TraceDocument, WaitDocument};
 
-/// A smaller share of the time is not worth a change.
+/// Minimum share of the time, and minimum gain, for a change to be reported.
 const SHARE_MIN: f64 = 0.05;
-/// Reads wait for the device if those that did take more than this share of the time of all reads.
+/// Buffered reads count as waiting for the device if the reads that waited took more than this
+/// share of the time of all reads.
 const WAITED_MIN: f64 = 0.5;
-/// Sizes of random requests are not compared if they differ by more than this factor.
+/// Maximum ratio between a measured request size and the program's request size for the two to be
+/// compared.
 const SIZES_APART: f64 = 4.0;
-/// A measured depth counts as that of the program if the two differ by at most this factor.
+/// Maximum ratio between a measured depth and the program's depth for the two to count as equal.
 const DEPTHS_APART: f64 = 1.5;
-/// Writes for one flush in the prediction for flushes.
+/// Number of writes per flush after the change that is predicted for flushes.
 const WRITES_PER_FLUSH: f64 = 8.0;
-/// The smallest requests whose speed can depend on the pages of their buffers (bytes).
+/// Minimum request size at which the page size of buffers can affect the speed (bytes).
 const HUGE_PAGES_MATTER_BYTES: u64 = 256 << 10;
-/// Smaller requests may gain from the page cache, which can coalesce them; larger ones from
-/// bypassing it (bytes).
+/// Requests smaller than this may gain from the page cache, which can coalesce them. Larger
+/// requests may gain from bypassing the page cache (bytes).
 const LARGE_BYTES: u64 = 64 << 10;
 
-/// A class of requests that wait for the device.
+/// A class of requests for which the program waits for the device.
 struct Asked<'a> {
     wait: &'a WaitDocument,
     operation: Op,
     is_direct: bool,
     is_random: bool,
-    /// What the program gets while it waits: requests per second if random, else bytes per second.
+    /// Rate of the program while it waits (requests/s for random requests, otherwise bytes/s).
     own: f64,
 }
 
@@ -57,7 +59,7 @@ impl Asked<'_> {
     }
 }
 
-/// The gains, the greatest first.
+/// Predicts the gains of all changes, the greatest first.
 pub fn gains(document: &TraceDocument, insight: &Insight<'_>, target: &str) -> Vec<GainDocument> {
     let rules = rules();
     let mut found: Vec<GainDocument> = Vec::new();
@@ -80,7 +82,7 @@ pub fn gains(document: &TraceDocument, insight: &Insight<'_>, target: &str) -> V
     found
 }
 
-/// The classes that wait for the device for a large share of the time.
+/// Returns the classes of requests that wait for the device for a large share of the time.
 fn asked(document: &TraceDocument) -> Vec<Asked<'_>> {
     let of = |wait| {
         let (operation, name) = match wait_operation(wait)? {
@@ -105,18 +107,19 @@ fn wait_operation(wait: &WaitDocument) -> Option<Operation> {
     Operation::named(&wait.operation)
 }
 
-/// Whether requests wait for the device. Buffered writes go to memory; their flushes wait.
+/// Checks whether requests wait for the device. Buffered writes do not wait for it. Only their
+/// flushes do.
 fn asks_device(data: &DataDocument, operation: Op, is_direct: bool) -> bool {
     is_direct || (operation == Op::Read && reads_wait(data))
 }
 
-/// Whether buffered reads wait for the device for most of their time; true if that is not known.
+/// Checks whether buffered reads spend most of their time waiting for the device. True if unknown.
 pub fn reads_wait(reads: &DataDocument) -> bool {
     let is_known = reads.known_ns as f64 > WAITED_MIN * reads.busy_ns as f64;
     !is_known || reads.waited_ns as f64 > WAITED_MIN * reads.known_ns as f64
 }
 
-/// The sequential points in the caching mode of the program; none for random requests.
+/// Returns the sequential points with the program's caching mode. Empty for random requests.
 fn curve<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Vec<&'a MeasuredPoint> {
     match asked.is_random {
         true => Vec::new(),
@@ -124,7 +127,7 @@ fn curve<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Vec<&'a MeasuredPoint>
     }
 }
 
-/// The measured depth that is nearest to that of the program.
+/// Returns the measured depth that is nearest to the depth of the program.
 fn nearest_depth(asked: &Asked<'_>, points: &[&MeasuredPoint]) -> Option<u32> {
     let apart = |depth: u32| (f64::from(depth).log2() - asked.wait.depth.max(1.0).log2()).abs();
     let depths = points.iter().map(|point| point.key().depth());
@@ -136,7 +139,7 @@ fn size_factor(asked: &Asked<'_>, point: &MeasuredPoint) -> f64 {
     (own / theirs).max(theirs / own)
 }
 
-/// The points whose size is nearest to that of the program.
+/// Returns the points whose request size is nearest to that of the program.
 fn of_nearest_size<'a>(
     asked: &Asked<'_>,
     points: Vec<&'a MeasuredPoint>,
@@ -169,7 +172,7 @@ fn deeper_random<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Option<&'a Mea
     as_good(points).into_iter().min_by_key(|point| point.key().depth())
 }
 
-/// The point of the same size and depth in another caching mode.
+/// Returns the point with the nearest size and depth in the given caching mode.
 fn other_caching<'a>(
     asked: &Asked<'_>,
     insight: &Insight<'a>,
@@ -193,14 +196,14 @@ fn buffer<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Option<&'a MeasuredPo
     is_small.then(|| other_caching(asked, insight, &Caching::Buffered)).flatten()
 }
 
-/// Amdahl's law: how many times as fast a program is if this share of its time is handled `times`
-/// times as fast.
+/// Returns the speedup of a program by Amdahl's law, if requests that take the given share of its
+/// time become `times` times as fast.
 fn amdahl(share: f64, times: f64) -> f64 {
     1.0 / (1.0 - share + share / times)
 }
 
-/// The rate that the survey measured in the setting of the program, and the name of that setting.
-/// Between two sizes, the time of a request is interpolated linearly.
+/// Returns the rate that the survey measured in the program's setting, and a description of this
+/// setting. Between two measured sizes, the time of a request is interpolated linearly.
 fn surveyed(asked: &Asked<'_>, insight: &Insight<'_>) -> Option<(f64, String)> {
     let points = match asked.is_random {
         true => insight.random(asked.operation),
@@ -224,7 +227,7 @@ fn surveyed(asked: &Asked<'_>, insight: &Insight<'_>) -> Option<(f64, String)> {
     let (time, setting) = match above.checked_sub(1).map(|below| of(points[below])) {
         Some((less, shorter)) if bytes > own_bytes => {
             let time = shorter + (time - shorter) * (own_bytes - less) / (bytes - less);
-            (time, "the program's size and depth".to_owned())
+            (time, "interpolated between two sizes".to_owned())
         }
         _ => (time, points[above].setting()),
     };
@@ -233,7 +236,7 @@ fn surveyed(asked: &Asked<'_>, insight: &Insight<'_>) -> Option<(f64, String)> {
     (is_near && time > 0.0).then_some((rate, setting))
 }
 
-/// A survey of a target.
+/// A survey and the name of its target.
 struct Survey<'a, 'b> {
     insight: &'b Insight<'a>,
     target: &'b str,
@@ -261,13 +264,14 @@ fn gain(
     let pages = huge_pages(asked, to, survey.insight);
     let base = match surveyed {
         Some((same, at)) => {
-            format!(" as at {at} ({}; the program gets {own})", rate(same))
+            format!(" as in the program's setting ({at}: {}; the program gets {own})", rate(same))
         }
-        None => format!(" as the program gets, {own}"),
+        None => format!(" as the program, which gets {own}"),
     };
     let text = format!(
-        "{}: {gain:.1} times as fast. {percent:.0}% of the time waits for {}, {:.1} outstanding; \
-         {target} gives {times:.1} times as much at {setting}{pages}{base}",
+        "{}: the program would be {gain:.1} times as fast. It waits {percent:.0}% of the time for \
+         {}, with {:.1} outstanding on average. In another setting ({setting}{pages}), {target} is \
+         {times:.1} times as fast{base}",
         rule.text,
         asked.name(),
         asked.wait.depth
@@ -275,7 +279,8 @@ fn gain(
     Some(document_of(rule, text, share, times))
 }
 
-/// The condition for the rate of a setting, if it has one: surveys have buffers on huge pages.
+/// Returns a note if a setting reaches its rate only with the huge pages that surveys use for
+/// buffers. Otherwise, returns an empty text.
 fn huge_pages(asked: &Asked<'_>, to: &MeasuredPoint, insight: &Insight<'_>) -> &'static str {
     let is_large = to.key().is_direct() && to.key().request_bytes() >= HUGE_PAGES_MATTER_BYTES;
     let is_small = |point: &&MeasuredPoint| {
@@ -290,7 +295,8 @@ fn huge_pages(asked: &Asked<'_>, to: &MeasuredPoint, insight: &Insight<'_>) -> &
     if matters { " with buffers on huge pages" } else { "" }
 }
 
-/// The gain by a rule if this share of the time were handled `times` times as fast.
+/// Returns the gain of a rule that makes requests `times` times as fast, if these take the given
+/// share of the program's time.
 fn document_of(rule: &Rule, text: String, share: f64, times: f64) -> GainDocument {
     GainDocument {
         rule: rule.id.clone(),
@@ -303,7 +309,7 @@ fn document_of(rule: &Rule, text: String, share: f64, times: f64) -> GainDocumen
     }
 }
 
-/// What one flush for several writes would gain.
+/// Predicts the gain if the program flushes only once per [`WRITES_PER_FLUSH`] writes.
 fn flushes(document: &TraceDocument, rules: &[Rule]) -> Option<GainDocument> {
     let rule = rules.iter().find(|rule| rule.id == "avoid-write-through")?;
     let wait = document.waits.iter().find(|wait| wait.operation == "flush")?;
@@ -316,8 +322,8 @@ fn flushes(document: &TraceDocument, rules: &[Rule]) -> Option<GainDocument> {
         return None;
     }
     let text = format!(
-        "{}: {gain:.1} times as fast with one flush for {WRITES_PER_FLUSH:.0} writes. {:.0}% of \
-         the time waits for {} flushes, one for {each:.1} writes",
+        "{}: with one flush per {WRITES_PER_FLUSH:.0} writes, the program would be {gain:.1} times \
+         as fast. It waits {:.0}% of the time for {} flushes, one per {each:.1} writes",
         rule.text,
         share * 100.0,
         units::count(wait.count as f64)
@@ -325,13 +331,12 @@ fn flushes(document: &TraceDocument, rules: &[Rule]) -> Option<GainDocument> {
     Some(document_of(rule, text, share, times))
 }
 
-/// Where the program's sequential reads and writes are on the curves of the survey, by the most
-/// common size.
+/// Compares the size and depth of the program's sequential reads and writes with the half-power
+/// points of the survey. Of each operation, only the class that takes the most time is compared.
 pub fn places(document: &TraceDocument, insight: &Insight<'_>) -> Vec<PlaceDocument> {
     let mut places: Vec<PlaceDocument> = Vec::new();
     for asked in asked(document).iter().filter(|asked| !asked.is_random) {
-        // The classes come in the order of their time, so the first one of an operation has most of
-        // it.
+        // The classes are sorted by time, so the first class of an operation takes the most time.
         let operation = asked.operation.to_string();
         if !places.iter().any(|place| place.operation == operation) {
             places.extend(place(asked, insight));
@@ -351,15 +356,15 @@ fn place(asked: &Asked<'_>, insight: &Insight<'_>) -> Option<PlaceDocument> {
     });
     let depth = depths.filter_map(|of| of.depth).next();
     let size = match half.measured {
-        Some(bytes) => format!("from {} on", units::size(bytes)),
-        None => "at no size measured".to_owned(),
+        Some(bytes) => format!("with requests of {} or more", units::size(bytes)),
+        None => "with no measured request size".to_owned(),
     };
     let by_depth = depth.map_or(String::new(), |depth| {
-        format!("; requests of {} do at depth {depth}", units::size(asked.wait.bytes))
+        format!("; requests of {} reach it at depth {depth}", units::size(asked.wait.bytes))
     });
     let text = format!(
-        "Sequential {}s ({}, depth {}) reach half of the peak {size}{by_depth}; the program asks \
-         for {}, {:.1} outstanding",
+        "Sequential {}s ({}, depth {}) reach half of the peak throughput {size}{by_depth}. The \
+         program issues requests of {}, with {:.1} outstanding on average",
         asked.operation,
         half.caching,
         half.depth,
@@ -386,7 +391,7 @@ mod tests {
     use survey::survey_data::{Facts, SurveyData};
     use trace::{Call, FileId, Header, Request};
 
-    /// Rate of the program's random reads while it waits (per second).
+    /// Rate of the program's random reads while it waits (requests/s).
     const OWN: f64 = 1e9 / 810_000.0;
 
     fn request(start_ns: u64, latency_ns: u64, operation: Operation, offset: u64) -> Request {
@@ -428,7 +433,8 @@ mod tests {
         document
     }
 
-    /// Random reads of 8 KiB, one at a time, 810 us each, and 190 us between two.
+    /// Generates random reads of 8 KiB, one at a time: each read takes 810 us and is followed by a
+    /// pause of 190 us.
     fn reader() -> Vec<Request> {
         let offset = |n: u64| (n * 613 % 977 + 1) * 65536;
         let read = |n| request((n - 1) * 1_000_000, 810_000, Operation::Read, offset(n));
@@ -449,8 +455,8 @@ mod tests {
         assert!((gain.gain / expected - 1.0).abs() < 0.01, "{gain:?}");
         assert_eq!(gain.computed, "1 / (0.19 + 0.81 / 4.1)");
         for part in [
-            "81% of the time waits for random reads of 8 KiB, 1.0",
-            "/data gives 4.1 times as much at direct, 8 KiB x depth 8",
+            "It waits 81% of the time for random reads of 8 KiB, with 1.0",
+            "In another setting (direct, 8 KiB x depth 8), /data is 4.1 times as fast",
         ] {
             assert!(gain.text.contains(part), "{gain:?}");
         }
@@ -458,7 +464,7 @@ mod tests {
         assert!((share * 4.1 - 1.0).abs() < 0.01, "{share}");
         let text = crate::text::lines(&document).join(" ");
         for part in [
-            "The program gets 24% of what the device gives",
+            "the program gets 24% of the device's best performance",
             "[deeper-random]",
             "how: use io_uring",
         ] {
@@ -468,8 +474,8 @@ mod tests {
 
     #[test]
     fn a_program_slower_than_the_survey_gains_what_the_survey_gained() {
-        // The survey reads 1.5 times as fast as the program in the same setting, and 4.1 times as
-        // fast as that at depth 8.
+        // At depth 1, the survey is 1.5 times as fast as the program. At depth 8, the survey is 4.1
+        // times as fast as at depth 1.
         let rate = |times: f64| OWN * times * 8192.0;
         let points = [(rate(1.5), "randread", "8k", "1"), (rate(1.5 * 4.1), "randread", "8k", "8")];
         let document = explained(&reader(), &points);
@@ -480,8 +486,8 @@ mod tests {
 
     #[test]
     fn a_rate_between_two_measured_sizes_follows_the_time_of_a_request() {
-        // 100 us for 4 KiB and 130 us for 16 KiB: 110 us for 8 KiB, at which 1 MiB is 9.3 times as
-        // fast as the program's setting.
+        // Reads take 100 us for 4 KiB and 130 us for 16 KiB, so 8 KiB take 110 us by interpolation.
+        // At 1 MiB, the rate is 9.4 times as high.
         let requests: Vec<Request> =
             (0..1000).map(|n| request(n * 200_000, 200_000, Operation::Read, n * 8192)).collect();
         let points = [
@@ -514,7 +520,7 @@ mod tests {
 
     #[test]
     fn flushes_after_each_write_are_priced_by_their_share_of_the_time() {
-        // Each millisecond a write of 200 us and a flush of 380 us.
+        // In each millisecond, a write takes 200 us and a flush takes 380 us.
         let mut requests = Vec::new();
         for n in 0..1000_u64 {
             let write = request(n * 1_000_000, 200_000, Operation::Write, n * 8192);
@@ -526,7 +532,7 @@ mod tests {
         let gain = gain.unwrap_or_else(|| panic!("{:?}", document.gains));
         assert!((gain.share_of_time - 0.38).abs() < 0.001, "{gain:?}");
         assert!((gain.gain / (1.0 / (0.62 + 0.38 / 8.0)) - 1.0).abs() < 0.01, "{gain:?}");
-        let part = "38% of the time waits for 1000 flushes, one for 1.0 writes";
+        let part = "waits 38% of the time for 1000 flushes, one per 1.0 writes";
         assert!(gain.text.contains(part), "{gain:?}");
     }
 
@@ -534,7 +540,8 @@ mod tests {
     fn small_sequential_reads_are_placed_on_the_curve_of_the_device() {
         let requests: Vec<Request> =
             (0..1000).map(|n| request(n * 100_000, 100_000, Operation::Read, n * 8192)).collect();
-        // The program gets 82 MB/s; the device 80 MB/s at this size, and 500 MB/s at 1 MiB.
+        // The program reaches 82 MB/s. The device reaches 80 MB/s at this size, and 500 MB/s at 1
+        // MiB.
         let points = [
             (80e6, "read", "8k", "1"),
             (200e6, "read", "32k", "1"),
@@ -545,8 +552,8 @@ mod tests {
         let document = explained(&requests, &points);
         let [place] = &document.places[..] else { panic!("{:?}", document.places) };
         assert_eq!(place.half_power_bytes, Some(128 << 10), "{place:?}");
-        assert!(place.text.contains("reach half of the peak from 128 KiB on"), "{place:?}");
-        assert!(place.text.contains("the program asks for 8 KiB, 1.0 outstanding"), "{place:?}");
+        assert!(place.text.contains("peak throughput with requests of 128 KiB"), "{place:?}");
+        assert!(place.text.contains("issues requests of 8 KiB, with 1.0 outstanding"), "{place:?}");
         let rules: Vec<&str> = document.gains.iter().map(|gain| gain.rule.as_str()).collect();
         assert_eq!(rules, ["larger-requests", "deeper-requests"], "{:?}", document.gains);
         assert!((document.gains[0].gain / (500.0 / 80.0) - 1.0).abs() < 0.01);
@@ -555,7 +562,8 @@ mod tests {
     #[test]
     fn bytes_are_told_at_each_level_if_the_trace_has_both() {
         let mut requests = reader();
-        // Each asks the device for 12 KiB; the rest is other programs'.
+        // The device moves 12 KiB for each read of the program. The remaining bytes are for other
+        // programs.
         requests.iter_mut().for_each(|request| {
             (request.direct, request.device_bytes) = (false, Some(12288));
         });
@@ -576,7 +584,7 @@ mod tests {
         assert_eq!((reads.device_bytes, reads.factor), (16_384_000, 2.0));
         let text = crate::text::lines(&document).join(" ");
         let words: Vec<&str> = text.split_whitespace().collect();
-        let part = "devices read 15.6 MiB for all programs, 11.7 MiB in these calls";
+        let part = "devices read 15.6 MiB for all programs, of which 11.7 MiB during the";
         assert!(words.join(" ").contains(part), "{text}");
     }
 }

@@ -1,13 +1,14 @@
-//! `halfpower watch`: what a running program asks of storage, what it gets, and where its time
-//! goes.
+//! `halfpower watch`: the storage requests of a running program, their performance, and how the
+//! program's time is divided.
 //!
 //! [`session`] runs or attaches to a program, or watches a file system ([`target_filter`]), and
-//! stores the trace. [`stored`] shows, imports and exports traces. [`summary`] goes through a trace
-//! once and counts: it serves the trace of any tool. [`totals`] are what the kernel counts without
-//! a recording. [`document`] is the result as JSON, [`text`] as lines for the terminal; [`against`]
-//! compares it with a stored survey, and [`gains`] says what changes would gain. [`waits`] divides
-//! the time of a program. [`page`] is the result as HTML, with charts; [`timeline`] counts requests
-//! over time. [`characterise`] turns a trace into a load that halfpower and fio can run.
+//! stores the trace. [`stored`] shows, imports and exports traces. [`summary`] computes statistics
+//! in one pass over the trace of any tool. [`totals`] reads counters of the kernel, which need no
+//! recording. [`document`] contains the result as JSON, and [`text`] formats the result for the
+//! terminal. [`against`] compares the result with a stored survey, and [`gains`] predicts the gain
+//! of changes. [`waits`] divides the time of a program. [`page`] formats the result as HTML with
+//! charts, for which [`timeline`] counts requests over time. [`characterise`] turns a trace into a
+//! workload that halfpower and fio can run.
 #![forbid(unsafe_code)]
 
 pub mod waits;

@@ -1,4 +1,4 @@
-//! The page of a trace: what the report says as text, and charts of rate and depth over time,
+//! The HTML page of a trace: the report as text, and charts of throughput and depth over time,
 //! latencies, sizes and files.
 
 use std::path::Path;
@@ -19,29 +19,29 @@ use crate::document::{DataDocument, FileDocument, TraceDocument};
 use crate::text;
 use crate::timeline::Timeline;
 
-/// Files that the chart and the table of files show.
+/// Maximum number of files in the table of files. The chart of files shows half as many files.
 const FILES_SHOWN: usize = 30;
-/// Sizes that the chart of sizes shows.
+/// Maximum number of request sizes in the chart of sizes.
 const SIZES_SHOWN: usize = 24;
 
-/// What the charts need beyond the document.
+/// Chart data that the document does not contain.
 #[derive(Debug, Default)]
 struct Shown {
     timeline: Timeline,
     latencies: [Histogram; 3],
 }
 
-/// The operations whose latencies are shown.
+/// The operations whose latencies are shown, with their names.
 const OPERATIONS: [(Operation, &str); 3] =
     [(Operation::Read, "reads"), (Operation::Write, "writes"), (Operation::Flush, "flushes")];
 
-/// The page of a trace file as HTML.
+/// Formats the page of a trace file as HTML.
 ///
 /// # Errors
 /// The trace cannot be read.
 pub fn html(document: &TraceDocument, trace: &Path) -> Outcome<String> {
     let mut shown = Shown::default();
-    // A trace without a program is that of the block layer.
+    // If a trace has no requests of a program, the page shows those of the block layer.
     let is_block = document.calls() == 0;
     for request in TraceReader::open(trace).map_err(|error| failed(&error))? {
         let request = request.map_err(|error| failed(&error))?;
@@ -54,7 +54,7 @@ pub fn html(document: &TraceDocument, trace: &Path) -> Outcome<String> {
             shown.latencies[at].record(latency);
         }
     }
-    // Only lost events make a trace suspect; without them the page shows no verdict.
+    // A trace is suspect only if events were lost. Otherwise, the page shows no verdict.
     let frame = Frame { is_list: document.lost.is_empty(), ..Frame::default() };
     Ok(report::render_in(&frame, &page(document, &shown)))
 }
@@ -107,7 +107,7 @@ fn key_figures(document: &TraceDocument) -> Vec<KeyFigure> {
     let share = document.outstanding_ns as f64 / document.duration_ns.max(1) as f64;
     let mut figures = vec![
         figure("Time", units::time(document.duration_ns as f64), "watched"),
-        figure("Waiting", format!("{:.0}%", share * 100.0), "of it with requests outstanding"),
+        figure("Waiting", format!("{:.0}%", share * 100.0), "of the time"),
     ];
     for (operation, label) in [(Operation::Read, "Read"), (Operation::Write, "Written")] {
         let data = document.operation(operation).and_then(|of| of.data.as_ref());
@@ -118,7 +118,7 @@ fn key_figures(document: &TraceDocument) -> Vec<KeyFigure> {
     }
     if let Some(share) = document.share_of_device {
         let share = format!("{:.0}%", share * 100.0);
-        figures.push(figure("Of the device", share, "while it waits, by the survey"));
+        figures.push(figure("Share of device", share, "of the best setting, while waiting"));
     }
     figures
 }
@@ -137,7 +137,7 @@ fn sections(document: &TraceDocument, shown: &Shown) -> Vec<Section> {
     let over_time = charts(vec![rates(&shown.timeline), depths(&shown.timeline)]);
     let requests = charts(vec![latencies(shown), sizes(document)]);
     let mut sections = vec![section("report", "Report", "", vec![Block::List(said)])];
-    let time = "Requests count in the interval in which they start; depth is a mean per interval.";
+    let time = "A request is counted in the interval in which it starts. Depth is a mean value.";
     for (id, title, lead, blocks) in
         [("time", "Over time", time, over_time), ("requests", "Latencies and sizes", "", requests)]
     {
@@ -149,7 +149,7 @@ fn sections(document: &TraceDocument, shown: &Shown) -> Vec<Section> {
     if !files.is_empty() {
         let mut blocks = charts(vec![file_chart(files)]);
         blocks.push(Block::Table(file_table(files)));
-        let lead = "Files with most time in calls first.";
+        let lead = "Files are sorted by the time spent in calls.";
         sections.push(section("files", "Files", lead, blocks));
     }
     sections
@@ -164,7 +164,7 @@ fn series(name: &str, points: Vec<(f64, f64)>) -> Series {
     Series { name: name.to_owned(), points, dashed: false, hue: None }
 }
 
-/// A chart of the series that have a value above zero.
+/// Returns a chart of the series that have a value above zero. None if there is no such series.
 fn chart(
     (id, title, summary): (&str, &str, &str),
     (x, y): (Axis, Axis),
@@ -179,8 +179,8 @@ fn chart(
     (!chart.series.is_empty()).then_some(chart)
 }
 
-/// A quantity of each interval as a rate (per second), with the time at which the interval begins
-/// (s).
+/// Returns, for each interval, the start time of the interval (s) and the rate of a quantity (per
+/// second).
 fn over_time(timeline: &Timeline, of: fn(&crate::timeline::Interval) -> f64) -> Vec<(f64, f64)> {
     let length_s = timeline.interval_ns as f64 / 1e9;
     let intervals = timeline.intervals.iter().enumerate();
@@ -196,7 +196,7 @@ fn rates(timeline: &Timeline) -> Option<Chart> {
         series("reads", over_time(timeline, |one| one.read_bytes)),
         series("writes", over_time(timeline, |one| one.write_bytes)),
     ];
-    chart(("rate", "Rate", "Bytes that the requests moved."), axes, Kind::Steps, lines)
+    chart(("rate", "Rate", "Throughput of reads and writes."), axes, Kind::Steps, lines)
 }
 
 fn depths(timeline: &Timeline) -> Option<Chart> {
@@ -204,7 +204,7 @@ fn depths(timeline: &Timeline) -> Option<Chart> {
         (axis("Time", Unit::Seconds, Scale::Linear), axis("Depth", Unit::Count, Scale::Linear));
     let depth = over_time(timeline, |one| one.outstanding_ns / 1e9);
     let lines = vec![series("outstanding", depth)];
-    chart(("depth", "Depth", "Mean number of requests outstanding."), axes, Kind::Steps, lines)
+    chart(("depth", "Depth", "Mean number of outstanding requests."), axes, Kind::Steps, lines)
 }
 
 fn latencies(shown: &Shown) -> Option<Chart> {
@@ -217,7 +217,7 @@ fn latencies(shown: &Shown) -> Option<Chart> {
     report::percentile_chart(
         "latency",
         "Latency by percentile",
-        "How long calls and requests took.",
+        "Latencies of calls and requests.",
         distributions,
     )
 }
@@ -248,7 +248,7 @@ fn sizes(document: &TraceDocument) -> Option<Chart> {
         axis("Requests", Unit::Count, Scale::Linear),
     );
     let bars = vec![series("reads", counts(reads)), series("writes", counts(writes))];
-    chart(("sizes", "Sizes", "Number of requests of the common sizes."), axes, Kind::Bars, bars)
+    chart(("sizes", "Sizes", "Requests of the most common sizes."), axes, Kind::Bars, bars)
 }
 
 fn name_of(file: &FileDocument) -> String {
@@ -295,7 +295,7 @@ fn file_table(files: &[FileDocument]) -> Table {
     let (count, bytes, time) = (Some(Unit::Count), Some(Unit::Bytes), Some(Unit::Nanoseconds));
     Table {
         id: "files-table".to_owned(),
-        caption: format!("The first {} files", files.len().min(FILES_SHOWN)),
+        caption: format!("The {} files with the most time in calls", files.len().min(FILES_SHOWN)),
         columns: vec![
             column("file", None),
             column("reads", count),

@@ -1,5 +1,5 @@
 //! Watches a command from its first instruction to its end, or running processes or a file system
-//! for a while, and stores the trace.
+//! for a limited time. Stores the trace.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -25,48 +25,52 @@ use crate::summary::Summary;
 use crate::target_filter;
 use crate::totals::{Totals, TotalsDocument};
 
-/// Pause before the buffer is read again, if it was empty (ns).
+/// Pause before an empty buffer is read again (ns).
 const POLL_NS: u64 = 5_000_000;
-/// Records that are read at a time.
+/// Maximum number of records that are read in one call.
 const BATCH: usize = 4096;
-/// Calls of one measurement of the cost of recording, and number of measurements.
+/// Maximum number of calls for one measurement of the cost of recording.
 const COST_CALLS: u64 = 4000;
+/// Number of times that the cost of recording is measured. The lowest result is used.
 const COST_ROUNDS: u32 = 5;
-/// Space in the buffer for each of these calls (bytes): several times the length of a record.
+/// Buffer space that is reserved for each measured call (bytes). This is several times the length
+/// of a record.
 const COST_RECORD_BYTES: u32 = 1024;
-/// Name of the trace, if none is given.
+/// Default name of the trace file, without its extension.
 const DEFAULT_NAME: &str = "halfpower-trace";
 
-/// Whom to watch.
+/// The programs to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whom {
     /// A command and its arguments, at least one word.
     Command(Vec<OsString>),
-    /// Running processes, by their ids.
+    /// Running processes, given by their ids.
     Processes(Vec<u32>),
-    /// All processes, as far as they use this file system (a folder or file on it) or block device.
+    /// All processes that use this block device, or the file system of this directory or file.
     Target(PathBuf),
 }
 
-/// What to watch, and how.
+/// Options of a watch.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
-    /// Whom to watch.
+    /// The programs to watch.
     pub whom: Whom,
-    /// How long running processes are watched at most (ns); None: until they end, or an interrupt.
+    /// Maximum duration of watching running processes (ns). None to watch until the processes end
+    /// or the user interrupts.
     pub limit_ns: Option<u64>,
-    /// The file for the trace; None: `halfpower-trace.parquet`, with a number if that exists.
+    /// Path of the trace file. None for `halfpower-trace.parquet`, with a number if that file
+    /// exists.
     pub output: Option<PathBuf>,
-    /// Send what the command writes to standard output to standard error.
+    /// Whether to redirect the standard output of the command to standard error.
     pub stdout_to_stderr: bool,
-    /// Print only warnings and errors.
+    /// Whether to print only warnings and errors.
     pub quiet: bool,
-    /// Size of the buffer between the kernel and this program (bytes), a power of two.
+    /// Size of the buffer between the kernel and this program, a power of two (bytes).
     pub buffer_bytes: u32,
 }
 
 impl Whom {
-    /// The command as one line; empty for running processes.
+    /// Returns the command as one line. Empty if no command was started.
     fn command(&self) -> String {
         match self {
             Whom::Command(words) => {
@@ -79,22 +83,23 @@ impl Whom {
 }
 
 impl WatchOptions {
-    /// Whether watching ends now: the limit is reached, or the user interrupted it.
+    /// Checks whether watching must end: the limit is reached, or the user interrupted.
     fn is_over(&self, begun_ns: u64, now_ns: u64, interrupt: &Interrupt) -> bool {
         interrupt.is_set() || self.limit_ns.is_some_and(|ns| now_ns - begun_ns >= ns)
     }
 }
 
-/// What came out.
+/// The outcome of a watch.
 #[derive(Debug)]
 pub struct Watched {
     /// The result.
     pub document: TraceDocument,
-    /// How the command ended; None for running processes.
+    /// Exit status of the command. None if no command was started.
     pub status: Option<ExitStatus>,
 }
 
-/// Watches. Without the rights to record, the result has only totals, and a warning says why.
+/// Watches programs and returns the result. Without the rights to record, the result has only
+/// totals, and a warning gives the reason.
 ///
 /// # Errors
 /// The command cannot be run, or the trace cannot be written.
@@ -159,7 +164,7 @@ pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
     Ok(Watched { document, status: ended.status })
 }
 
-/// The result of a trace that is stored.
+/// Returns the result of a stored trace.
 ///
 /// # Errors
 /// The trace cannot be read.
@@ -176,7 +181,7 @@ fn declined(declined: &Declined) -> Failure {
     Failure::failed(declined.to_string())
 }
 
-/// The file for the trace.
+/// Returns the path of the trace file: the given path, or a default name that is not used yet.
 fn output(named: Option<&Path>) -> Outcome<PathBuf> {
     if let Some(path) = named {
         check_not_under_dev(path, "--output")?;
@@ -184,7 +189,7 @@ fn output(named: Option<&Path>) -> Outcome<PathBuf> {
     }
     let numbered = (2_u32..).map(|number| format!("{DEFAULT_NAME}-{number}.parquet"));
     let mut names = std::iter::once(format!("{DEFAULT_NAME}.parquet")).chain(numbered);
-    // A trace that is being written has the ending `.PID.partial`.
+    // The name of a trace that is still being written ends with `.PID.partial`.
     let entries = std::fs::read_dir(".").into_iter().flatten().flatten();
     let taken: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -197,7 +202,7 @@ fn output(named: Option<&Path>) -> Outcome<PathBuf> {
 }
 
 fn check_process(process: u32) -> Outcome<()> {
-    let remedy = "pgrep NAME and ps show the processes that run";
+    let remedy = "pgrep NAME and ps list the running processes";
     let Ok(status) = std::fs::read_to_string(format!("/proc/{process}/status")) else {
         return Err(Failure::usage(format!("--pid {process}: no such process; {remedy}")));
     };
@@ -210,26 +215,26 @@ fn check_process(process: u32) -> Outcome<()> {
     }
     match field("Tgid") {
         group if group != process.to_string() => Err(Failure::usage(format!(
-            "--pid {process}: is a thread; use --pid {group}, its process"
+            "--pid {process}: this is a thread of process {group}; use --pid {group}"
         ))),
         _ => Ok(()),
     }
 }
 
-/// The files and devices of a target.
+/// Returns the filter for the file systems and devices of a target, and the name of the target.
 fn filter(path: &Path) -> Outcome<(Filter, String)> {
     target_filter::of(path).map_err(|error| {
         Failure::usage(format!(
-            "--target {}: {}; name a folder, a file or a block device",
+            "--target {}: {}; specify a directory, a file or a block device",
             path.display(),
             ioengine::error::cause(&error)
         ))
     })
 }
 
-/// A recorder, and the time that it adds to a call (ns).
+/// Starts a recorder. Returns the recorder, and the time that recording adds to a call (ns).
 fn start(spec: &RecorderSpec) -> Result<(Recorder, f64), Declined> {
-    // As many calls as the buffer holds without loss.
+    // The buffer must hold the records of all calls, so that none is lost.
     let calls = u64::from(spec.buffer_bytes / COST_RECORD_BYTES).clamp(16, COST_CALLS);
     let without = call_ns(calls, || {});
     let mut recorder = Recorder::start(spec)?;
@@ -241,7 +246,7 @@ fn start(spec: &RecorderSpec) -> Result<(Recorder, f64), Declined> {
     Ok((recorder, without.zip(with).map_or(0.0, |(without, with)| (with - without).max(0.0))))
 }
 
-/// Time of a read that needs no device (ns): the lowest of a few means.
+/// Measures the time of a read from the page cache (ns). Returns the lowest mean of several rounds.
 fn call_ns(calls: u64, mut between_rounds: impl FnMut()) -> Option<f64> {
     let file = File::open("/proc/self/exe").ok()?;
     let clock = Monotonic::new();
@@ -261,15 +266,15 @@ fn notes(recorder: &Recorder) -> Vec<String> {
     missing.map(|what| format!("this kernel does not show {what}")).collect()
 }
 
-/// How watching ended.
+/// The results of a watch that are not stored in the trace.
 struct EndOfWatch {
-    /// How the command ended.
+    /// Exit status of the command. None if no command was started.
     status: Option<ExitStatus>,
-    /// What the kernel counted.
+    /// Totals that the kernel counted. None if they are not available.
     totals: Option<TotalsDocument>,
 }
 
-/// A watch in progress: the progress line, the recorder, and the signals to pass on to the command.
+/// A watch in progress: the progress line, the recorder, and signals to forward to the command.
 struct Watcher<'a> {
     live: Live,
     recorder: &'a mut Recorder,
@@ -284,8 +289,8 @@ impl Watcher<'_> {
         recording: &mut Recording,
     ) -> Outcome<EndOfWatch> {
         let own = std::process::id();
-        // The command inherits the current folder and open files; it may be gone before they could
-        // be looked up in its own name.
+        // The command inherits the working directory and open files of this process. They are read
+        // here because the command may end before they could be read from its own /proc entry.
         recording.requests.learn_process(own);
         self.recorder.watch_children(own).map_err(|e| declined(&e))?;
         let child = spawn(words, options.stdout_to_stderr);
@@ -305,7 +310,7 @@ impl Watcher<'_> {
         Ok(EndOfWatch { status: Some(status_of(&mut child)?), totals })
     }
 
-    /// Records until the time is over, the user interrupts, or `is_over` returns true.
+    /// Records until the limit is reached, the user interrupts, or `is_over` returns true.
     fn until(
         &mut self,
         options: &WatchOptions,
@@ -327,7 +332,7 @@ impl Watcher<'_> {
         }
     }
 
-    /// Takes all that was recorded until now.
+    /// Takes all records that have been written to the buffer.
     fn take_rest(&mut self, recording: &mut Recording) {
         let end = self.recorder.end_so_far();
         while !self.recorder.has_read(end) {
@@ -336,8 +341,8 @@ impl Watcher<'_> {
     }
 }
 
-/// Runs the command or waits for the process without recording, and reports only what the kernel
-/// counts in any case.
+/// Runs the command, or waits for the process, without recording. The result has only the totals
+/// that the kernel counts without recording.
 fn without_recording(
     options: &WatchOptions,
     interrupt: &Interrupt,
@@ -348,8 +353,8 @@ fn without_recording(
     let begun_ns = clock.now_ns();
     let ended = match &options.whom {
         Whom::Command(words) => {
-            // The totals of a child that was waited for are added to those of this process, which
-            // does little meanwhile.
+            // When a child is reaped, the kernel adds the child's totals to the totals of this
+            // process. This process does little I/O meanwhile.
             let own = Totals::of(std::process::id());
             let before = own.read();
             let mut child = spawn(words, options.stdout_to_stderr)?;
@@ -383,24 +388,26 @@ fn without_recording(
     let mut document = TraceDocument::of(&Summary::default(), &header, String::new());
     document.duration_ns = clock.now_ns() - begun_ns;
     document.totals = ended.totals;
-    // The warning has the reason; a document of its own needs it too.
+    // The warning gives the reason. A document that is printed as JSON must contain the reason,
+    // too.
     document.notes.push(match options.stdout_to_stderr {
         true => why.to_string(),
-        false => "only totals: nothing was recorded".to_owned(),
+        false => "only totals are shown, because no requests were recorded".to_owned(),
     });
     Ok(Watched { document, status: ended.status })
 }
 
-/// Passes SIGTERM and SIGHUP on to the command, which decides when it ends.
+/// Forwards SIGTERM and SIGHUP to the command. The command decides when it ends.
 fn pass_on(signals: &Signals, child: &Child) {
     if let (Some(signal), Some(pid)) = (signals.take(), Pid::from_raw(child.id() as i32)) {
         let signal = if signal == Signals::HANG_UP { Signal::HUP } else { Signal::TERM };
-        // A command that has just ended needs no signal.
+        // An error means that the command has just ended, so it needs no signal.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// Whether the command has ended; it is not reaped, so that its totals can still be read.
+/// Checks whether the command has ended. The command is not reaped, so that its totals can still be
+/// read.
 fn has_ended(child: &Child) -> Outcome<bool> {
     let pid = Pid::from_raw(child.id() as i32).expect("a child has an id");
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -413,12 +420,12 @@ fn status_of(child: &mut Child) -> Outcome<ExitStatus> {
 }
 
 fn waiting(error: &io::Error) -> Failure {
-    Failure::failed(format!("waiting for the command: {error}"))
+    Failure::failed(format!("cannot wait for the end of the command: {error}"))
 }
 
 /// Starts the command.
 fn spawn(words: &[OsString], stdout_to_stderr: bool) -> Outcome<Child> {
-    let name = words.first().ok_or_else(|| Failure::usage("name a command after --"))?;
+    let name = words.first().ok_or_else(|| Failure::usage("specify a command after --"))?;
     let mut command = Command::new(name);
     command.args(&words[1..]);
     if stdout_to_stderr {
@@ -429,12 +436,12 @@ fn spawn(words: &[OsString], stdout_to_stderr: bool) -> Outcome<Child> {
         match error.kind() {
             io::ErrorKind::NotFound => Failure::new(
                 Exit::Command(127),
-                format!("{name}: not found; name a program in the PATH, or give its path"),
+                format!("{name}: not found; use a program in the PATH, or specify a path"),
             ),
             _ => {
                 let cause = ioengine::error::cause(&error);
-                let remedy = "make it an executable program (chmod +x)";
-                Failure::new(Exit::Command(126), format!("running {name}: {cause}; {remedy}"))
+                let remedy = "make the file executable (chmod +x)";
+                Failure::new(Exit::Command(126), format!("cannot run {name}: {cause}; {remedy}"))
             }
         }
     })
@@ -451,12 +458,12 @@ impl Live {
         Live { clock: Monotonic::new(), progress: Console::new(quiet).open_progress() }
     }
 
-    /// Shows the state, and pauses if there was nothing to read.
+    /// If there was nothing to read, shows the state and pauses.
     fn show(&mut self, recording: &Recording, recorder: &Recorder, read: usize) {
         if read == 0 {
             let lost: u64 = recorder.lost().iter().map(|(_, count)| count).sum();
             let calls = units::counted(recording.calls, "call");
-            self.progress.update(&format!("watching: {calls}, {lost} lost"));
+            self.progress.update(&format!("watching: {calls}, {lost} events lost"));
             self.clock.sleep_until(self.clock.now_ns() + POLL_NS);
         }
     }
@@ -466,22 +473,23 @@ impl Live {
 struct Recording {
     requests: Requests,
     writer: TraceWriter,
-    /// The number of each file in the trace.
+    /// The id of each file in the trace.
     files: Vec<FileId>,
     made: Vec<Request>,
-    /// Requests of the watched program.
+    /// Number of requests of the watched program, without those of the block layer.
     calls: u64,
-    /// Length of the watch (ns), exact to the pause between two reads of the buffer.
+    /// Duration of the watch (ns). The error is at most the pause between two reads of the buffer.
     watched_ns: u64,
-    /// The process of the command, with the times of its creation and its end.
+    /// Process id of the command. None if no command was started.
     command: Option<u32>,
     created_ns: Option<u64>,
     ended_ns: Option<u64>,
-    /// The folder, file or device that is watched; empty if a program is watched.
+    /// The directory, file or device that is watched. Empty if a program is watched.
     target: String,
-    /// The processes that made requests.
+    /// Ids of the processes that made requests.
     active: HashSet<u32>,
-    /// Why the trace cannot be written any more. The program runs on.
+    /// The reason why the trace cannot be written any more. None if writing succeeds. After a
+    /// failure, the watched program continues to run.
     failure: Option<Failure>,
 }
 
@@ -504,7 +512,7 @@ impl Recording {
         }
     }
 
-    /// Takes the records that are there. Returns their number.
+    /// Takes the available records. Returns their number.
     fn take(&mut self, recorder: &mut Recorder) -> usize {
         let Recording { requests, made, command, created_ns, ended_ns, .. } = self;
         let read = recorder.read(BATCH, |record: &Record<'_>| {
@@ -525,7 +533,7 @@ impl Recording {
         read
     }
 
-    /// Writes the requests that were made.
+    /// Writes the requests that were built from records.
     fn write(&mut self) -> Outcome<()> {
         for name in &self.requests.file_names()[self.files.len()..] {
             self.files.push(self.writer.add_file(name));
@@ -555,7 +563,7 @@ impl Recording {
         self.write()?;
         let own = std::process::id();
         let processes = self.requests.processes().filter(|one| one.id != own);
-        // If a target was watched, only processes that used it are listed.
+        // If a target was watched, only processes that used the target are listed.
         let is_program = self.target.is_empty();
         let processes = processes.filter(|one| is_program || self.active.contains(&one.id));
         header.processes = processes.collect();
@@ -563,7 +571,7 @@ impl Recording {
         header.processes.sort_by_key(|process| process.id);
         let lost = recorder.lost();
         let lost = lost.into_iter().map(|(cause, count)| (cause.to_owned(), count));
-        let unmatched = ("completions of libaio without their submission".to_owned(), unmatched);
+        let unmatched = ("libaio completions without a recorded submission".to_owned(), unmatched);
         header.lost = lost
             .chain([unmatched])
             .filter(|(_, count)| *count > 0)

@@ -1,5 +1,5 @@
-//! Traces in files: shows one of any known format, stores it in halfpower's own, and writes it in a
-//! format of other tools.
+//! Trace files: summarises a trace of any known format, converts it to halfpower's own format, and
+//! exports it to the formats of other tools.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter};
@@ -13,7 +13,7 @@ use trace::{TraceReader, export};
 use crate::document::TraceDocument;
 use crate::session::summarise;
 
-/// A format of other tools in which traces are written.
+/// A format of another tool to which traces can be exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
     /// A log that `fio --read_iolog` replays.
@@ -23,10 +23,10 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// All formats.
+    /// All export formats.
     pub const ALL: [ExportFormat; 2] = [ExportFormat::FioLog, ExportFormat::Csv];
 
-    /// The name in flags.
+    /// Returns the name that the command line uses.
     pub fn name(self) -> &'static str {
         match self {
             ExportFormat::FioLog => "fio-iolog",
@@ -35,8 +35,8 @@ impl ExportFormat {
     }
 }
 
-/// Reads a trace of any known format and says what it holds. `format` overrides the format that is
-/// detected. A trace of another tool is stored as `output`, if that is given.
+/// Reads a trace of any known format and summarises it. `format` overrides the detected format. If
+/// `output` is given, a trace of another tool is converted and stored there.
 ///
 /// # Errors
 /// The file cannot be read or is damaged, its format is unknown, or `output` exists.
@@ -48,8 +48,8 @@ pub fn show(path: &Path, format: Option<Format>, output: Option<&Path>) -> Outco
         return match output {
             None => summarise(path),
             Some(_) => Err(Failure::usage(format!(
-                "{}: is a trace file already; --output stores traces of other tools, and --export \
-                 writes their formats",
+                "{}: this is already a halfpower trace; drop --output, or use --export to write \
+                 the trace in another format",
                 path.display()
             ))),
         };
@@ -63,11 +63,12 @@ pub fn show(path: &Path, format: Option<Format>, output: Option<&Path>) -> Outco
     Ok(document)
 }
 
-/// Writes a trace file in a format of other tools to a new file. Returns a line about it.
+/// Exports a trace file to a new file in a format of another tool. Returns a sentence about the
+/// result.
 ///
 /// # Errors
-/// The trace cannot be read, or `output` exists or cannot be written; no output is left behind
-/// then.
+/// The trace cannot be read, or `output` exists or cannot be written. After an error, no incomplete
+/// output remains.
 pub fn write(path: &Path, format: ExportFormat, output: &Path) -> Outcome<String> {
     check_not_under_dev(output, "--output")?;
     let trace = TraceReader::open(path).map_err(|error| failed(&error))?;
@@ -80,21 +81,22 @@ pub fn write(path: &Path, format: ExportFormat, output: &Path) -> Outcome<String
         ExportFormat::Csv => export::csv(trace, &mut out, &name),
     };
     let exported = exported.map_err(|error| {
-        // The part that was written is of no use; the error of the export is what counts.
+        // An incomplete output file is useless and is removed. If the removal fails, only the
+        // export error is reported.
         let _ = fs::remove_file(output);
         failed(&error)
     })?;
     let left_out = match exported.left_out {
         0 => String::new(),
-        count => format!("; {count} left out, which {} cannot express", format.name()),
+        count => format!("; {count} were left out: {} cannot express them", format.name()),
     };
     Ok(format!("Wrote {} requests to {name}{left_out}.", exported.requests))
 }
 
 fn cannot_make(name: &str, error: &io::Error) -> Failure {
     let remedy = match error.kind() {
-        io::ErrorKind::AlreadyExists => "name a new file",
-        _ => "name a file in a folder that you may write",
+        io::ErrorKind::AlreadyExists => "specify a new file",
+        _ => "specify a file in a directory that you may write to",
     };
     Failure::usage(format!("{name}: {}; {remedy}", ioengine::error::cause(error)))
 }
@@ -121,7 +123,7 @@ mod tests {
         assert!(line.starts_with("Wrote "), "{line}");
         assert_eq!(show(&csv, None, None).unwrap().requests, shown.requests);
         let again = write(&stored, ExportFormat::Csv, &csv).unwrap_err();
-        assert!(again.message.ends_with("name a new file"), "{}", again.message);
+        assert!(again.message.ends_with("specify a new file"), "{}", again.message);
     }
 
     #[test]

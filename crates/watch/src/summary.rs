@@ -1,8 +1,8 @@
-//! One pass over a trace: how many requests of which sizes, in which order, how long they took, how
-//! many were outstanding, and how the time of the program is divided.
+//! Computes statistics in one pass over a trace: number and sizes of requests, access order,
+//! latency, queue depth, and how the time of the program is divided.
 //!
-//! Memory does not grow with the number of requests. Sizes and files beyond the first ones are
-//! counted together.
+//! Memory does not grow with the number of requests. After a limit is reached, new request sizes
+//! are rounded, and new threads and processes are not counted.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,28 +13,29 @@ use trace::{Call, FileId, Operation, Request};
 
 use crate::waits::{Busy, Waits};
 
-/// Maximum number of request sizes that are counted one by one. Further sizes are rounded up to
-/// powers of two.
+/// Maximum number of request sizes that are counted exactly. Further sizes are rounded up to powers
+/// of two.
 const SIZES_MAX: usize = 64;
-/// A run that does not begin at the start of a file is sequential access if it has at least this
-/// many requests, because random access has short runs by chance.
+/// Minimum number of requests in a run that counts as sequential access, if the run does not begin
+/// at the start of the file. Shorter runs occur by chance in random access.
 const RUN_MIN: u64 = 4;
-/// Maximum number of threads whose pauses are followed, and of processes whose requests are
+/// Maximum number of threads whose pauses are measured, and of processes whose requests are
 /// counted.
 const THREADS_MAX: usize = 1 << 16;
 
-/// How one request follows the previous one of its file and direction.
+/// Counts of requests by their offset relative to the previous request of the same file and
+/// direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
-    /// Requests that start where the previous one ended.
+    /// Number of requests that start where the previous request ended.
     pub sequential: u64,
-    /// Requests that start where the previous one started.
+    /// Number of requests that start where the previous request started.
     pub repeated: u64,
-    /// Requests at the same distance from the previous one as that one from its predecessor.
+    /// Number of requests that repeat the distance between the two previous requests.
     pub strided: u64,
-    /// All others but the first.
+    /// Number of all other requests except the first.
     pub random: u64,
-    /// Runs of sequential requests; one request alone is a run.
+    /// Number of runs of sequential requests. A single request is also a run.
     pub runs: u64,
 }
 
@@ -48,58 +49,61 @@ impl Order {
     }
 }
 
-/// Where the last request of a file and direction was.
+/// The position of the last request of a file and direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     start: u64,
     end: u64,
     distance: i64,
-    /// Whether it is part of a run that is long enough to count as sequential access.
+    /// Whether the request is part of a run that counts as sequential access.
     is_run: bool,
-    /// Number of requests of its run.
+    /// Number of requests in the current run.
     run: u64,
 }
 
-/// Requests of one kind.
+/// Statistics of the requests of one kind, such as the reads of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     /// Number of requests.
     pub count: u64,
     /// Number of requests that failed.
     pub failed: u64,
-    /// Bytes that were asked for.
+    /// Number of bytes that were requested.
     pub asked_bytes: u64,
-    /// Bytes that were moved between the program and storage or page cache.
+    /// Number of bytes that were moved between the program and storage or page cache.
     pub moved_bytes: u64,
-    /// Requests by size (bytes).
+    /// Number of requests of each size (bytes).
     pub sizes: BTreeMap<u64, u64>,
     /// The order of offsets.
     pub order: Order,
-    /// Requests that bypassed the page cache.
+    /// Number of requests that bypassed the page cache.
     pub direct: u64,
-    /// Bytes that these moved.
+    /// Number of bytes that the direct requests moved.
     pub direct_bytes: u64,
-    /// Requests that made their own data durable.
+    /// Number of requests that made their own data durable, without a separate flush.
     pub durable: u64,
-    /// Requests for which it is known how much the device moved before they returned.
+    /// Number of requests for which the trace has the number of bytes that the device moved before
+    /// the request returned.
     pub with_device_bytes: u64,
-    /// Those of them that neither asked the device nor slept: their data were in memory.
+    /// Number of requests in `with_device_bytes` that neither used the device nor slept, because
+    /// their data were in memory.
     pub in_memory: u64,
     /// Sum of the latencies of the requests in `with_device_bytes` but not in `in_memory` (ns).
     pub waited_ns: u64,
     /// Sum of the latencies of all requests in `with_device_bytes` (ns).
     pub known_ns: u64,
-    /// Bytes that the device moved for these requests before they returned.
+    /// Number of bytes that the device moved for the requests in `with_device_bytes` before they
+    /// returned.
     pub device_bytes: u64,
-    /// Sum of latencies (ns).
+    /// Sum of the latencies of all requests (ns).
     pub busy_ns: u64,
     last: Option<Last>,
 }
 
 impl Requests {
-    /// Adds a request. Returns whether it is part of sequential access; None if it has no offset.
-    /// It is if it repeats the previous one, or if its run began at the start of the file or has at
-    /// least [`RUN_MIN`] requests.
+    /// Adds a request. Returns whether the request is part of sequential access, or None if it has
+    /// no offset. Access is sequential if the request repeats the previous request, or if the run
+    /// began at the start of the file or has at least [`RUN_MIN`] requests.
     fn take(&mut self, request: &Request) -> Option<bool> {
         self.count += 1;
         self.failed += u64::from(request.result.is_some_and(|result| result < 0));
@@ -131,7 +135,8 @@ impl Requests {
 
     fn follow(&mut self, offset: u64, bytes: u64) -> bool {
         let last = self.last.unwrap_or_default();
-        // The first request has no distance. It is 0 then, which no strided request has.
+        // The first request has no predecessor. Its distance is set to 0, which no strided request
+        // has.
         let distance = self.last.map_or(0, |last| offset.wrapping_sub(last.start) as i64);
         let (continues, repeats) = match self.last {
             None => (false, false),
@@ -160,7 +165,8 @@ impl Requests {
         is_run
     }
 
-    /// Adds the counts of other requests. It does not count how the two follow each other.
+    /// Adds the counts of other requests. The step from one set of requests to the other is not
+    /// counted in the order.
     pub fn add(&mut self, other: &Requests) {
         self.count += other.count;
         self.failed += other.failed;
@@ -182,7 +188,7 @@ impl Requests {
     }
 }
 
-/// From the first start to the last end.
+/// The time from the first start to the last end of requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     first_ns: Option<u64>,
@@ -200,18 +206,18 @@ impl Span {
     }
 }
 
-/// All requests of one operation of the program.
+/// All requests of the program with the same operation.
 #[derive(Clone, Debug, Default)]
 pub struct OfOperation {
-    /// Latencies.
+    /// The latencies of the requests.
     pub latency: Histogram,
     busy: Busy,
-    /// Requests by the call that made them.
+    /// Number of requests by the call that made them.
     pub calls: BTreeMap<Call, u64>,
 }
 
 impl OfOperation {
-    /// Time during which at least one was outstanding (ns).
+    /// Returns the time during which at least one request was outstanding (ns).
     pub fn outstanding_ns(&self) -> u64 {
         self.busy.total_ns
     }
@@ -220,30 +226,30 @@ impl OfOperation {
 /// Requests of one file or device.
 #[derive(Clone, Debug, Default)]
 pub struct OfFile {
-    /// Reads.
+    /// The reads, without page faults.
     pub reads: Requests,
-    /// Writes.
+    /// The writes.
     pub writes: Requests,
-    /// Flushes.
+    /// The flushes.
     pub flushes: Requests,
-    /// How often it was opened.
+    /// Number of times the file was opened.
     pub opened: u64,
-    /// Page faults in its mappings.
+    /// Number of page faults in mappings of the file.
     pub page_faults: u64,
     /// Hints that read ahead, such as POSIX_FADV_WILLNEED.
     pub hints: Requests,
-    /// Requests of other kinds.
+    /// Number of requests of other kinds.
     pub others: u64,
 }
 
 impl OfFile {
-    /// Requests of all kinds.
+    /// Returns the number of requests of all kinds.
     pub fn count(&self) -> u64 {
         let data = self.reads.count + self.writes.count + self.flushes.count;
         data + self.opened + self.page_faults + self.hints.count + self.others
     }
 
-    /// Sum of the latencies of data and flushes (ns).
+    /// Returns the sum of the latencies of reads, writes and flushes (ns).
     pub fn busy_ns(&self) -> u64 {
         let data_ns = self.reads.busy_ns.saturating_add(self.writes.busy_ns);
         data_ns.saturating_add(self.flushes.busy_ns)
@@ -260,8 +266,8 @@ impl OfFile {
         self.others += other.others;
     }
 
-    /// Adds a request; returns whether it is part of sequential access. None if this is not known,
-    /// for example without an offset.
+    /// Adds a request. Returns whether the request is part of sequential access, or None if this is
+    /// unknown, for example without an offset.
     fn take(&mut self, request: &Request) -> Option<bool> {
         match request.operation {
             _ if request.call == Call::PAGE_FAULT => self.page_faults += 1,
@@ -281,11 +287,11 @@ impl OfFile {
 pub struct OfProcess {
     /// Number of reads.
     pub reads: u64,
-    /// Bytes that these moved.
+    /// Number of bytes that the reads moved.
     pub read_bytes: u64,
     /// Number of writes.
     pub writes: u64,
-    /// Bytes that these moved.
+    /// Number of bytes that the writes moved.
     pub written_bytes: u64,
     /// Number of flushes.
     pub flushes: u64,
@@ -323,22 +329,22 @@ impl OfProcess {
     }
 }
 
-/// Figures of a trace.
+/// Statistics of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Files of the program.
+    /// Requests of the program by file.
     pub files: HashMap<FileId, OfFile>,
     /// Requests of the block layer, by device.
     pub devices: HashMap<FileId, OfFile>,
-    /// Page faults in mapped files.
+    /// Number of page faults in mapped files.
     pub page_faults: u64,
-    /// Requests of the program by process; of more than 65,536 processes, of the first ones.
+    /// Requests of the program by process. Only the first 65,536 processes are counted.
     pub processes: HashMap<u32, OfProcess>,
     /// Requests of the program by operation.
     pub operations: BTreeMap<Operation, OfOperation>,
-    /// Time between the end of a request and the start of the next one of its thread.
+    /// Times between the end of a request and the start of the next request of the same thread.
     pub think: Histogram,
-    /// What the program waits for.
+    /// The requests that the program waits for, by class.
     pub waits: Waits,
     busy: Busy,
     data_busy: Busy,
@@ -347,12 +353,13 @@ pub struct Summary {
     span: Span,
     device_span: Span,
     thread_ends: HashMap<u32, u64>,
-    /// By thread: start of its last copy within the kernel whose read was seen (ns).
+    /// For each thread, the start time of the last copy within the kernel whose read was recorded
+    /// (ns).
     copies: HashMap<u32, u64>,
 }
 
 impl Summary {
-    /// Adds a request; they come in the order of their start.
+    /// Adds a request. Requests must be added in the order of their start times.
     pub fn take(&mut self, request: &Request) {
         let start = request.start_ns;
         let of_span = match request.call {
@@ -390,7 +397,8 @@ impl Summary {
         self.follow_thread(request.thread, start, end);
     }
 
-    /// Whether this is the write of a copy within the kernel whose read was seen.
+    /// Checks whether the request is the write of a copy within the kernel. Returns false if the
+    /// read of the copy was not recorded. The time of a copy is counted only once, for its read.
     fn is_second_half(&mut self, request: &Request) -> bool {
         if !request.call.is_copy() {
             return false;
@@ -414,30 +422,31 @@ impl Summary {
         }
     }
 
-    /// From the start of the first request of the program to the end of the last one (ns); if there
-    /// are none, of the block layer.
+    /// Returns the time from the start of the first request of the program to the end of the last
+    /// request (ns). If the program made no requests, the requests of the block layer are used.
     pub fn duration_ns(&self) -> u64 {
         let of_program = self.span.duration_ns();
         if self.files.is_empty() { self.device_span.duration_ns() } else { of_program }
     }
 
-    /// Number of threads that made requests; of more than 65,536, that number.
+    /// Returns the number of threads that made requests. At most 65,536 threads are counted.
     pub fn threads(&self) -> u64 {
         self.thread_ends.len() as u64
     }
 
-    /// Time during which at least one request of the program was outstanding (ns).
+    /// Returns the time during which at least one request of the program was outstanding (ns).
     pub fn outstanding_ns(&self) -> u64 {
         self.busy.total_ns
     }
 
-    /// Mean number of reads and writes outstanding while there was at least one.
+    /// Returns the mean number of outstanding reads and writes while at least one was outstanding.
+    /// None if the trace has no latencies of reads or writes.
     pub fn mean_depth(&self) -> Option<f64> {
         let busy = self.data_busy.total_ns;
         (busy > 0).then(|| self.data_ns as f64 / busy as f64)
     }
 
-    /// All reads, writes or flushes of the program.
+    /// Returns the sum of the reads, writes or flushes of all files of the program.
     pub fn total(&self, of: impl Fn(&OfFile) -> &Requests) -> Requests {
         let mut total = Requests::default();
         self.files.values().for_each(|file| total.add(of(file)));
@@ -480,7 +489,8 @@ mod tests {
         let requests: Vec<Request> =
             offsets.iter().enumerate().map(|(at, offset)| request(at as u64, 1, *offset)).collect();
         let order = summary(&requests).files[&FileId(0)].reads.order;
-        // 8192 to 65536 and 180224 to 4096 are jumps; two jumps of 57344 repeat the one before.
+        // The steps from 8192 to 65536 and from 180224 to 4096 are random. The two steps that
+        // follow the step to 65536 repeat its distance of 57344 and count as strided.
         assert_eq!(order, Order { sequential: 3, repeated: 0, strided: 2, random: 2, runs: 5 });
     }
 
@@ -496,7 +506,7 @@ mod tests {
         assert_eq!(of(&[0, 1, 2]), [true; 3], "from the start of the file");
         assert_eq!(of(&[70, 71, 90, 91, 20]), [false; 5]);
         assert_eq!(of(&[70, 71, 72, 73, 74, 9]), [false, false, false, true, true, false]);
-        // A log that writes its last block again until it is full.
+        // A log rewrites its last block until the block is full.
         assert_eq!(of(&[70, 70, 71, 71, 71]), [false, true, true, true, true]);
     }
 
@@ -516,7 +526,7 @@ mod tests {
         assert_eq!((summary.mean_depth(), summary.waits.classes.len()), (Some(1.0), 1));
         assert_eq!(summary.files[&FileId(1)].writes.moved_bytes, 4096);
         assert_eq!(summary.processes[&1].busy_ns, 100);
-        // From a file that is not recorded.
+        // The read of the copy is missing if its file was not recorded.
         let alone = self::summary(&[write]);
         assert_eq!((alone.mean_depth(), alone.waits.classes.len()), (Some(1.0), 1));
     }
@@ -533,7 +543,7 @@ mod tests {
             let summary = summary(&[hint, request(100, 30, 0)]);
             summary.waits.classes.values().map(|of| of.outstanding_ns()).sum::<u64>()
         };
-        // WILLNEED is 3, DONTNEED 4.
+        // POSIX_FADV_WILLNEED is 3, POSIX_FADV_DONTNEED is 4.
         assert_eq!([busy(hint(3)), busy(hint(4))], [80, 30]);
     }
 

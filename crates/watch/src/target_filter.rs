@@ -1,5 +1,5 @@
-//! The files and devices of a target: one file system with the disks below it, or one block device
-//! with the file systems on it.
+//! Finds the file systems and devices of a target: one file system with the disks below it, or one
+//! block device with the file systems on it.
 
 use std::fs;
 use std::io;
@@ -11,14 +11,15 @@ use calltrace::filter::device_number;
 use ioengine::device::Device;
 use ioengine::mount;
 
-/// Levels of devices that are followed; real stacks are lower.
+/// Maximum number of levels of stacked devices that are followed. Real stacks have fewer.
 const LEVELS_MAX: usize = 16;
 
-/// The file system of a file or folder with the devices below; of a block device, the device with
-/// its partitions, volumes and file systems. Also returns a name for the target.
+/// Returns the filter for a target, and a name for the target. For a file or directory, the filter
+/// contains its file system and the devices below. For a block device, the filter contains the
+/// device with its partitions, volumes and file systems.
 ///
 /// # Errors
-/// The path does not exist, cannot be looked up, or is something else.
+/// The path does not exist, cannot be looked up, or is not a file, directory or block device.
 pub fn of(path: &Path) -> io::Result<(Filter, String)> {
     let path = fs::canonicalize(path)?;
     let metadata = fs::metadata(&path)?;
@@ -38,7 +39,7 @@ pub fn of(path: &Path) -> io::Result<(Filter, String)> {
     }
     let device = numbers(metadata.dev());
     let mount = mount::of(&path, device);
-    // A subvolume of btrfs has a device number of its own, but the kernel records that of the file
+    // A btrfs subvolume has a separate device number, but the kernel records the number of the file
     // system.
     let file_system = mount.as_ref().map_or(device, |mount| mount.device);
     let below = mount.as_ref().and_then(mount_device);
@@ -48,7 +49,7 @@ pub fn of(path: &Path) -> io::Result<(Filter, String)> {
     Ok((Filter { file_systems: vec![device_number(file_system)], devices }, name))
 }
 
-/// The block device of a mount.
+/// Returns the block device of a mount. None if the mount has no block device.
 fn mount_device(mount: &mount::Mount) -> Option<(u32, u32)> {
     let of_source = || {
         let metadata = fs::metadata(&mount.source).ok()?;
@@ -57,7 +58,8 @@ fn mount_device(mount: &mount::Mount) -> Option<(u32, u32)> {
     if Device::of(mount.device).is_some() { Some(mount.device) } else { of_source() }
 }
 
-/// A device, its whole disk, and the devices below a volume.
+/// Returns a device and all devices below: the disk that contains a partition, and the devices on
+/// which a volume is stored.
 fn chain(device: Option<(u32, u32)>) -> Vec<(u32, u32)> {
     let mut found: Vec<(u32, u32)> = device.into_iter().collect();
     let mut level: Vec<Device> = device.and_then(Device::of).into_iter().collect();
@@ -73,7 +75,7 @@ fn chain(device: Option<(u32, u32)>) -> Vec<(u32, u32)> {
     found
 }
 
-/// The partitions of a device, and the volumes on the device and on its partitions.
+/// Returns the partitions of a device, and the volumes on the device and on its partitions.
 fn above(device: Option<Device>) -> Vec<(u32, u32)> {
     let mut found = Vec::new();
     let mut level: Vec<Device> = device.into_iter().collect();

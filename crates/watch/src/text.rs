@@ -1,4 +1,4 @@
-//! The result of `watch` and `trace` as lines for the terminal.
+//! Formats the result of `watch` and `trace` as lines for the terminal.
 
 use analysis::units;
 use lab::terminal;
@@ -10,24 +10,24 @@ use crate::document::{
 };
 use crate::totals::TotalsDocument;
 
-/// A class of requests is shown from this share of the time on.
+/// A class of requests is shown only if it takes at least this share of the time.
 const WAIT_SHOWN: f64 = 0.05;
-/// Gains that the terminal shows.
+/// Maximum number of gains that the terminal shows.
 const GAINS_SHOWN: usize = 5;
-/// Share of requests that counts as all.
+/// Shares of at least this value are shown as if they were 100%.
 const NEARLY_ALL: f64 = 0.995;
 
-/// The lines.
+/// Formats the result as lines, wrapped for the terminal.
 pub fn lines(document: &TraceDocument) -> Vec<String> {
     lines_of(document, &|prefix, text| terminal::wrapped(prefix, text))
 }
 
-/// The same lines, not wrapped and without an indent.
+/// Formats the result as lines that are neither wrapped nor indented.
 pub fn whole_lines(document: &TraceDocument) -> Vec<String> {
     lines_of(document, &|prefix, text| vec![format!("{} {text}", prefix.trim()).trim().to_owned()])
 }
 
-/// The lines. Each is a prefix and a text, which `wrapped` breaks into lines.
+/// Formats the result. `wrapped` takes a prefix and a text, and breaks the text into lines.
 fn lines_of(document: &TraceDocument, wrapped: &dyn Fn(&str, &str) -> Vec<String>) -> Vec<String> {
     let mut lines = vec![head(document)];
     let mut add = |prefix: &str, text: String| lines.extend(wrapped(prefix, &text));
@@ -47,7 +47,10 @@ fn lines_of(document: &TraceDocument, wrapped: &dyn Fn(&str, &str) -> Vec<String
         }
     }
     if let Some(depth) = document.mean_depth {
-        add("  depth    ", format!("{depth:.2} reads and writes outstanding while there was one"));
+        add(
+            "  depth    ",
+            format!("{depth:.2} reads and writes outstanding on average (without idle time)"),
+        );
     }
     if let Some(text) = others(document) {
         add("  other    ", text);
@@ -67,7 +70,9 @@ fn lines_of(document: &TraceDocument, wrapped: &dyn Fn(&str, &str) -> Vec<String
             let share = percent(share);
             add(
                 "  ",
-                format!("The program gets {share} of what the device gives, while it waits."),
+                format!(
+                    "While waiting, the program gets {share} of the device's best performance."
+                ),
             );
         }
         document.against.iter().for_each(|one| add("  ", one.text.clone()));
@@ -93,11 +98,11 @@ fn head(document: &TraceDocument) -> String {
     let calls = units::counted(document.calls(), "call");
     match document.processes.len() as u64 {
         0 | 1 => format!("{name}: {duration}, {calls}"),
-        count => format!("{name}: {duration}, {calls} of {count} processes"),
+        count => format!("{name}: {duration}, {calls} by {count} processes"),
     }
 }
 
-/// How the time is divided.
+/// Formats the shares of the time in which operations were outstanding.
 fn time(document: &TraceDocument) -> Option<String> {
     let whole = document.duration_ns as f64;
     if document.outstanding_ns == 0 || whole <= 0.0 {
@@ -113,7 +118,7 @@ fn time(document: &TraceDocument) -> Option<String> {
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let parts: Vec<String> = parts.into_iter().take(4).map(|(_, text)| text).collect();
     let all = share(document.outstanding_ns);
-    Some(format!("{all} of the time with storage requests outstanding: {}", parts.join(", ")))
+    Some(format!("storage requests outstanding {all} of the time: {}", parts.join(", ")))
 }
 
 fn plural(of: &OperationDocument) -> String {
@@ -138,7 +143,7 @@ fn of_operation(document: &TraceDocument, of: &OperationDocument) -> String {
             let writes = document.operation(Operation::Write).and_then(|of| of.data.as_ref());
             let count = of.latency.count.max(1);
             let each = writes.map_or(String::new(), |data| {
-                format!(", one for {:.1} writes", data.count as f64 / count as f64)
+                format!(", one per {:.1} writes", data.count as f64 / count as f64)
             });
             parts.push(format!("{}{each}", units::count(count as f64)));
         }
@@ -151,7 +156,8 @@ fn of_operation(document: &TraceDocument, of: &OperationDocument) -> String {
     format!("{} [{}]", parts.join("; "), calls.join(", "))
 }
 
-/// `12000 of 8 KiB, 93.8 MiB`.
+/// Formats the number, the size and the total bytes of requests, such as `12000 of 8 KiB, 93.8
+/// MiB`.
 fn amount(data: &DataDocument) -> String {
     let moved = units::size(data.moved_bytes);
     let failed = match data.failed {
@@ -170,7 +176,7 @@ fn sizes(data: &DataDocument) -> String {
     let share = common.count as f64 / count;
     match low.zip(high) {
         Some((low, high)) if share < NEARLY_ALL => format!(
-            "{} to {} ({} of {})",
+            "{} to {} ({} are {})",
             units::size(low.bytes),
             units::size(high.bytes),
             percent(share),
@@ -216,12 +222,12 @@ fn caching(operation: &str, data: &DataDocument) -> String {
         text.push_str(&format!(", {share} from the page cache"));
         if data.in_memory < known && data.known_ns > 0 {
             let time = percent(data.waited_ns as f64 / data.known_ns as f64);
-            text.push_str(&format!(" (the others took {time} of the time of all reads)"));
+            text.push_str(&format!(" (the other reads took {time} of the read time)"));
         }
     }
     if data.durable > 0 {
         let share = data.durable as f64 / data.count.max(1) as f64;
-        text.push_str(&format!(", {} durable by themselves", percent(share)));
+        text.push_str(&format!(", {} durable without a flush", percent(share)));
     }
     text
 }
@@ -245,7 +251,7 @@ fn others(document: &TraceDocument) -> Option<String> {
 fn of_totals(totals: &TotalsDocument) -> String {
     let size = units::size;
     format!(
-        "{} of {} ({} from devices), {} of {} ({} to devices)",
+        "{} returned {} ({} from devices), {} wrote {} ({} to devices)",
         units::counted(totals.read_calls, "read call"),
         size(totals.read_bytes),
         size(totals.device_read_bytes),
@@ -257,13 +263,13 @@ fn of_totals(totals: &TotalsDocument) -> String {
 
 fn of_files(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
     let files = if document.folders.is_empty() { &document.files } else { &document.folders };
-    // Files without times are left out: programs and libraries are mapped, and page faults have no
-    // time here.
+    // Files without times are left out. These are mapped programs and libraries, for which only
+    // page faults are counted.
     let files: Vec<&FileDocument> = files.iter().filter(|file| file.has_time()).collect();
     if files.is_empty() {
         return;
     }
-    let what = if document.folders.is_empty() { "Files" } else { "Files and folders" };
+    let what = if document.folders.is_empty() { "Files" } else { "Files and directories" };
     add("", format!("{what}, by time in calls"));
     for file in files.iter().take(FOLDERS_MAX) {
         let name = if file.name.is_empty() { "(unknown file)" } else { &file.name };
@@ -286,12 +292,12 @@ fn of_programs(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
         let parts = [
             (
                 of.reads,
-                format!("{} of {}", units::counted(of.reads, "read"), units::size(of.read_bytes)),
+                format!("{} ({})", units::counted(of.reads, "read"), units::size(of.read_bytes)),
             ),
             (
                 of.writes,
                 format!(
-                    "{} of {}",
+                    "{} ({})",
                     units::counted(of.writes, "write"),
                     units::size(of.written_bytes)
                 ),
@@ -300,7 +306,7 @@ fn of_programs(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
         ];
         let parts = parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text);
         let parts: Vec<String> = parts.collect();
-        let what = if parts.is_empty() { "opens only".to_owned() } else { parts.join(", ") };
+        let what = if parts.is_empty() { "no data moved".to_owned() } else { parts.join(", ") };
         let many = match program.processes {
             1 => String::new(),
             many => format!(" ({many} processes)"),
@@ -310,7 +316,7 @@ fn of_programs(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
     }
     let left = document.programs.len().saturating_sub(FOLDERS_MAX);
     if left > 0 {
-        add("  ", format!("and {} (see --json)", units::counted(left as u64, "program")));
+        add("  ", format!("and {} (see --json)", units::counted(left as u64, "more program")));
     }
 }
 
@@ -345,7 +351,7 @@ fn of_device(device: &FileDocument) -> String {
             let mean = units::size(data.moved_bytes / data.count.max(1));
             let moved = units::size(data.moved_bytes);
             parts.push(format!(
-                "{} of {mean} on average, {moved}",
+                "{} of {mean} on average, {moved} in total",
                 units::counted(data.count, name)
             ));
         }
@@ -356,17 +362,17 @@ fn of_device(device: &FileDocument) -> String {
     parts.join("; ")
 }
 
-/// Shares of the time by what the program waits for.
+/// Formats the shares of the time in which the program waits for each class of requests.
 fn of_waits(document: &TraceDocument) -> Option<String> {
     let large = document.waits.iter().filter(|wait| wait.share_of_time >= WAIT_SHOWN);
     let part = |wait: &WaitDocument| {
         let share = percent(wait.share_of_time);
         match wait.operation.as_str() {
-            "flush" => format!("{share} flushes"),
+            "flush" => format!("{share} for flushes"),
             name => {
                 let (order, size) = (&wait.order, units::size(wait.bytes));
                 let blank = if order.is_empty() { "" } else { " " };
-                format!("{share} {order}{blank}{name}s of {size} ({:.1} outstanding)", wait.depth)
+                format!("{share} for {order}{blank}{name}s of {size} (depth {:.1})", wait.depth)
             }
         }
     };
@@ -383,10 +389,10 @@ fn amplification(one: &AmplificationDocument) -> String {
         [one.program_bytes, one.cache_bytes, one.device_bytes].map(units::size);
     let calls = match one.calls_device_bytes {
         0 => String::new(),
-        bytes => format!(", {} in these calls", units::size(bytes)),
+        bytes => format!(", of which {} during the program's calls", units::size(bytes)),
     };
     format!(
-        "{name}: the program moved {program}, {cache} of it through the page cache; devices \
+        "{name}: the program {moved} {program}, of which {cache} through the page cache; devices \
          {moved} {device} for all programs{calls}"
     )
 }
@@ -397,7 +403,7 @@ fn of_gains(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
     }
     add("", "Predicted gains, by Amdahl's law".to_owned());
     for gain in document.gains.iter().take(GAINS_SHOWN) {
-        add("  ", format!("[{}] {}; {}", gain.rule, gain.text, gain.computed));
+        add("  ", format!("[{}] {}. Gain: {}", gain.rule, gain.text, gain.computed));
         add("    ", format!("how: {}", gain.how));
     }
 }
@@ -406,8 +412,8 @@ fn of_recording(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
     if let Some(recording) = &document.recording {
         let each = units::time(recording.per_call_ns);
         let whole = recording.per_call_ns * recording.calls as f64;
-        // Threads make calls at the same time, so the cost is a share of the time of all threads
-        // together.
+        // Threads make calls at the same time, so the cost is given as a share of the time of all
+        // threads together.
         let time = document.duration_ns.max(1) as f64 * document.threads.max(1) as f64;
         let share = percent((whole / time).min(1.0));
         add(
@@ -460,7 +466,8 @@ mod tests {
 
     #[test]
     fn the_cost_of_recording_is_a_share_of_the_time_of_all_threads() {
-        // Four threads; their calls cost 5 times the duration, which one thread could not spend.
+        // Four threads make calls whose cost is up to 5 times the duration, more than one thread
+        // could spend.
         let of_thread =
             |at: u64| Request { thread: at as u32 % 4, ..request(at, Operation::Read, 0) };
         let mut document = document(&(0..200).map(of_thread).collect::<Vec<_>>());
@@ -505,10 +512,10 @@ mod tests {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
             "db: 200 us, 200 calls",
-            "50% of the time with storage requests outstanding: 38% in writes, 13% in flushes",
+            "storage requests outstanding 50% of the time: 38% in writes, 13% in flushes",
             "writes 150 of 8 KiB, 1.17 MiB; ",
             "random; buffered; p50 500 ns",
-            "flushes 50, one for 3.0 writes",
+            "flushes 50, one per 3.0 writes",
             "1.00 reads and writes outstanding",
             "/data/table: 150 writes of 8 KiB in 75 us",
             "50 flushes in 25 us",
@@ -523,6 +530,6 @@ mod tests {
         requests.push(Request { bytes: 512, ..request(9, Operation::Read, 0) });
         let document = document(&requests);
         let reads = document.operation(Operation::Read).unwrap().data.as_ref().unwrap();
-        assert_eq!(sizes(reads), "512 B to 8 KiB (90% of 8 KiB)");
+        assert_eq!(sizes(reads), "512 B to 8 KiB (90% are 8 KiB)");
     }
 }

@@ -1,30 +1,30 @@
-//! Requests over time: bytes moved and the number outstanding, in intervals of equal length. The
-//! intervals double when there are too many, so memory is bounded.
+//! Counts requests over time: bytes moved and queue depth, in intervals of equal length. When there
+//! are too many intervals, their length is doubled, so memory is bounded.
 
 use trace::{Operation, Request};
 
-/// Most intervals.
+/// Maximum number of intervals.
 const INTERVALS_MAX: usize = 240;
-/// Length of an interval at the beginning (ns).
+/// Initial length of an interval (ns).
 const INTERVAL_NS: u64 = 1_000_000;
 
-/// What happened in an interval.
+/// Totals of the requests in an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// Bytes of reads that started in it.
+    /// Number of bytes moved by reads that started in the interval.
     pub read_bytes: f64,
-    /// Bytes of writes that started in it.
+    /// Number of bytes moved by writes that started in the interval.
     pub write_bytes: f64,
-    /// Sum of the time that requests were outstanding in it (ns).
+    /// Time during which requests were outstanding in the interval, summed over all requests (ns).
     pub outstanding_ns: f64,
 }
 
-/// Requests over time.
+/// Totals of requests in successive intervals.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     /// Length of an interval (ns).
     pub interval_ns: u64,
-    /// The intervals, from time 0 on.
+    /// The intervals, beginning at time 0.
     pub intervals: Vec<Interval>,
 }
 
@@ -58,7 +58,8 @@ impl Timeline {
         }
     }
 
-    /// Makes room for a moment.
+    /// Extends the timeline to the time `ns`. If this needs too many intervals, doubles their
+    /// length until the number is small enough.
     fn reach(&mut self, ns: u64) {
         while ns / self.interval_ns >= INTERVALS_MAX as u64 {
             self.interval_ns = self.interval_ns.saturating_mul(2);

@@ -1,5 +1,5 @@
-//! What the kernel counts for every process without recording: `/proc/PID/io`. It is all that can
-//! be said without the rights to record. The fields are described in `proc_pid_io(5)`.
+//! Reads the I/O totals that the kernel counts for every process (`/proc/PID/io`). If the user has
+//! no rights to record, these totals are the only result. `proc_pid_io(5)` describes the fields.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,37 +8,38 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Totals of a process, its threads, and its children that ended.
+/// I/O totals of a process, including its threads and its ended children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TotalsDocument {
-    /// System calls that read, also from pipes and sockets.
+    /// Number of system calls that read, including reads from pipes and sockets.
     pub read_calls: u64,
-    /// System calls that write, also to pipes and sockets.
+    /// Number of system calls that write, including writes to pipes and sockets.
     pub write_calls: u64,
-    /// Bytes that these calls read, also from the page cache.
+    /// Number of bytes that the read calls returned, including bytes from the page cache.
     pub read_bytes: u64,
-    /// Bytes that these calls wrote, also to the page cache.
+    /// Number of bytes that the write calls wrote, including bytes to the page cache.
     pub write_bytes: u64,
-    /// Bytes that were read from devices.
+    /// Number of bytes that were read from devices.
     pub device_read_bytes: u64,
-    /// Bytes that were or will be written to devices.
+    /// Number of bytes that were or will be written to devices.
     pub device_write_bytes: u64,
 }
 
-/// Where the totals of a process are read. It is opened while the process runs, because the file of
-/// a process that has ended belongs to root; one that is open can be read until the process was
-/// waited for.
+/// The open `/proc/PID/io` of a process. The file is opened while the process runs, because only
+/// root can open it after the process has ended. An open file can be read until the process is
+/// reaped.
 #[derive(Debug)]
 pub struct Totals(Option<File>);
 
 impl Totals {
-    /// The totals of a process.
+    /// Opens the totals of a running process.
     pub fn of(process: u32) -> Totals {
         let path = Path::new("/proc").join(process.to_string()).join("io");
         Totals(File::open(path).ok())
     }
 
-    /// The totals so far; None if they may not be read, or the process is gone.
+    /// Reads the current totals. None if the file could not be opened, or if the process no longer
+    /// exists.
     pub fn read(&self) -> Option<TotalsDocument> {
         let mut bytes = [0; 1024];
         let length = self.0.as_ref()?.read_at(&mut bytes, 0).ok()?;
@@ -64,7 +65,7 @@ impl TotalsDocument {
         }
     }
 
-    /// What was added since `before`.
+    /// Returns the difference between these totals and the earlier totals `before`.
     pub fn since(self, before: TotalsDocument) -> TotalsDocument {
         let less = u64::saturating_sub;
         TotalsDocument {

@@ -1,23 +1,23 @@
-//! What a program waits for: its requests by operation, order and size, each class with the time
-//! during which at least one of it was outstanding.
+//! Divides the waiting time of a program by operation, order and size of the requests. For each
+//! class of requests, the time during which at least one request was outstanding is computed.
 //!
-//! Sizes are classes of powers of two, so memory is bounded. Classes may be outstanding at the same
-//! time, so their shares of the time may add up to more than the whole.
+//! Sizes are grouped by powers of two, so memory is bounded. Requests of several classes may be
+//! outstanding at the same time, so the shares of all classes may add up to more than 100%.
 
 use std::collections::BTreeMap;
 
 use trace::{Operation, Request};
 
-/// Time during which at least one request was outstanding.
+/// Computes the time during which at least one request was outstanding.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Busy {
-    /// The time (ns).
+    /// Time during which at least one request was outstanding (ns).
     pub total_ns: u64,
     until_ns: u64,
 }
 
 impl Busy {
-    /// Adds an interval; intervals come in the order of their start.
+    /// Adds the interval of a request. Intervals must be added in the order of their start.
     pub fn add(&mut self, start_ns: u64, end_ns: u64) {
         let from = start_ns.max(self.until_ns);
         if end_ns > from {
@@ -27,19 +27,19 @@ impl Busy {
     }
 }
 
-/// How the requests of a class access their file.
+/// The access order of a class of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClassOrder {
-    /// In runs.
+    /// The requests are part of sequential runs.
     Sequential,
-    /// Elsewhere.
+    /// The requests are not part of sequential runs.
     Random,
-    /// The operation has no offset.
+    /// The order is unknown, or the operation has none.
     None,
 }
 
 impl ClassOrder {
-    /// The name in sentences and documents; empty for none.
+    /// Returns the name for messages and documents. Empty for `None`.
     pub fn name(self) -> &'static str {
         match self {
             ClassOrder::Sequential => "sequential",
@@ -49,53 +49,54 @@ impl ClassOrder {
     }
 }
 
-/// A class of requests.
+/// A class of requests that a program waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class {
-    /// Read, write or flush.
+    /// The operation: read, write or flush.
     pub operation: Operation,
-    /// The order.
+    /// The access order.
     pub order: ClassOrder,
-    /// Binary logarithm of the size.
+    /// Binary logarithm of the request size (bytes).
     size_class: u32,
 }
 
-/// The requests of a class.
+/// Statistics of the requests of a class.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OfClass {
     /// Number of requests.
     pub count: u64,
-    /// Bytes moved.
+    /// Number of bytes moved.
     pub moved_bytes: u64,
     /// Sum of the latencies (ns).
     pub latency_ns: u64,
-    /// The size of most of them, if one has the majority (bytes).
+    /// Size of the majority of the requests, if the majority has the same size (bytes).
     pub common_bytes: u64,
     votes: u64,
     busy: Busy,
 }
 
 impl OfClass {
-    /// Time during which at least one was outstanding (ns).
+    /// Returns the time during which at least one request of the class was outstanding (ns).
     pub fn outstanding_ns(&self) -> u64 {
         self.busy.total_ns
     }
 }
 
-/// All classes of a program.
+/// All classes of requests of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
-    /// The classes.
+    /// The statistics of each class.
     pub classes: BTreeMap<Class, OfClass>,
 }
 
 impl Waits {
-    /// Adds a request with a latency; they come in the order of their start. `is_sequential` says
-    /// whether it is part of sequential access to its file; None if it has no offset. The time of
-    /// hints that read ahead counts as time of reads.
+    /// Adds a request. Requests without a latency are ignored. Requests must be added in the order
+    /// of their start times. `is_sequential` tells whether the request is part of sequential access
+    /// to its file. None if the request has no offset. The time of hints that read ahead counts as
+    /// time of reads.
     pub fn take(&mut self, request: &Request, is_sequential: Option<bool>) {
         let Some(end_ns) = request.end_ns() else { return };
-        // A hint that reads ahead is the submission of the reads that follow.
+        // A hint that reads ahead submits the I/O of the reads that follow.
         let is_hint = request.call.reads_ahead();
         let operation = if is_hint { Operation::Read } else { request.operation };
         let is_wait = operation.moves_data() || operation == Operation::Flush;
@@ -120,7 +121,7 @@ impl Waits {
         }
         of.count += 1;
         of.moved_bytes = of.moved_bytes.saturating_add(request.moved_bytes());
-        // The majority vote of Boyer and Moore.
+        // The majority vote of Boyer and Moore finds the most common size.
         match of.votes {
             0 => (of.common_bytes, of.votes) = (request.bytes, 1),
             _ if of.common_bytes == request.bytes => of.votes += 1,

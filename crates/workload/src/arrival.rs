@@ -1,32 +1,33 @@
-//! When requests are due in an open loop: at a constant rate, or as a Poisson process.
+//! Due times of requests in an open loop: at a constant rate, or as a Poisson process.
 //!
-//! In an open loop the time at which a request is due does not depend on the device, and latency is
-//! measured from that time. A stall then counts against every request that it delayed, which avoids
-//! coordinated omission. Many independent users form a Poisson process with exponential gaps; the
-//! streams of several workers together are again a Poisson process, with the sum of their rates.
+//! In an open loop, the due time of a request does not depend on the device, and latency is
+//! measured from the due time. A stall therefore counts against every request that it delayed,
+//! which avoids coordinated omission. Many independent users form a Poisson process with
+//! exponential gaps. The streams of several workers together are again a Poisson process, whose
+//! rate is the sum of their rates.
 
 use crate::random::Stream;
 
 /// The rate and arrival process of one worker in an open loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Rate of this worker alone.
+    /// Mean request rate of this worker alone (requests/s).
     pub requests_per_s: f64,
     /// The arrival process.
     pub process: Process,
 }
 
-/// The arrival process: how the gaps between requests are distributed.
+/// The distribution of the gaps between requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Process {
-    /// Equal times between requests.
+    /// All gaps between requests are equal.
     Constant {
         /// Time from the start to the first request, as a fraction of the gap between requests.
         offset: f64,
     },
-    /// Exponentially distributed times between requests.
+    /// The gaps between requests are exponentially distributed.
     Poisson {
-        /// Seed of the stream that draws the times.
+        /// Seed of the random stream from which the gaps are drawn.
         seed: u64,
     },
 }
@@ -36,8 +37,8 @@ pub enum Process {
 pub struct Arrivals {
     start_ns: u64,
     period_ns: f64,
-    /// Time from the start to the next due request, in mean gaps. It is a float, so that rounding
-    /// errors of single gaps do not add up.
+    /// Time from the start to the next due request, in units of the mean gap. A float, so that
+    /// rounding errors of single gaps do not add up.
     at: f64,
     gaps: Gaps,
 }
@@ -49,7 +50,7 @@ enum Gaps {
 }
 
 impl Arrivals {
-    /// The due times of the requests, beginning at `start_ns`.
+    /// Starts the sequence of due times at `start_ns`.
     pub fn new(start_ns: u64, rate: Rate) -> Arrivals {
         let (at, gaps) = match rate.process {
             Process::Constant { offset } => (offset, Gaps::Constant),
@@ -61,7 +62,7 @@ impl Arrivals {
         Arrivals { start_ns, period_ns: 1e9 / rate.requests_per_s, at, gaps }
     }
 
-    /// When the next request is due (ns).
+    /// Returns the due time of the next request (ns).
     #[inline]
     pub fn next_due_ns(&self) -> u64 {
         self.start_ns.saturating_add((self.at * self.period_ns) as u64)
@@ -77,10 +78,11 @@ impl Arrivals {
     }
 }
 
-/// An exponentially distributed number with mean 1, by inversion.
+/// Draws an exponentially distributed number with mean 1, by inversion.
 #[inline]
 fn exponential(stream: &mut Stream) -> f64 {
-    // A 53-bit number, greater than 0 so that the logarithm is finite, and at most 1.
+    // The number has 53 random bits. It is greater than 0, so that the logarithm is finite, and it
+    // is at most 1.
     let uniform = ((stream.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
     -uniform.ln()
 }
@@ -97,7 +99,7 @@ pub(crate) mod tests {
         Rate { requests_per_s, process: Process::Poisson { seed } }
     }
 
-    /// Due times of several workers until `end_ns`, merged in order.
+    /// Returns all due times of several workers that are before `end_ns`, in ascending order.
     pub(crate) fn merged(rates: &[Rate], end_ns: u64) -> Vec<u64> {
         let mut all = Vec::new();
         for rate in rates {
@@ -111,9 +113,9 @@ pub(crate) mod tests {
         all
     }
 
-    /// Kolmogorov-Smirnov statistic of the gaps against the exponential distribution with this
-    /// rate, times the square root of their number: by chance it exceeds 1.63 in one of 100 samples
-    /// and 2.3 in one of 20,000.
+    /// Returns the Kolmogorov-Smirnov distance between the gaps and the exponential distribution
+    /// with this rate, multiplied by the square root of the number of gaps. By chance, the result
+    /// exceeds 1.63 in one of 100 samples and 2.3 in one of 20,000.
     pub(crate) fn distance_from_exponential(due_ns: &[u64], requests_per_s: f64) -> f64 {
         let mut gaps: Vec<f64> =
             due_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9).collect();

@@ -1,21 +1,21 @@
-//! The content of written blocks, and the verification of blocks read back.
+//! Generates the content of written blocks, and verifies blocks that are read back.
 //!
-//! Ordinary writes contain random bytes. They are generated once per slot; the offset and a write
-//! counter are then stamped into every 4 KiB, so that no two blocks are equal and a device gains
-//! nothing from compression or deduplication. Verified blocks describe themselves: magic number,
-//! length, offset, seed, write counter and a CRC-32 of the whole block. This detects and locates
-//! blocks that were never written, misdirected or changed.
+//! Ordinary writes contain random bytes, which are generated once per slot. For each write, the
+//! offset and a write counter are stamped into every 4 KiB. No two blocks are equal, so a device
+//! gains nothing from compression or deduplication. Verified blocks have a header with magic
+//! number, length, offset, seed and write counter, and a CRC-32 of the whole block. This reveals
+//! and locates blocks that were never written, written to a wrong offset, or changed.
 
 use crate::random::Stream;
 use crate::written::Expected;
 
-/// Size of stamped and verified blocks, if the request size allows it (bytes).
+/// Size of stamped blocks, and maximum size of verified blocks (bytes).
 pub const BLOCK_BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"halfpowr");
 const HEADER_BYTES: usize = 40;
 
-/// Size of the verified blocks for a request size: the largest power of two up to [`BLOCK_BYTES`]
-/// that divides it, or None below 64 bytes.
+/// Returns the size of verified blocks for a request size: the largest power of two up to
+/// [`BLOCK_BYTES`] that divides the request size. None if the size would be below 64 bytes.
 pub fn block_bytes(request_bytes: u32) -> Option<usize> {
     let largest = 1_usize << request_bytes.trailing_zeros().min(BLOCK_BYTES.trailing_zeros());
     (largest >= 64).then_some(largest)
@@ -29,7 +29,7 @@ pub fn fill(memory: &mut [u8], seed: u64) {
     }
 }
 
-/// Stamps offset and write counter into every 4 KiB of a request, which makes each unique.
+/// Stamps offset and write counter into every 4 KiB of a request, so that every block is unique.
 #[inline]
 pub fn stamp(memory: &mut [u8], offset: u64, number: u64) {
     let mut at = offset;
@@ -42,7 +42,7 @@ pub fn stamp(memory: &mut [u8], offset: u64, number: u64) {
     }
 }
 
-/// Turns a request's buffer into verified blocks: header and checksum are written into each.
+/// Turns a request's buffer into verified blocks, by writing a header and checksum into each block.
 pub fn seal(memory: &mut [u8], block_bytes: usize, offset: u64, seed: u64, number: u64) {
     let mut at = offset;
     for block in memory.chunks_exact_mut(block_bytes) {
@@ -58,20 +58,20 @@ pub fn seal(memory: &mut [u8], block_bytes: usize, offset: u64, seed: u64, numbe
     }
 }
 
-/// What is wrong with a block that was read.
+/// The kind of damage that was found in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Damage {
-    /// No verified block was ever written here, or its header is gone.
+    /// No verified block was ever written at this offset, or the header was destroyed.
     NotSealed,
-    /// Wrong place: a valid block that was written for another offset.
+    /// The block is valid, but was written for another offset.
     Astray {
-        /// The offset that the block was written for (bytes).
+        /// The offset for which the block was written (bytes).
         belongs_at: u64,
     },
     /// The bytes do not match the checksum.
     Corrupt,
-    /// Old content: a valid block of an earlier write, so a later write was lost.
+    /// The block is valid, but is from an earlier write, so a later write was lost.
     Stale,
 }
 
@@ -89,15 +89,15 @@ impl std::fmt::Display for Mismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let offset = self.offset;
         match self.damage {
-            Damage::NotSealed => write!(f, "no verified block at offset {offset}"),
+            Damage::NotSealed => write!(f, "there is no verified block at offset {offset}"),
             Damage::Astray { belongs_at } => {
-                write!(f, "the block at offset {offset} belongs at {belongs_at}")
+                write!(f, "the block at offset {offset} was written for offset {belongs_at}")
             }
             Damage::Corrupt => write!(f, "the block at offset {offset} is corrupt"),
             Damage::Stale => write!(
                 f,
-                "the block at offset {offset} is stale: a later write of it \
-                was lost"
+                "the block at offset {offset} is stale: a later write to \
+                this block was lost"
             ),
         }
     }
@@ -110,12 +110,12 @@ pub struct Checked {
     pub blocks: u64,
     /// Number of damaged blocks.
     pub damaged: u64,
-    /// The first damaged block.
+    /// The first damaged block. None if no block is damaged.
     pub first: Option<Mismatch>,
 }
 
-/// Checks the blocks in a request's buffer. A valid block with another seed than the one expected
-/// at its offset is stale.
+/// Checks the blocks in a request's buffer. A valid block whose seed is not the expected seed for
+/// its offset is stale.
 pub fn check(
     memory: &mut [u8],
     block_bytes: usize,

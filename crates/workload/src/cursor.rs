@@ -1,20 +1,20 @@
-//! A sequential stream shared by several workers: each takes the next blocks of the stream, so that
-//! together they visit every block once (placement interlocked).
+//! A sequential stream that several workers share. Each worker takes the next blocks of the stream,
+//! so that all workers together visit every block once (placement `interlocked`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The offset of the next request of a shared stream; clones share it.
+/// The offset of the next request of a shared stream. All clones of a cursor share the offset.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor(Arc<AtomicU64>);
 
 impl Cursor {
-    /// Takes the next `length` bytes of a region and returns their offset in it; wraps around at
-    /// the end of the region.
+    /// Takes the next `length` bytes of a region and returns their offset within the region. At the
+    /// end of the region, the cursor starts again at the beginning.
     #[inline(never)]
     pub fn take(&self, length: u64, region_bytes: u64) -> u64 {
         let offset_for = |at: u64| if at + length > region_bytes { 0 } else { at };
-        // Relaxed is enough: the counter publishes no other data.
+        // Relaxed ordering is enough, because the counter publishes no other data.
         let next = |at| Some(offset_for(at) + length);
         let (Ok(at) | Err(at)) = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         offset_for(at)

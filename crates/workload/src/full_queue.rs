@@ -1,19 +1,20 @@
-//! Finds the part of a closed loop in which its queue is full, and the rate in that part.
+//! Finds the time window of a closed loop in which the queue is full, and the rate in that window.
 //! [`FullQueue`] explains why the rate is measured there.
 //!
-//! A worker reports the completions of each call, and the end of submitting, to its
-//! [`FullQueueMeter`]. The meter stores the counts at a few times and allocates nothing after the
-//! start.
+//! A worker reports the completions of each call, and the end of submission, to its
+//! [`FullQueueMeter`]. The meter stores the counts at a few times, and allocates no memory after
+//! the start.
 
 use crate::sample::FullQueue;
 
-/// At the start, up to one in this many turns is skipped, and always the first. A device needs some
-/// turns to spread out requests that arrived together.
+/// The number of turns divided by this number is the maximum number of turns that are skipped at
+/// the start. At least the first turn is skipped. A device needs some turns to spread out requests
+/// that arrived together.
 const FIRST_SHARE: u64 = 4;
-/// Capacity for the counts after the first turns, sufficient for trials of any length.
+/// Capacity of the list of stored counts, which is sufficient for trials of any length.
 const EARLY_MAX: usize = 128;
 
-/// The counts of completed requests and bytes at a time.
+/// Numbers of completed requests and bytes at one point in time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     at_ns: u64,
@@ -22,29 +23,30 @@ struct Mark {
     turns: u64,
 }
 
-/// Counts completions, and stores the counts at the end of turns. A turn is as many completions as
-/// the queue has slots. Counts are stored after the first turn, and after later turns while the
-/// queue is full.
+/// Counts completions, and stores the counts at the end of turns. A turn consists of as many
+/// completions as the queue has slots. Counts are stored after the first turn, and after later
+/// turns while the queue is full.
 #[derive(Debug)]
 pub(crate) struct FullQueueMeter {
     slots: u64,
     now: Mark,
-    /// The request count at which the current turn ends; unreachable if the queue is not kept full.
+    /// Number of completed requests at which the current turn ends. This number is never reached if
+    /// the queue is not kept full.
     next: u64,
-    /// For how many more calls that return completions the queue counts as full.
+    /// Number of further calls for whose completions the queue counts as full.
     calls_left: u64,
     /// Counts after the first completions.
     first: Mark,
     /// Counts after turns 1, 2, 3, 4, 6, 8, 12, 16, and so on.
     early: Vec<Mark>,
     last: Mark,
-    /// Counts after the last completions that found the queue full.
+    /// Counts after the last call for whose completions the queue counts as full.
     last_full: Mark,
 }
 
 impl FullQueueMeter {
     pub(crate) fn new(slots: u32, keeps_full: bool) -> FullQueueMeter {
-        // At depth 1 a queue neither fills nor drains.
+        // At depth 1, a queue neither fills nor drains.
         let slots = if keeps_full && slots > 1 { u64::from(slots) } else { u64::MAX };
         let none = Mark::default();
         FullQueueMeter {
@@ -59,14 +61,14 @@ impl FullQueueMeter {
         }
     }
 
-    /// Resets all counts, at the end of the warm-up.
+    /// Resets all counts. Called at the end of the warm-up.
     pub(crate) fn restart(&mut self) {
         (self.now, self.next, self.first) = (Mark::default(), self.slots, Mark::default());
         self.early.clear();
     }
 
-    /// Called when no more requests are issued. If the queue is full, the next completions still
-    /// count.
+    /// Records that no more requests are issued. If the queue is full, the completions of the next
+    /// call still count.
     pub(crate) fn stop(&mut self, in_flight: u32) {
         self.calls_left = u64::from(u64::from(in_flight) >= self.slots);
     }
@@ -96,15 +98,16 @@ impl FullQueueMeter {
         }
     }
 
-    /// The window in which the rate is measured. It begins after the first turns (a sixth to a
-    /// quarter of all turns) and ends with the last turn. If there is only one turn, the window
-    /// covers the completions after it, which must be at least half a turn. Trials with so few
-    /// requests usually have large requests, and most devices complete these equally fast while the
-    /// queue drains.
+    /// Returns the window in which the rate is measured. The window begins after the first turns (a
+    /// sixth to a quarter of all turns) and ends with the last turn. If there is only one turn, the
+    /// window covers the completions after that turn. These must be at least half as many as in a
+    /// turn. Trials with so few requests usually have large requests, which most devices complete
+    /// at the same rate while the queue drains. None if there are too few completions.
     ///
-    /// A device may read ahead into a buffer during the first turns and then serve the next turns
-    /// faster than it can sustain. Therefore the result is the window since the first completion if
-    /// the rate in the window above exceeds the rate since then by more than chance.
+    /// A device may read ahead into a buffer during the first turns, and then serve the next turns
+    /// faster than it can sustain. If the rate in the window exceeds the rate since the first
+    /// completion by more than chance, the result is therefore the window since the first
+    /// completion.
     pub(crate) fn window(&self) -> Option<FullQueue> {
         let skipped = (self.last.turns / FIRST_SHARE).max(1);
         let begin = self.early.iter().rfind(|mark| mark.turns <= skipped)?;
@@ -137,7 +140,8 @@ fn between(begin: &Mark, end: &Mark) -> Option<FullQueue> {
 mod tests {
     use super::*;
 
-    /// The rate for completions (time in ns, count) of a queue that is kept full until `stop_ns`.
+    /// Returns the rate for the given completions (time in ns, count), with a full queue until
+    /// `stop_ns`.
     fn rate_of(slots: u32, completions: &[(u64, u64)], stop_ns: u64) -> Option<f64> {
         let mut meter = FullQueueMeter::new(slots, true);
         let mut stopped = false;
@@ -154,7 +158,7 @@ mod tests {
 
     #[test]
     fn initial_latency_does_not_lower_the_rate() {
-        // The first request completes after 1000 ns, then one every 10 ns.
+        // The first request completes after 1000 ns. Then, one request completes every 10 ns.
         let completions: Vec<(u64, u64)> = (0..500).map(|index| (1000 + index * 10, 1)).collect();
         assert_eq!(rate_of(32, &completions, 1000 + 4680), Some(0.1));
     }
@@ -184,8 +188,8 @@ mod tests {
 
     #[test]
     fn a_burst_from_a_prefetch_buffer_does_not_raise_the_rate() {
-        // The device serves a first turn at the rate of its media, then sixty requests from its
-        // buffer.
+        // The device serves a first turn at the rate of its media. Then, it serves sixty requests
+        // from its buffer.
         let mut completions: Vec<(u64, u64)> = (1..=20).map(|index| (index * 100, 1)).collect();
         completions.extend((1..=60).map(|index| (2000 + index * 10, 1)));
         let rate = rate_of(20, &completions, 2600).unwrap();

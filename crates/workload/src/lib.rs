@@ -1,10 +1,12 @@
-//! The load generator: which requests to send, where, when, for how long, and what was measured.
+//! The load generator: issues requests with the given offsets, times and duration, and measures
+//! them.
 //!
-//! A [`Workload`] describes the load. [`plan::resolve`] checks it against a target, with all limits
-//! in one place. [`runner::run`] starts the workers ([`worker::Worker`]), small state machines that
-//! submit and reap requests; [`replayer::Replayer`] takes their place where a program's requests
-//! are issued again ([`Replay`]). A [`Sample`] is the result. Nothing here knows whether the target
-//! is a disk or a simulation. Nothing here prints or stores results.
+//! A [`Workload`] describes the load. [`plan::resolve`] checks the workload against a target, with
+//! all limits in one module. [`runner::run`] starts the workers ([`worker::Worker`]), which are
+//! small state machines that submit and reap requests. To issue the recorded requests of a program
+//! again ([`Replay`]), a [`replayer::Replayer`] is used instead of the worker. A [`Sample`] is the
+//! result. Nothing in this crate knows whether the target is a disk or a simulation, and nothing
+//! prints or stores results.
 
 pub mod error;
 pub mod written;

@@ -1,4 +1,4 @@
-//! The log of single requests; its memory is allocated before the first request.
+//! The log of single requests. Its memory is allocated before the first request.
 
 use ioengine::Op;
 
@@ -8,7 +8,7 @@ use crate::sample::{LoggedRequest, Sample};
 #[derive(Debug)]
 pub struct Log {
     worker: u32,
-    /// When the request in each slot was first submitted (ns of the clock).
+    /// For each slot, the time at which its request was first submitted (ns of the clock).
     submitted_ns: Vec<u64>,
     requests: Vec<LoggedRequest>,
     most: usize,
@@ -16,25 +16,26 @@ pub struct Log {
 }
 
 impl Log {
-    /// Allocates room for `most` requests of a worker. All pages are touched now, to avoid page
-    /// faults during the trial.
+    /// Allocates memory for `most` requests of a worker. All pages are touched now, so that the
+    /// trial has no page faults.
     pub fn new(worker: u32, slots: u32, most: usize) -> Log {
         let (submit_ns, complete_ns, offset, length) = (0, 0, 0, 0);
         let (op, failed) = (Op::Read, false);
         let empty = LoggedRequest { worker, op, failed, offset, length, submit_ns, complete_ns };
-        // A nonzero value: vec! of zeros may return untouched memory.
+        // The value must not be zero, because `vec!` of zeros may return memory that was not
+        // touched.
         let mut requests = vec![LoggedRequest { worker: u32::MAX, ..empty }; most];
         requests.clear();
         Log { worker, submitted_ns: vec![0; slots as usize], requests, most, lost: 0 }
     }
 
-    /// Records that a slot's request is submitted.
+    /// Records the submission of the request in a slot.
     #[inline]
     pub fn submit(&mut self, slot: u32, now_ns: u64) {
         self.submitted_ns[slot as usize] = now_ns;
     }
 
-    /// Logs that a slot's request has ended.
+    /// Logs the completion of the request in a slot.
     #[inline]
     pub fn complete(
         &mut self,
@@ -58,7 +59,7 @@ impl Log {
         });
     }
 
-    /// Discards all records at the end of the warm-up; keeps the memory.
+    /// Discards all records at the end of the warm-up, but keeps the memory.
     pub fn restart(&mut self) {
         self.requests.clear();
         self.lost = 0;

@@ -1,8 +1,8 @@
-//! The offset of the next request: sequential (alone or shared with other workers); strided; random
-//! without repetition; or random with a skewed distribution.
+//! Computes the offset of the next request: sequential (alone, or shared with other workers),
+//! strided, random without repetition, or random with a skewed distribution.
 //!
 //! Offsets are multiples of the smallest request size. A larger request that would cross the end of
-//! the region is moved to end at it.
+//! the region is moved back, so that it ends there.
 
 use crate::cursor::Cursor;
 use crate::plan::WorkerPlan;
@@ -11,19 +11,19 @@ use crate::skew::Skew;
 use crate::spec::{Pattern, Placement, Workload};
 use crate::zone_order::ZoneOrder;
 
-/// Derives the seed of skewed draws from the seed of the workload.
+/// Constant that derives the seed of skewed draws from the seed of the worker.
 const DRAW_SEED: u64 = 0x5CE3;
-/// Derives the seed for the location of popular blocks from the seed of the workload.
+/// Constant that derives the seed for the location of popular blocks from the seed of the workload.
 const LOCATION_SEED: u64 = 0x97AC;
 
-/// The offsets of one worker.
+/// Generates the offsets of one worker's requests.
 #[derive(Clone, Debug)]
 pub struct Offsets {
     region_offset: u64,
     region_bytes: u64,
-    /// Size of the largest request.
+    /// Size of the largest request (bytes).
     request_bytes: u64,
-    /// Size of the smallest request.
+    /// Size of the smallest request (bytes).
     granule_bytes: u64,
     order: Order,
 }
@@ -39,7 +39,7 @@ enum Order {
 }
 
 impl Offsets {
-    /// The generator of the offsets that a worker's plan describes.
+    /// Creates the generator for the offsets that a worker's plan describes.
     pub fn new(workload: &Workload, plan: &WorkerPlan) -> Offsets {
         let request_bytes = u64::from(workload.request_bytes);
         let granule_bytes = u64::from(workload.granule_bytes());
@@ -70,7 +70,8 @@ impl Offsets {
         Offsets { region_offset, region_bytes, request_bytes, granule_bytes, order }
     }
 
-    /// Offset in the target of the next request, which is `length` bytes long (bytes).
+    /// Returns the offset in the target of the next request (bytes). The request has `length`
+    /// bytes.
     #[inline]
     pub fn next_offset(&mut self, length: u32) -> u64 {
         let (request, region, length) = (self.request_bytes, self.region_bytes, u64::from(length));
@@ -83,7 +84,7 @@ impl Offsets {
                 *at = offset + length;
                 offset
             }
-            // Callers of this function do not tell slots apart; the first slot stands for all.
+            // Callers of this function do not distinguish slots, so the first slot is used for all.
             Order::Zones(order) => order.next_offset(0, length),
             Order::Interlocked(cursor) => cursor.take(length, region),
             Order::Strided { at, phase, stride } => {
@@ -102,8 +103,8 @@ impl Offsets {
         self.region_offset + at
     }
 
-    /// Like [`Offsets::next_offset`], for a request in this slot. Only the order within zones
-    /// depends on the slot.
+    /// Returns the offset in the target of the next request in this slot (bytes). Only the order
+    /// within zones depends on the slot.
     pub fn next_offset_of(&mut self, slot: u32, length: u32) -> u64 {
         match &mut self.order {
             Order::Zones(order) => self.region_offset + order.next_offset(slot, length.into()),
@@ -111,19 +112,19 @@ impl Offsets {
         }
     }
 
-    /// Whether the slot has no zone left to write.
+    /// Checks whether the slot has written all its zones.
     pub fn is_done(&self, slot: u32) -> bool {
         matches!(&self.order, Order::Zones(order) if order.is_done(slot))
     }
 
-    /// The zone that must be reset before the slot's next write: offset in the target and length
-    /// (bytes).
+    /// Returns the offset in the target and the length of the zone that must be reset before the
+    /// slot's next write (bytes). None if no zone must be reset.
     pub fn reset_due(&self, slot: u32) -> Option<(u64, u64)> {
         let Order::Zones(order) = &self.order else { return None };
         order.reset_due(slot).map(|(offset, bytes)| (self.region_offset + offset, bytes))
     }
 
-    /// Called when the zone of the slot has been reset.
+    /// Records that the zone of the slot has been reset.
     pub fn was_reset(&mut self, slot: u32) {
         if let Order::Zones(order) = &mut self.order {
             order.was_reset(slot);
@@ -190,7 +191,7 @@ mod tests {
             let mut offsets = Offsets::new(&workload(pattern, request_bytes), &plan(region));
             let mut taken: Vec<u64> =
                 (0..=blocks).map(|_| offsets.next_offset(request_bytes)).collect();
-            // A pass ends when the first offset comes again.
+            // A pass ends when the first offset is repeated.
             let length = 1 + taken[1..].iter().position(|at| *at == taken[0]).unwrap();
             taken.truncate(length);
             taken.sort_unstable();

@@ -12,19 +12,21 @@ use crate::random;
 use crate::skew;
 use crate::spec::{Arrival, Content, Distribution, Pattern, Placement, Workload, Zone};
 
-/// Maximum depth of a thread: the largest io_uring queue.
+/// Maximum queue depth of a thread, which is the maximum size of an io_uring queue.
 pub const DEPTH_MAX: u32 = 32_768;
-/// Maximum number of threads; with more, a test would measure the scheduler.
+/// Maximum number of threads. With more threads, a test would measure the scheduler.
 pub const THREADS_MAX: u32 = 4_096;
-/// Maximum request size (bytes): the largest power of two in the 31 bits of a completion's result.
+/// Maximum request size, which is the largest power of two that fits into the 31 bits of a
+/// completion's result (bytes).
 pub const REQUEST_BYTES_MAX: u32 = 1 << 30;
-/// Maximum size of the buffers of all threads (bytes): half the memory of a small server.
+/// Maximum total size of the buffers of all threads (bytes). This is half the memory of a small
+/// server.
 pub const BUFFER_BYTES_MAX: u64 = 16 << 30;
-/// Maximum number of sizes or zones, as shares are whole percents.
+/// Maximum number of sizes or zones, because their shares are whole percents.
 pub const SHARES_MAX: usize = 100;
-/// Maximum exponent of Zipf's law, which gives the first block 99.9% of the accesses.
+/// Maximum exponent of Zipf's law. With this exponent, the first block gets 99.9% of the accesses.
 pub const THETA_MAX: f64 = 10.0;
-/// Derives the seed of a worker's arrivals from the worker's seed.
+/// Constant that derives the seed of a worker's arrivals from the worker's seed.
 const ARRIVAL_SEED: u64 = 0xA771;
 
 /// The plan of one worker.
@@ -32,26 +34,27 @@ const ARRIVAL_SEED: u64 = 0xA771;
 pub struct WorkerPlan {
     /// Start of the worker's region (bytes).
     pub region_offset: u64,
-    /// Length of the worker's region (bytes), a multiple of the smallest request size.
+    /// Length of the worker's region, a multiple of the smallest request size (bytes).
     pub region_bytes: u64,
-    /// Offset within its region at which a sequential worker starts (bytes).
+    /// Offset within the region at which a sequential worker starts (bytes).
     pub start_bytes: u64,
     /// Seed of the worker's random choices.
     pub seed: u64,
-    /// The CPU that the worker is pinned to; set by the runner, which numbers workers across all
-    /// targets.
+    /// The CPU to which the worker is pinned. Set by the runner, which numbers workers across all
+    /// targets. None if the worker is not pinned.
     pub cpu: Option<usize>,
-    /// The worker stops when it has issued this many bytes.
+    /// Number of bytes after which the worker stops. None for no limit.
     pub limit_bytes: Option<u64>,
-    /// The worker's requests of an open loop; None for a closed loop.
+    /// Rate and arrival process of the worker's open loop. None for a closed loop.
     pub rate: Option<Rate>,
-    /// Index of the worker's target; set by the runner.
+    /// Index of the worker's target. Set by the runner.
     pub target: usize,
-    /// Number of the worker across all targets; set by the runner.
+    /// Number of the worker, counted across all targets. Set by the runner.
     pub number: u32,
-    /// The sequential stream shared with the other workers of the target; set by the runner.
+    /// The sequential stream that the worker shares with the other workers of the target. Set by
+    /// the runner. None if the worker shares no stream.
     pub cursor: Option<Cursor>,
-    /// The zones that the worker's writes must fill in order.
+    /// The zones that the worker's writes must fill in order. None if the target accepts any order.
     pub zones: Option<Zones>,
 }
 
@@ -60,7 +63,7 @@ pub struct WorkerPlan {
 pub struct Plan {
     /// The workload.
     pub workload: Workload,
-    /// One plan per thread.
+    /// The plan of each thread.
     pub workers: Vec<WorkerPlan>,
 }
 
@@ -107,26 +110,26 @@ fn check_room<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
     if span_bytes > region_bytes {
         let what =
             format!("the trace needs {span_bytes} bytes, but the region has {region_bytes} bytes");
-        let remedy = "use `files` to replay some files, `folded`, or a larger `region_bytes`";
+        let remedy = "use `files` to replay only some files, `folded`, or a larger `region_bytes`";
         return Err(Error::usage(what, remedy));
     }
     let end = region_offset.saturating_add(region_bytes);
     if end > size && !workload.may_extend {
         let what = format!("{name} has {size} bytes, but the trace needs {end}");
-        let remedy = "use `files` to replay some files, `folded`, or a larger target";
+        let remedy = "use `files` to replay only some files, `folded`, or a larger target";
         return Err(Error::usage(what, remedy));
     }
     if region_bytes < u64::from(request_bytes) {
         let what = format!(
-            "a region of {region_bytes} bytes is too small for requests of {request_bytes}"
+            "a region of {region_bytes} bytes is too small for requests of {request_bytes} bytes"
         );
         return Err(Error::usage(what, "use a larger `region_bytes`"));
     }
     Ok(())
 }
 
-/// The plan of a replay. Its requests have their own offsets, sizes and gaps. All workers use the
-/// whole region.
+/// Plans a replay. The trace determines the offsets and sizes of the requests and the gaps between
+/// them. All workers use the whole region.
 fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error> {
     if workload.warm_up_ns > 0 || workload.steady.is_some() {
         let what = "a replay has no warm-up: each request is issued once";
@@ -137,12 +140,12 @@ fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Er
         .into_iter()
         .find(|bytes| !bytes.is_multiple_of(granule));
     if let Some(bytes) = unaligned {
-        let what = format!("{bytes} is not a multiple of {granule}, as {} requires", target.name());
+        let what = format!("{bytes} is not a multiple of {granule}, which {} needs", target.name());
         return Err(Error::usage(what, "use a multiple"));
     }
     check_room(workload, target)?;
     if target.zones().is_some_and(|zones| workload.writes() && !is_before(workload, &zones)) {
-        let what = format!("{} takes writes only in order within its zones", target.name());
+        let what = format!("{} accepts writes only in order within its zones", target.name());
         return Err(Error::usage(what, "replay a trace without writes, or use another target"));
     }
     target.check(&workload.engine_spec())?;
@@ -184,7 +187,7 @@ fn check_shape(workload: &Workload) -> Result<(), Error> {
     if workload.content == Content::Verified && block_bytes(request_bytes).is_none() {
         let what =
             format!("`request_bytes` {request_bytes} cannot be divided into verified blocks");
-        return Err(Error::usage(what, "with `verify` use a multiple of 64 bytes"));
+        return Err(Error::usage(what, "with `verify`, use a multiple of 64 bytes"));
     }
     if workload.read_percent > 100 {
         let what = format!("`read_percent` {} is over 100", workload.read_percent);
@@ -210,6 +213,10 @@ fn check_sizes(workload: &Workload) -> Result<(), Error> {
     let (smallest, largest) = (workload.granule_bytes(), workload.request_bytes);
     let is_odd = |bytes: &u32| smallest == 0 || !bytes.is_multiple_of(smallest) || *bytes > largest;
     if let Some(odd) = sizes.iter().map(|size| size.request_bytes).find(is_odd) {
+        if odd > largest {
+            let what = format!("`request_sizes`: {odd} is larger than `request_bytes`, {largest}");
+            return Err(Error::usage(what, "set `request_bytes` to the largest of the sizes"));
+        }
         let what =
             format!("`request_sizes`: {odd} is not a multiple of the smallest size, {smallest}");
         return Err(Error::usage(
@@ -253,12 +260,12 @@ fn check_distribution(workload: &Workload) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks the end of the trial, the arrival rate, think time and interlocked placement.
+/// Checks that the trial ends, and checks arrival rate, think time and interlocked placement.
 fn check_loop(workload: &Workload) -> Result<(), Error> {
     if workload.limit_bytes.is_none() && workload.limit_ns.is_none() {
         return Err(Error::usage(
             "the workload would never end",
-            "give `limit_ns` or `region_bytes`",
+            "specify `limit_ns` or `region_bytes`",
         ));
     }
     let rate = workload.arrival.requests_per_s();
@@ -266,14 +273,14 @@ fn check_loop(workload: &Workload) -> Result<(), Error> {
         return Err(Error::usage("`arrival` must be above 0", "use a rate such as 1000"));
     }
     if rate.is_some() && workload.think.is_some() {
-        let what = "`think` is for a closed loop, but `arrival` makes it an open one";
-        return Err(Error::usage(what, "drop one of them"));
+        let what = "`think` needs a closed loop, but `arrival` makes an open loop";
+        return Err(Error::usage(what, "drop `think` or `arrival`"));
     }
     if workload.think.is_some_and(|think| think.requests == 0) {
-        return Err(Error::usage("`think.requests` 0 never sends a request", "use 1 or more"));
+        return Err(Error::usage("with `think.requests` 0, no request is sent", "use 1 or more"));
     }
     if workload.placement == Placement::Interlocked && workload.pattern != Pattern::Sequential {
-        let what = "`placement` interlocked is one sequential stream shared by all threads";
+        let what = "with `placement` interlocked, all threads share one sequential stream";
         return Err(Error::usage(
             what,
             "use `rw` read or write without `stride_bytes`, or `placement` shared",
@@ -282,12 +289,12 @@ fn check_loop(workload: &Workload) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether each block of the region is visited once at most.
+/// Checks whether each block of the region is visited at most once.
 fn is_one_pass(workload: &Workload) -> bool {
     workload.limit_bytes.is_some_and(|bytes| bytes <= workload.region_bytes)
 }
 
-/// Whether the whole region lies before the zones that must be written in order.
+/// Checks whether the whole region is before the zones that must be written in order.
 fn is_before(workload: &Workload, zones: &Zones) -> bool {
     let end = workload.region_offset.saturating_add(workload.region_bytes);
     end <= zones.sequential_from_bytes
@@ -305,22 +312,22 @@ fn check_zones(
     let refuse = |what: String, remedy: String| Err(Error::usage(what, remedy));
     let is_ordered = workload.pattern == Pattern::Sequential && workload.read_percent == 0;
     if !is_ordered || !workload.request_sizes.is_empty() {
-        let what = format!("{name} takes writes only in order, in zones of {zone_bytes} bytes");
+        let what = format!("{name} accepts writes only in order, in zones of {zone_bytes} bytes");
         return refuse(what, "use `rw` write with one `request_bytes`, or a read".to_owned());
     }
     if !is_direct {
         let what =
-            format!("{name} takes writes only in order, which the page cache does not guarantee");
+            format!("{name} accepts writes only in order, but the page cache may reorder them");
         return refuse(what, "use `direct`".to_owned());
     }
     if region_offset < from || !(region_offset - from).is_multiple_of(zone_bytes) {
-        let what = format!("`region_offset` {region_offset} is not where a zone of {name} begins");
+        let what = format!("`region_offset` {region_offset} is not the start of a zone of {name}");
         return refuse(what, format!("use {from} plus a multiple of {zone_bytes}"));
     }
     if !capacity_bytes.is_multiple_of(request_bytes.into()) {
         let what = format!(
-            "`request_bytes` {request_bytes} does not divide {capacity_bytes}, the bytes that each \
-             zone of {name} takes"
+            "`request_bytes` {request_bytes} does not divide {capacity_bytes}, the capacity in \
+             bytes of each zone of {name}"
         );
         return refuse(what, "use a smaller power of two".to_owned());
     }
@@ -341,7 +348,7 @@ fn check_zones(
         return refuse(what.to_owned(), "use `placement` own".to_owned());
     }
     if appends && workload.content == Content::Verified {
-        let what = "`verify` cannot check appends, since the drive chooses where they go";
+        let what = "`verify` cannot check appends, because the drive chooses their offsets";
         return refuse(what.to_owned(), "drop `zone_append` or `verify`".to_owned());
     }
     if workload.content == Content::Verified && !is_one_pass(workload) {
@@ -366,7 +373,7 @@ fn check_flushes(workload: &Workload) -> Result<(), Error> {
     if workload.read_percent == 0 && flush.writes < workload.depth {
         let (writes, depth) = (flush.writes, workload.depth);
         let what = format!(
-            "`{name}` {writes} allows {writes} writes in flight, so `depth` {depth} is never \
+            "`{name}` {writes} allows only {writes} writes in flight, so `depth` {depth} is never \
              reached"
         );
         let remedy = format!("use a `depth` of at most {writes}, or `{name}` {depth} or more");
@@ -418,9 +425,10 @@ fn check_region<T: Target>(workload: &Workload, target: &T) -> Result<(), Error>
     }
     let parts = if workload.placement == Placement::Own { u64::from(threads) } else { 1 };
     if region_bytes / parts < u64::from(request_bytes) {
+        let each = if parts > 1 { format!(" in each of {parts} parts") } else { String::new() };
         let what = format!(
-            "a region of {region_bytes} bytes is too small for a request of {request_bytes} in \
-             each of {parts} parts"
+            "a region of {region_bytes} bytes is too small for a request of {request_bytes} \
+             bytes{each}"
         );
         let remedy = "use a larger `region_bytes`, a smaller `request_bytes` or fewer `threads`";
         return Err(Error::usage(what, remedy));
@@ -431,12 +439,12 @@ fn check_region<T: Target>(workload: &Workload, target: &T) -> Result<(), Error>
             |(zone, span): (&Zone, skew::Span)| zone.access_percent > 0 && span.count == 0;
         if zones.iter().zip(skew::spans(zones, blocks)).any(is_lost) {
             let what = format!(
-                "`distribution` {} makes a zone that is smaller than a block",
+                "`distribution` {} has a zone that is smaller than a block",
                 workload.distribution
             );
             return Err(Error::usage(
                 what,
-                "use a larger `region_bytes`, or zones of a larger share",
+                "use a larger `region_bytes`, or give the zone a larger share",
             ));
         }
     }
@@ -459,14 +467,15 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
         }
         Placement::Interlocked => (workload.region_offset, whole(workload.region_bytes), 0),
     };
-    // The share consists of whole requests, so that no more bytes are moved than requested.
+    // A worker's share consists of whole requests, so that the sum over all workers does not exceed
+    // the limit.
     let share = |bytes: u64| {
         let requests = bytes / request;
         (requests / threads + u64::from(index_64 < requests % threads)) * request
     };
     let seed = random::mix(workload.seed, index_64);
     let process = match workload.arrival {
-        // A separate stream, so that arrival times and offsets are independent.
+        // Arrival times have a separate random stream, so that they are independent of offsets.
         Arrival::Poisson { .. } => Process::Poisson { seed: random::mix(seed, ARRIVAL_SEED) },
         _ => Process::Constant { offset: f64::from(index) / f64::from(workload.threads) },
     };
@@ -487,7 +496,7 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
     }
 }
 
-/// The plan of a worker that fills zones: a region of whole zones.
+/// Plans a worker that fills zones. The worker's region consists of whole zones.
 fn worker_of_zones(workload: &Workload, index: u32, zones: &Zones) -> WorkerPlan {
     let each = workload.region_bytes / u64::from(workload.threads) / zones.zone_bytes;
     let region_bytes = each * zones.zone_bytes;
@@ -689,7 +698,8 @@ mod tests {
             let plan = resolve(&workload, &HostTarget::null(1 << 20)).unwrap();
             [0, 1].map(|worker: usize| plan.workers[worker].start_bytes >> 16)
         };
-        // With requests of 64 KiB there are eight in each thread's part and sixteen in the region.
+        // Requests have 64 KiB, so each thread's part has eight blocks, and the whole region has
+        // sixteen blocks.
         assert_eq!(of(3 << 16, Placement::Own), [3, 3]);
         assert_eq!(of((9 << 16) + 100, Placement::Own), [1, 1]);
         assert_eq!(of(3 << 16, Placement::Shared), [3, 11]);

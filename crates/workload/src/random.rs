@@ -1,11 +1,12 @@
-//! Seeded random numbers: mixing, streams, and permutations computed on the fly.
+//! Seeded random numbers: mixing, streams, and permutations that are computed without a table.
 //!
-//! A permutation runs a counter over the next power of two through a chain of bijections
-//! (multiplication by odd numbers, xor with a right shift, addition) and skips values beyond the
-//! region. Each pass visits every block exactly once in its own order, without memory per block.
+//! A permutation counts up to the smallest power of two that is at least the number of blocks. Each
+//! count passes through a chain of bijections (multiplication by odd numbers, xor with a right
+//! shift, addition). Results beyond the last block are skipped. Each pass therefore visits every
+//! block exactly once, in a different order, without memory per block.
 
-/// Mixes two numbers into one whose bits all depend on both (the finaliser of SplitMix64,
-/// Steele, Lea and Flood 2014).
+/// Mixes two numbers into one number whose bits all depend on both inputs (the finaliser of
+/// SplitMix64, Steele, Lea and Flood 2014).
 pub fn mix(seed: u64, number: u64) -> u64 {
     let mut x = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -13,8 +14,8 @@ pub fn mix(seed: u64, number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A stream of random numbers from a seed (SplitMix64): fast, and good enough to choose between
-/// reads and writes and to fill buffers.
+/// A stream of random numbers from a seed (SplitMix64). The generator is fast, and good enough to
+/// choose between reads and writes and to fill buffers.
 #[derive(Clone, Debug)]
 pub struct Stream {
     seed: u64,
@@ -22,35 +23,36 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The random stream that belongs to a seed.
+    /// Creates the random stream of a seed.
     pub fn new(seed: u64) -> Stream {
         Stream { seed, number: 0 }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.number += 1;
         mix(self.seed, self.number)
     }
 
-    /// A random number from 0 (included) to 1 (excluded).
+    /// Returns a random number from 0 (included) to 1 (excluded).
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A random integer below `count`; the probabilities are equal to within one part in 2^64 /
-    /// `count`.
+    /// Returns a random integer below `count`. The relative differences between probabilities are
+    /// at most `count` / 2^64.
     #[inline]
     pub fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(count)) >> 64) as u64
     }
 
-    /// True with a probability of `share` percent.
+    /// Returns true with a probability of `share` percent.
     #[inline]
     pub fn percent(&mut self, share: u8) -> bool {
-        // The high 32 bits times 100, shifted back, are uniform on 0..100 to one part in 2^32.
+        // The high 32 bits times 100, shifted right by 32, are uniform on 0..100 to one part in
+        // 2^32.
         (((self.next_u64() >> 32) * 100) >> 32) < u64::from(share)
     }
 }
@@ -68,7 +70,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// Permutations of `0..count` (at least 1) drawn from the seed.
+    /// Creates random permutations of `0..count` from the seed. `count` must be at least 1.
     pub fn new(count: u64, seed: u64) -> Permutation {
         let bits = 64 - (count - 1).leading_zeros();
         let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -85,7 +87,7 @@ impl Permutation {
         self.pass += 1;
     }
 
-    /// The next number of the permutation.
+    /// Returns the next number of the permutation.
     #[inline]
     pub fn next_index(&mut self) -> u64 {
         loop {
@@ -103,8 +105,8 @@ impl Permutation {
     /// Maps `0..count` one-to-one onto itself, by the bijection of the first pass.
     #[inline]
     pub fn place_of(&self, index: u64) -> u64 {
-        // Cycle walking: a bijection, repeated until the value is in range, is a bijection on the
-        // range.
+        // This is cycle walking: a bijection that is repeated until the value is in range is a
+        // bijection on the range.
         let mut at = self.scramble(index);
         while at >= self.count {
             at = self.scramble(at);
@@ -112,7 +114,7 @@ impl Permutation {
         at
     }
 
-    /// Maps `0..=mask` to itself, each number to a different one.
+    /// Maps `0..=mask` one-to-one onto itself.
     #[inline]
     fn scramble(&self, counter: u64) -> u64 {
         let mut x = counter.wrapping_add(self.keys[0]) & self.mask;

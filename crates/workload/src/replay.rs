@@ -1,26 +1,28 @@
-//! The recorded requests of a program, which a replay issues again in place of a pattern.
+//! The recorded requests of a program. A replay issues these requests again, instead of requests
+//! that follow a pattern.
 //!
 //! Requests belong to *lanes*. A lane contains the requests of one thread of the program, in their
-//! order. Each request records how long the program computed before it, and how many earlier
-//! requests of its lane were still outstanding at that moment. The replay issues it only when no
-//! more than that many are outstanding. At depth 1, each request therefore follows the completion
-//! of the one before it.
+//! order. Each request records how long the program computed before it made the request, and how
+//! many earlier requests of the lane were still outstanding at that time. The replay issues the
+//! request only when at most this number of requests is outstanding. At depth 1, each request
+//! therefore waits for the completion of its predecessor.
 
 use std::fmt;
 use std::sync::Arc;
 
 use ioengine::Hint;
 
-/// What a replayed request does.
+/// The operation of a replayed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayOperation {
-    /// Reads.
+    /// Reads data.
     Read,
-    /// Writes.
+    /// Writes data.
     Write,
     /// Makes earlier writes durable.
     Flush {
-        /// Like fdatasync(2): only the metadata needed to find the data.
+        /// Whether the flush omits metadata that is not needed to find the data, as fdatasync(2)
+        /// does.
         data_only: bool,
     },
     /// Tells the kernel how a part of the target will be accessed.
@@ -30,38 +32,39 @@ pub enum ReplayOperation {
 /// A request of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayRequest {
-    /// The lane, counted from 0 within the requests of one worker.
+    /// Number of the lane, counted from 0 for each worker.
     pub lane: u32,
-    /// What the request does.
+    /// The operation.
     pub operation: ReplayOperation,
     /// Offset in the region (bytes); 0 for a flush.
     pub offset: u64,
     /// Length (bytes); 0 for a flush, and for a hint about the whole target.
     pub bytes: u64,
-    /// How long the program computed before it made the request (ns). The time counts from the
-    /// lane's previous request, or from the last completion that the program waited for, whichever
+    /// Think time of the program before this request (ns). Think time starts at the previous
+    /// request of the same lane, or at the last completion that the program waited for, whichever
     /// is later.
     pub gap_ns: u64,
-    /// How many earlier requests of the lane may still be outstanding. None: not known. The request
-    /// then waits for no completion, and `gap_ns` counts from the previous request.
+    /// Maximum number of earlier requests of the lane that may still be outstanding. None if
+    /// unknown. The request then waits for no completion, and `gap_ns` counts from the previous
+    /// request.
     pub outstanding_max: Option<u32>,
 }
 
-/// When the requests of a replay are issued.
+/// The rule for when the requests of a replay are issued.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// With the program's gaps between requests, divided by `speed`.
+    /// Requests are issued with the program's gaps between them, divided by `speed`.
     Gaps {
-        /// 1 keeps the gaps, 2 halves them.
+        /// Divisor of the gaps: 1 keeps them, 2 halves them.
         speed: f64,
     },
-    /// Without gaps: each request is issued as soon as the completions that it waits for have
-    /// arrived.
+    /// Requests are issued without gaps. Each request is issued as soon as the completions for
+    /// which it waits have arrived.
     Fast,
 }
 
 impl Pace {
-    /// The gap of a replay in place of a gap of the program (ns).
+    /// Returns the gap of the replay for a recorded gap of the program (ns).
     pub(crate) fn gap_ns(self, gap_ns: u64) -> u64 {
         match self {
             Pace::Fast => 0,
@@ -72,72 +75,74 @@ impl Pace {
 }
 
 impl fmt::Display for Pace {
-    /// "as recorded", "as recorded, 2 times as fast", or "without gaps".
+    /// Formats as "as recorded", "2 times as fast as recorded", or "without gaps".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Pace::Gaps { speed: 1.0 } => f.write_str("as recorded"),
-            Pace::Gaps { speed } => write!(f, "as recorded, {speed} times as fast"),
+            Pace::Gaps { speed } => write!(f, "{speed} times as fast as recorded"),
             Pace::Fast => f.write_str("without gaps"),
         }
     }
 }
 
-/// The requests of one worker, in order of their start. If reading fails, the last item is the
-/// error: one line with the remedy.
+/// The requests of one worker, in the order of their start times. If reading fails, the last item
+/// is the error, as one line with the remedy.
 pub type ReplayRequests = Box<dyn Iterator<Item = Result<ReplayRequest, String>> + Send>;
 
-/// Where the requests of a replay come from. Each trial reads them again.
+/// Provides the requests of a replay. Each trial reads the requests again.
 pub trait ReplaySource: fmt::Debug + Send + Sync {
     /// Starts to read the requests of a worker.
     ///
     /// # Errors
-    /// The requests cannot be read; the error is one line with the remedy.
+    /// The requests cannot be read. The error is one line with the remedy.
     fn requests(&self, worker: u32) -> Result<ReplayRequests, String>;
 }
 
-/// A replay: the requests of a program in place of a pattern.
+/// A replay of the recorded requests of a program.
 ///
-/// Two replays are equal if their descriptions are.
+/// Two replays are equal if their descriptions are equal.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// Describes what is replayed; stored with the result.
+    /// Description of the replay, which is stored with the result.
     pub description: ReplayDescription,
-    /// Size of a region that holds all its files one after another (bytes), unless requests are
-    /// folded; 0 for a stored result.
+    /// Size of a region that contains all replayed files one after another (bytes). If requests are
+    /// folded, the region may be smaller. 0 for a stored result.
     pub span_bytes: u64,
-    /// Offsets and lengths of ranges whose blocks are released before each trial (bytes). The
-    /// program wrote new files there, so its writes allocated the blocks.
+    /// Offsets and lengths of ranges whose blocks are released before each trial (bytes). In these
+    /// ranges, the program wrote new files, so its writes allocated the blocks.
     pub new_ranges: Vec<(u64, u64)>,
-    /// Whether a request of the program ended only when the program reaped its completion. A worker
-    /// then reaps as many completions at a time as its next request waits for.
+    /// Whether a recorded request ended only when the program reaped the completion. If so, a
+    /// worker reaps only the completions for which the next request waits.
     pub takes_only_awaited: bool,
-    /// Reads the requests; None for a stored result, which cannot be measured again.
+    /// Provides the requests. None for a stored result, which cannot be measured again.
     pub source: Option<Arc<dyn ReplaySource>>,
 }
 
-/// What is replayed.
+/// Describes the requests of a replay, and how they are issued.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayDescription {
     /// Name of the trace.
     pub trace: String,
-    /// Identifies the requests: equal for equal traces with equal changes.
+    /// Hash of the requests. Equal traces with equal changes have the same fingerprint.
     pub fingerprint: u64,
     /// Number of requests, flushes included.
     pub requests: u64,
-    /// Bytes that the requests read and write.
+    /// Number of bytes that the requests read and write.
     pub bytes: u64,
-    /// How long the program took, from its first request to the end of its last one (ns).
+    /// Duration of the program, from the start of its first request to the end of its last request
+    /// (ns).
     pub recorded_ns: u64,
-    /// When the requests are issued.
+    /// The rule for when the requests are issued.
     pub pace: Pace,
-    /// Changes to what the program did, as in "depth 8, flush every 16"; empty if there are none.
+    /// Changes to the recorded requests, such as "depth 8, flush every 16". Empty if there are
+    /// none.
     pub changes: String,
     /// Whether requests beyond the end of the region are moved into it.
     pub folded: bool,
 }
 
 impl ReplayDescription {
-    /// Mean length of a request (bytes).
+    /// Returns the mean length of a request (bytes).
     pub fn mean_bytes(&self) -> u64 {
         self.bytes / self.requests.max(1)
     }

@@ -1,10 +1,10 @@
-//! The state machine of one thread that issues the requests of a program again.
+//! The state machine of one thread that replays the recorded requests of a program.
 //!
-//! It is used like [`crate::worker::Worker`] and also does not know whether it runs on a device or
-//! in a simulation. It reads the trace while it issues requests; at most 4096 requests are in
-//! memory. A request is issued when its gap has passed and no more requests of its lane are
-//! outstanding than it allows. A request that is longer than a slot is issued in pieces, one after
-//! another, and counts once.
+//! The state machine is used like [`crate::worker::Worker`], and does not know whether the target
+//! is a device or a simulation. It reads the trace while it issues requests, with at most 4096
+//! requests in memory. A request is issued when its gap has passed and the number of outstanding
+//! requests of its lane is low enough. A request that is longer than a slot is issued in pieces,
+//! one after another, and counts once.
 
 use std::collections::VecDeque;
 
@@ -19,31 +19,31 @@ use crate::sample::{Failure, Sample};
 use crate::spec::{Content, Workload};
 use crate::worker::{HANG_NS, RETRIES_MAX, State, TICK_NS, TargetCall};
 
-/// If the next request is due in less than this time, the thread polls for completions and does not
-/// sleep (ns).
+/// If the next request is due in less than this time, the thread polls for completions instead of
+/// sleeping (ns).
 const POLL_NS: u64 = 120_000;
-/// Maximum number of requests that are read ahead, so that a lane can go on while another waits.
+/// Maximum number of requests that are read ahead, so that a lane can continue while another waits.
 const READ_AHEAD_MAX: usize = 4096;
 
-/// The requests of one thread of the program, and how far they have been replayed.
+/// The requests of one thread of the program, and the progress of their replay.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Requests that were read and not issued yet.
+    /// Requests that were read but not issued yet.
     next: VecDeque<ReplayRequest>,
     in_flight: u32,
-    /// When the lane's last request was issued (ns), or when it was due if it waited for no
-    /// completion.
+    /// Time at which the lane's last request was issued (ns). If this request waited for no
+    /// completion, the time at which it was due.
     issued_ns: u64,
-    /// The lane's last completion (ns).
+    /// Time of the lane's last completion (ns).
     completed_ns: u64,
-    /// When so few requests of the lane were outstanding that the next request was allowed (ns);
-    /// None: that has not happened yet.
+    /// Time at which the gap before the next request began, because few enough requests of the lane
+    /// were outstanding (ns). None if the gap has not begun yet.
     allowed_ns: Option<u64>,
 }
 
 impl Lane {
-    /// When the lane's next request is due (ns); None if it waits for a completion, or no request
-    /// was read.
+    /// Returns the due time of the lane's next request (ns). None if the request waits for a
+    /// completion, or if no request was read.
     #[inline]
     fn due_ns(&mut self, pace: Pace) -> Option<u64> {
         let head = self.next.front()?;
@@ -57,7 +57,7 @@ impl Lane {
         Some(from_ns.saturating_add(pace.gap_ns(head.gap_ns)))
     }
 
-    /// Takes the next request, which is issued at `now_ns` and was due at `due_ns`.
+    /// Removes and returns the next request, which is issued at `now_ns` and was due at `due_ns`.
     #[inline]
     fn take(&mut self, now_ns: u64, due_ns: u64) -> Option<ReplayRequest> {
         let request = self.next.pop_front()?;
@@ -86,20 +86,21 @@ struct Outstanding {
     in_flight: bool,
 }
 
-/// The state machine of one thread that issues the requests of a program again.
+/// The state machine of one thread that replays the recorded requests of a program.
 pub struct Replayer<E, C> {
     engine: E,
     clock: C,
     source: ReplayRequests,
     source_ended: bool,
     pace: Pace,
-    /// Number of requests in all lanes that were read and not issued.
+    /// Number of requests in all lanes that were read but not issued yet.
     read_ahead: usize,
     lanes: Vec<Lane>,
-    /// The lane whose due requests get slots first. It changes, so that all lanes get slots.
+    /// Index of the lane whose due requests get slots first. This is the last lane that found no
+    /// free slot, so that all lanes get slots.
     first_lane: usize,
-    /// The call on the target that the caller must make, and the index of the lane that it belongs
-    /// to.
+    /// The call on the target that the caller must make, with the index of the lane to which the
+    /// call belongs. None if no call is due.
     call: Option<(usize, TargetCall)>,
     slot_bytes: u64,
     granule_bytes: u64,
@@ -110,7 +111,7 @@ pub struct Replayer<E, C> {
     cut_short: bool,
     /// Whether the last step waited, so that `now_ns` is out of date.
     waited: bool,
-    /// The clock after the last call into the engine, or the last wait (ns).
+    /// Time after the last call into the engine, or after the last wait (ns).
     now_ns: u64,
     last_reap_ns: u64,
     hang_ns: u64,
@@ -118,17 +119,17 @@ pub struct Replayer<E, C> {
     free: Vec<u32>,
     again: Vec<Request>,
     batch: Vec<Request>,
-    /// Completions that the engine returned and that were not processed yet.
+    /// Completions that the engine returned but that were not processed yet.
     done: Vec<Completion>,
     sample: Sample,
 }
 
 impl<E: Engine, C: Clock> Replayer<E, C> {
-    /// The replay of one worker with its own engine; fills the buffers for writes. Offsets and
-    /// lengths are widened to multiples of `granule_bytes`.
+    /// Creates the replayer of one worker with a separate engine, and fills the buffers for writes.
+    /// Offsets and lengths of requests are widened to multiples of `granule_bytes`.
     ///
     /// # Errors
-    /// The workload has no replay whose requests can be read.
+    /// The workload has no replay, or the requests of the replay cannot be read.
     pub fn new(
         mut engine: E,
         clock: C,
@@ -140,7 +141,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         let replay = workload.replay.as_ref().ok_or_else(|| unread("no replay".to_owned()))?;
         let source = replay.source.as_ref();
         let source = source.ok_or_else(|| {
-            unread("a stored run cannot be replayed: its trace is not stored with it".to_owned())
+            unread("a stored run does not contain its trace, so it cannot be replayed".to_owned())
         })?;
         let source = source.requests(plan.number).map_err(unread)?;
         let slots = engine.slots();
@@ -199,7 +200,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
     /// Makes one call into the engine. With `stop`, no new requests are issued.
     ///
     /// # Errors
-    /// If the rest of the trace cannot be read, the I/O engine cannot continue, or a request hangs.
+    /// The rest of the trace cannot be read, the I/O engine cannot continue, or a request hangs.
     pub fn step(&mut self, stop: bool) -> Result<State, EngineError> {
         if std::mem::take(&mut self.waited) {
             self.now_ns = self.clock.now_ns();
@@ -226,7 +227,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         }
         self.sample.submit_calls += u64::from(!self.batch.is_empty());
         let until_ns = due_ns.min(stamp_ns + TICK_NS);
-        // The timers of the kernel would wake the thread too late for a request that is due soon.
+        // For a request that is due soon, the timers of the kernel would wake the thread too late.
         let is_due_soon = due_ns.saturating_sub(stamp_ns) < POLL_NS;
         let wait = self.call.is_none() || self.cut_short;
         let awaited = self.awaited();
@@ -251,7 +252,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         Ok(if self.waited { State::Waiting } else { State::Running })
     }
 
-    /// Reads requests until each lane has one, or enough are in memory.
+    /// Reads requests until each lane has a request, or until [`READ_AHEAD_MAX`] requests are in
+    /// memory.
     fn read_on(&mut self) -> Result<(), EngineError> {
         let has_next = |lane: &Lane| !lane.next.is_empty();
         while !self.source_ended
@@ -278,9 +280,10 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         Ok(())
     }
 
-    /// Adds due requests to the batch while there are free slots. Returns when the next request is
-    /// due that waits for no completion (ns). If a call on the target is due in place of a request,
-    /// stores it in `call`; its lane issues nothing until the call has been made.
+    /// Adds due requests to the batch while there are free slots. Returns the due time of the next
+    /// request that waits for no completion (ns). If a call on the target is due instead of a
+    /// request, stores the call in `call`. The lane of the call issues nothing until the call has
+    /// been made.
     ///
     /// # Errors
     /// The requests cannot be read.
@@ -315,7 +318,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         Ok(next_due_ns)
     }
 
-    /// Puts a request into a slot and its first piece into the batch.
+    /// Puts a request into a slot, and the first piece of the request into the batch.
     fn submit(&mut self, slot: u32, lane: usize, request: ReplayRequest) {
         let op = if request.operation == ReplayOperation::Write { Op::Write } else { Op::Read };
         let (offset, bytes) = self.place(request.offset, request.bytes);
@@ -334,8 +337,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         self.batch.push(Request { offset, length, within: 0, slot, file: 0, op });
     }
 
-    /// Offset and length of a request on the target, widened to whole granules and moved into the
-    /// region.
+    /// Returns the offset and length of a request on the target. The range is widened to whole
+    /// granules and moved into the region.
     fn place(&self, offset: u64, bytes: u64) -> (u64, u64) {
         let granule = self.granule_bytes;
         let start = offset / granule * granule;
@@ -346,7 +349,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         (self.region_offset + start.min(room.saturating_sub(bytes)), bytes)
     }
 
-    /// The call on the target that a request stands for; None for reads and writes.
+    /// Returns the call on the target that executes a request. None for reads and writes.
     fn call_of(&self, request: &ReplayRequest) -> Option<TargetCall> {
         match request.operation {
             ReplayOperation::Read | ReplayOperation::Write => None,
@@ -361,17 +364,18 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         }
     }
 
-    /// How many completions the next request waits for; 1 if there are several lanes. The program
-    /// reaped these completions together, so their latencies end together.
+    /// Returns the number of completions for which the next request waits. If there are several
+    /// lanes, returns 1. The program reaped these completions together, so their latencies end
+    /// together.
     fn awaited(&self) -> u32 {
         let [lane] = self.lanes.as_slice() else { return 1 };
         let most = lane.next.front().and_then(|head| head.outstanding_max);
         most.map_or(1, |most| lane.in_flight.saturating_sub(most)).max(1)
     }
 
-    /// Called when there is nothing to submit, and either nothing is in flight, or the only lane is
-    /// in the gap before its next request, during which its program did not look for completions.
-    /// Returns `Done`, or waits until a request is due.
+    /// Returns `Done` if the replay has ended. Otherwise, waits until a request is due. Called when
+    /// there is nothing to submit, and either nothing is in flight, or the only lane is in the gap
+    /// before its next request. During this gap, the program did not check for completions.
     fn idle(&mut self, due_ns: u64) -> State {
         if self.cut_short || (self.source_ended && self.read_ahead == 0) {
             return State::Done;
@@ -385,7 +389,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         if self.waited { State::Waiting } else { State::Running }
     }
 
-    /// The latest time at which the next step must run (ns).
+    /// Returns the latest time at which the next step must run (ns).
     pub(crate) fn wake_up_ns(&mut self, now_ns: u64) -> u64 {
         let tick_ns = now_ns + TICK_NS;
         if self.free.is_empty() || self.cut_short {
@@ -396,7 +400,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         due.fold(tick_ns, u64::min)
     }
 
-    /// Processes completions, `most` at most.
+    /// Processes at most `most` completions.
     fn reap(&mut self, most: usize) -> Result<(), EngineError> {
         if self.done.is_empty() {
             return Ok(());
@@ -437,8 +441,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         Ok(())
     }
 
-    /// Counts a transient failure and returns true, unless the request failed too often or the
-    /// replay ends.
+    /// Counts a transient failure and returns true if the request may be retried. Returns false if
+    /// the failure is not transient, the request failed too often, or the replay is ending.
     fn may_retry(&mut self, slot: u32, result: i32) -> bool {
         let outstanding = &mut self.outstanding[slot as usize];
         let transient = result == -libc::EAGAIN || result == -libc::EINTR;
@@ -450,7 +454,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         true
     }
 
-    /// Submits what is left of a request.
+    /// Queues the next piece of a request for submission.
     fn submit_next_piece(&mut self, slot: u32, result: i32) {
         let Outstanding { offset, bytes, moved, op, .. } = self.outstanding[slot as usize];
         let is_short = result > 0 && moved % self.slot_bytes != 0;
@@ -459,7 +463,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         self.again.push(Request { offset: offset + moved, length, within: 0, slot, file: 0, op });
     }
 
-    /// Counts a failed request, unless it was given up because the replay was stopped.
+    /// Counts a failed request, unless the request was given up because the replay was stopped.
     fn fail(&mut self, slot: u32, result: i32) {
         let Outstanding { op, offset, .. } = self.outstanding[slot as usize];
         let is_given_up = self.cut_short && (result == -libc::EAGAIN || result == -libc::EINTR);
@@ -477,15 +481,15 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         self.free.push(slot);
     }
 
-    /// Whether a request exceeds the hang limit.
+    /// Checks whether any request has been in flight longer than the hang limit.
     pub(crate) fn is_hung(&self) -> bool {
         self.outstanding.iter().any(|request| {
             request.in_flight && self.now_ns.saturating_sub(request.stamp_ns) > self.hang_ns
         })
     }
 
-    /// Makes earlier writes durable and returns true if the engine can; otherwise returns false,
-    /// and the caller must flush the target.
+    /// Makes earlier writes durable and returns true. Returns false if requests are in flight or
+    /// the engine does not support flushes, and the caller must then flush the target.
     ///
     /// # Errors
     /// The flush failed.
@@ -493,7 +497,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         if self.engine.in_flight() > 0 { Ok(false) } else { self.engine.flush() }
     }
 
-    /// Records the call that was due. It began at `begun_ns` and has just ended.
+    /// Records that the due call on the target began at `begun_ns` and has just ended.
     pub fn called(&mut self, begun_ns: u64) {
         self.now_ns = self.clock.now_ns();
         self.last_reap_ns = self.now_ns;
@@ -508,12 +512,12 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         lane.completed_ns = self.now_ns;
     }
 
-    /// The measurements so far.
+    /// Returns the measurements so far.
     pub fn sample(&self) -> &Sample {
         &self.sample
     }
 
-    /// Ends the replay and returns its sample and its engine; drop the engine after measuring.
+    /// Ends the replay and returns the sample and the engine. Drop the engine after measuring.
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
         (self.sample, self.engine)
@@ -531,7 +535,7 @@ mod tests {
     use ioengine::{EngineKind, HostTarget};
     use proptest::prelude::*;
 
-    /// Requests in memory.
+    /// A replay source with all requests in memory.
     #[derive(Debug)]
     struct InMemory(Vec<Result<ReplayRequest, String>>);
 
@@ -578,8 +582,8 @@ mod tests {
         }
     }
 
-    /// Replays on one server with this service time; a flush takes 500 ns. Returns the result and
-    /// the start of each service.
+    /// Replays requests on a single server with this service time. A flush takes 500 ns. Returns
+    /// the sample and the start time of each service.
     fn replayed(
         requests: Vec<Result<ReplayRequest, String>>,
         pace: Pace,
@@ -614,7 +618,7 @@ mod tests {
                     replayer.called(begun_ns);
                 }
                 State::Running => {}
-                // As the stepper does, but without knowing when something will complete.
+                // The stepper sleeps until the next completion, which is not known here.
                 State::Waiting => clock.sleep_until(clock.now_ns() + 1),
             }
         }
@@ -640,7 +644,7 @@ mod tests {
     fn as_many_requests_stay_outstanding_as_the_program_had() {
         let requests = (0..8).map(|at: u32| Ok(request(0, 0, Some(at.min(2))))).collect();
         let (sample, _) = replayed(requests, Pace::Fast, 4, 100).unwrap();
-        // Three in one server: each waits for the two before it.
+        // With three requests in a single server, each request waits for the two earlier requests.
         assert_eq!(sample.latency().quantile(1.0), Some(300));
         assert_eq!(sample.end_ns, 800);
     }
@@ -673,8 +677,8 @@ mod tests {
 
     #[test]
     fn completions_are_taken_as_the_program_took_them() {
-        // Four requests at once; each next one waits for one completion, then computes for 30 ns,
-        // while the device completes one every 10 ns.
+        // Four requests are issued at once. Each further request waits for one completion, then
+        // computes for 30 ns, while the device completes one request every 10 ns.
         let first = (0..4).map(|at| Ok(request(0, 0, Some(at))));
         let requests: Vec<_> = first.chain((0..4).map(|_| Ok(request(0, 30, Some(3))))).collect();
         let of = |takes_only_awaited| {
@@ -707,7 +711,7 @@ mod tests {
         let long = ReplayRequest { bytes: 10_000, offset: 100, ..request(0, 0, Some(0)) };
         let (sample, begun) = replayed(vec![Ok(long)], AS_RECORDED, 1, 100).unwrap();
         assert_eq!(begun.len(), 3);
-        // From 0 to 10,240: widened to whole granules of 512 bytes.
+        // The request is widened to whole granules of 512 bytes, from offset 0 to 10,240.
         assert_eq!((sample.requests(), sample.bytes()), (1, 10_240));
         assert_eq!((sample.short_transfers, sample.latency().quantile(0.5)), (0, Some(300)));
     }

@@ -1,10 +1,10 @@
-//! Runs a plan: one thread per worker, a common start, and one window of measurement.
+//! Runs a plan with one thread per worker, a common start, and one measurement window.
 //!
 //! Every worker builds its engine and touches its buffers before the common start. The calling
-//! thread reads CPU time and device counters after that and before the first request (or at the end
-//! of the warm-up), and again after the last worker has finished and before any engine is dropped.
-//! Set-up and teardown are therefore not counted. A worker that cannot start, fails or panics ends
-//! the run with an error; the other threads do not wait for it.
+//! thread reads CPU time and device counters twice: just before the first request (or at the end of
+//! the warm-up), and after the last worker has finished but before any engine is dropped. Set-up
+//! and teardown are therefore not counted. If a worker cannot start, fails or panics, the run ends
+//! with an error, and the other threads do not wait for this worker.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -29,35 +29,36 @@ use crate::worker::{State, TargetCall, Worker};
 
 /// Interval at which the calling thread checks the workers (ns).
 const TICK_NS: u64 = 100_000_000;
-/// Interval over which the rates for the steady-state check are taken (ns).
+/// Interval over which the steady-state check computes each rate (ns).
 const STEADY_INTERVAL_NS: u64 = 1_000_000_000;
-/// Stack size of a worker, whose buffers and histograms are on the heap.
+/// Stack size of a worker thread (bytes). A small stack is enough, because the buffers and
+/// histograms of a worker are on the heap.
 const STACK_BYTES: usize = 256 << 10;
 
-/// The progress of a trial.
+/// The progress of a running trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// Time since the common start (ns).
     pub elapsed_ns: u64,
-    /// Bytes completed, warm-up included.
+    /// Number of bytes completed, including the warm-up.
     pub bytes: u64,
-    /// Requests completed, warm-up included.
+    /// Number of requests completed, including the warm-up.
     pub requests: u64,
 }
 
 /// How the caller controls a running trial.
 pub struct Control<'a> {
-    /// A flag that ends the trial early when it is set; the measurements so far are kept.
+    /// Flag that ends the trial early when it is set. The measurements made until then are kept.
     pub stop: &'a AtomicBool,
-    /// Called about ten times a second by the thread that called [`run`].
+    /// Callback for progress reports. [`run`] calls it about ten times a second, in its own thread.
     pub on_progress: &'a mut dyn FnMut(Progress),
-    /// Called once when all workers are ready to start. It returns the time at which they start (ns
-    /// of the clock), so that several processes can start together, or why they must not start.
-    /// None: they start at once.
+    /// Callback that is called once when all workers are ready. It returns the time at which the
+    /// workers start (ns of the clock), so that several processes can start together, or an error
+    /// if the workers must not start. None if the workers start at once.
     pub start: Option<&'a mut dyn FnMut() -> Result<u64, Error>>,
 }
 
-/// The progress of one worker; aligned to avoid false sharing of cache lines.
+/// The progress of one worker. The alignment avoids false sharing of cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct WorkerProgress {
@@ -65,7 +66,7 @@ struct WorkerProgress {
     requests: AtomicU64,
 }
 
-/// The stages of a trial, common to all its threads.
+/// The stage of a trial, shared by all its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Engines are being built.
@@ -89,7 +90,7 @@ struct Shared<'a> {
     failure: Mutex<Option<Error>>,
 }
 
-/// Locks a mutex. Poisoning is ignored: nothing inside our critical sections panics.
+/// Locks a mutex. Poisoning is ignored because no code panics while it holds one of these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -105,7 +106,7 @@ impl Shared<'_> {
         self.end.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
     }
 
-    /// Counts a worker as ready, even if it failed to set up.
+    /// Counts a worker as ready. Also called if the set-up of the worker failed.
     fn add_ready(&self) {
         lock(&self.ready).0 += 1;
         self.changed.notify_all();
@@ -131,7 +132,8 @@ impl Shared<'_> {
     }
 }
 
-/// Counts a worker as ready and finished however its thread ends, including by a panic.
+/// Ensures that a worker is counted as ready and as finished when its thread ends, even if the
+/// thread panics.
 struct ExitGuard<'a> {
     shared: &'a Shared<'a>,
     caller: Thread,
@@ -171,7 +173,8 @@ struct Reading {
 /// workers of the plan, and an equal share of an open loop's rate.
 ///
 /// # Errors
-/// If an engine cannot be created or cannot continue. Failed requests are counted in the sample.
+/// If an engine cannot be created or cannot continue. Failed requests are not errors. They are
+/// counted in the sample.
 pub fn run<T, C, M>(
     targets: &[&T],
     plan: &Plan,
@@ -227,9 +230,9 @@ where
     Ok(sample)
 }
 
-/// The plans of the workers on all targets, each with the index of its target. Each plan is a copy
-/// of a worker's plan, with the fields that the runner sets (number, CPU, target, shared stream)
-/// and with the target's share of the rate.
+/// Returns the plans of the workers on all targets, each with the index of its target. Each plan is
+/// a copy of a worker's plan in which the runner sets the worker's number, CPU, target and shared
+/// cursor, and reduces the rate to the target's share.
 pub(crate) fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPlan)> {
     let cpus = &plan.workload.cpus;
     let mut all = Vec::new();
@@ -246,8 +249,8 @@ pub(crate) fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPla
     all
 }
 
-/// One target's share of a worker's rate. Requests at a constant rate are staggered between
-/// targets; each Poisson process gets its own seed.
+/// Returns one target's share of a worker's rate. Requests at a constant rate are staggered between
+/// targets. Each Poisson process gets its own seed.
 fn rate_of(rate: Rate, target: usize, targets: usize) -> Rate {
     let count = targets as f64;
     let process = match rate.process {
@@ -259,7 +262,8 @@ fn rate_of(rate: Rate, target: usize, targets: usize) -> Rate {
     Rate { requests_per_s: rate.requests_per_s / count, process }
 }
 
-/// The sum of the counters of the underlying devices, each counted once.
+/// Returns the sum of the counters of all devices on which the targets are. A device with several
+/// targets is counted once. None if any target has no counters.
 pub(crate) fn counters_of<T: Target>(targets: &[&T]) -> Option<DeviceCounters> {
     let mut seen = Vec::new();
     let mut sum: Option<DeviceCounters> = None;
@@ -302,7 +306,7 @@ fn spawn<'scope, 'env, T: Target + Sync, C: Clock + Copy + Send + Sync + 'env>(
         };
         exit_guard.finished();
         shared.wait_for(Stage::Read);
-        // The engine is dropped only now, after the meters have been read.
+        // The meters have been read, so the engine may be dropped now.
         part.map(|(mut sample, engine)| {
             sample.setup = engine.setup();
             sample
@@ -330,8 +334,8 @@ struct Readings {
     became_steady: Option<bool>,
 }
 
-/// The main loop of the calling thread: starts the workers, reports progress, and reads the meters
-/// at both ends.
+/// Runs the main loop of the calling thread: starts the workers, reports progress, and reads the
+/// meters at the start and at the end of the measured phase.
 fn supervise<C: Clock>(
     shared: &Shared<'_>,
     plan: &Plan,
@@ -375,7 +379,8 @@ fn supervise<C: Clock>(
     Readings { before, after, became_steady: watch.found }
 }
 
-/// The start time that the caller sets; None if the workers start at once, or must not start.
+/// Returns the start time that the caller chooses. None if the workers start at once, or if they
+/// must not start.
 fn agreed_start(shared: &Shared<'_>, control: &mut Control<'_>) -> Option<u64> {
     match control.start.as_mut()?() {
         Ok(start_ns) => Some(start_ns),
@@ -393,7 +398,8 @@ fn progress_of(progress: &[WorkerProgress], elapsed_ns: u64) -> Progress {
     Progress { elapsed_ns, bytes: sum(|t| &t.bytes), requests: sum(|t| &t.requests) }
 }
 
-/// Collects the rate of each second, and decides when the rates are steady or the wait is over.
+/// Records the rate of each second, and decides when the rates are steady or when the maximum wait
+/// is over.
 pub(crate) struct SteadyWatch {
     rule: Option<Steady>,
     from_ns: u64,
@@ -413,8 +419,8 @@ impl SteadyWatch {
         self.rule.is_some() && self.found.is_none()
     }
 
-    /// Adds the rate of the last second if it is complete; returns whether the wait for a steady
-    /// rate has just ended.
+    /// Adds the rate of the last second if that second is complete. Returns true if the wait for a
+    /// steady rate has just ended.
     pub(crate) fn is_over(&mut self, now_ns: u64, bytes: u64) -> bool {
         let Some(rule) = self.rule.filter(|_| self.found.is_none()) else { return false };
         if now_ns < self.last_ns + STEADY_INTERVAL_NS {
@@ -433,7 +439,8 @@ impl SteadyWatch {
     }
 }
 
-/// The main function of a worker thread, up to the point where its engine may be dropped.
+/// Runs a worker from its set-up to its final flush. Returns its sample and its engine. The caller
+/// must not drop the engine before the meters have been read. None if the worker cannot continue.
 fn work<T: Target, C: Clock + Copy, L: ThreadLoad<C, Engine = T::Engine>>(
     job: &Job<'_, T, C>,
     shared: &Shared<'_>,
@@ -479,7 +486,7 @@ fn work<T: Target, C: Clock + Copy, L: ThreadLoad<C, Engine = T::Engine>>(
         shared.end.store(true, Ordering::Relaxed);
     }
     let (mut sample, mut engine) = worker.finish();
-    // After a stop request, do not wait for gigabytes to be flushed.
+    // A stop request skips the flush, because flushing gigabytes could take long.
     let flush = job.workload.flush_at_end && job.workload.writes() && !shared.stopping();
     if flush {
         sample.accepted_ns = Some(sample.end_ns);
@@ -495,7 +502,7 @@ fn work<T: Target, C: Clock + Copy, L: ThreadLoad<C, Engine = T::Engine>>(
     Some((sample, engine))
 }
 
-/// Makes a call on the target and records its duration.
+/// Makes a call on the target that the worker requested, and records the duration of the call.
 fn call_target<T: Target, C: Clock + Copy, L: ThreadLoad<C>>(
     job: &Job<'_, T, C>,
     worker: &mut L,
@@ -530,8 +537,8 @@ fn build<T: Target, C: Clock + Copy, L: ThreadLoad<C, Engine = T::Engine>>(
         cpucost::affinity::pin_current_thread(&[cpu])
             .map_err(|error| Error::Affinity(error.to_string()))?;
     }
-    // The default timer slack wakes an open loop up to 50 µs late. Failure to reduce it is
-    // harmless.
+    // With the default timer slack, a thread can wake 50 µs after its next request is due. A
+    // failure to reduce the slack is harmless.
     let _ = cpucost::affinity::set_timer_slack_ns(1);
     L::build(job.target, job.clock, workload, plan)
 }
@@ -626,7 +633,7 @@ mod tests {
         assert_eq!((sample.log.len() as u64, sample.log_lost), (sample.requests(), 0));
         let small = sample.log.iter().filter(|r| r.length == 4096).count() as f64;
         let share = small / sample.requests() as f64;
-        assert!((0.56..0.64).contains(&share), "{share} are small");
+        assert!((0.56..0.64).contains(&share), "{share} of the requests are small");
     }
 
     #[test]
@@ -648,7 +655,7 @@ mod tests {
             w.limit_ns = Some(500_000_000);
             w.depth = 4;
         });
-        // Requests that were due while the worker was not scheduled are issued late, not dropped.
+        // Requests that become due while the worker is not scheduled are issued late, not dropped.
         assert!((400..=510).contains(&sample.requests()), "{}", sample.requests());
     }
 
@@ -674,8 +681,8 @@ mod tests {
             due.iter().for_each(|at| counts[(at / 10_000_000) as usize] += 1.0);
             let mean = counts.iter().sum::<f64>() / 2000.0;
             let variance = counts.iter().map(|c| (c - mean) * (c - mean)).sum::<f64>() / 1999.0;
-            assert!((mean - 10.0).abs() < 0.3, "{mean} in 10 ms");
-            assert!((0.85..1.15).contains(&(variance / mean)), "{variance} around {mean}");
+            assert!((mean - 10.0).abs() < 0.3, "{mean} requests in 10 ms");
+            assert!((0.85..1.15).contains(&(variance / mean)), "variance {variance}, mean {mean}");
         }
     }
 

@@ -8,19 +8,20 @@ use ioengine::target::DeviceCounters;
 
 use crate::content::Mismatch;
 
-/// Maximum number of intervals in a series. When it is exceeded, pairs are merged and the interval
-/// doubles, so that memory does not grow with the length of a run.
+/// Maximum number of intervals in a series. When a series becomes longer, pairs of intervals are
+/// merged and the interval length doubles, so that memory does not grow with the length of a run.
 pub const INTERVALS_MAX: usize = 1024;
 
-/// The counts and latencies of reads, or of writes.
+/// Counts and latencies of one direction: all reads or all writes.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OperationSample {
-    /// Bytes transferred by these requests.
+    /// Number of bytes that these requests transferred.
     pub bytes: u64,
-    /// Requests completed.
+    /// Number of completed requests.
     pub requests: u64,
-    /// Time from submission (in an open loop: from the due time) to reaping (ns).
+    /// Latencies (ns): the time from submission (in an open loop, from the time when the request
+    /// was due) until the completion is reaped.
     pub latency: Histogram,
 }
 
@@ -28,24 +29,24 @@ pub struct OperationSample {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Interval {
-    /// Bytes completed in the interval.
+    /// Number of bytes completed in the interval.
     pub bytes: u64,
-    /// Requests completed in the interval.
+    /// Number of requests completed in the interval.
     pub requests: u64,
 }
 
-/// Bytes and requests over time.
+/// Completed bytes and requests over time, in intervals of equal length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Series {
     /// Length of each interval (ns).
     pub interval_ns: u64,
-    /// The intervals; the first one begins with the measured phase.
+    /// The intervals. The first interval begins at the start of the measured phase.
     pub intervals: Vec<Interval>,
 }
 
 impl Series {
-    /// An empty series with memory for the maximum number of intervals.
+    /// Creates an empty series and allocates memory for the maximum number of intervals.
     pub fn new(interval_ns: u64) -> Series {
         let intervals = Vec::with_capacity(INTERVALS_MAX);
         Series { interval_ns: interval_ns.max(1), intervals }
@@ -76,7 +77,7 @@ impl Series {
         self.interval_ns *= 2;
     }
 
-    /// Adds another worker's series, interval by interval.
+    /// Adds another worker's series to this series, interval by interval.
     pub fn merge(&mut self, other: &Series) {
         let mut other = other.clone();
         while self.interval_ns < other.interval_ns {
@@ -98,10 +99,10 @@ impl Series {
 ///
 /// The rate over a whole trial would be too low. At the start the queue fills, and a parallel
 /// device completes nothing until the latency of one request has passed. At the end the queue
-/// drains, and the last requests run at decreasing depth. This window excludes both. It begins
-/// after at least one turn of the queue (a turn is as many completions as slots), ends before the
-/// first slot stays empty, and consists of whole turns, because some devices complete requests in
-/// groups.
+/// drains, and the last requests run at decreasing depth. This window excludes the start and the
+/// end. A turn of the queue is a number of completions that equals the number of slots. The window
+/// begins after at least one turn, ends before the first slot stays empty, and consists of whole
+/// turns, because some devices complete requests in groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FullQueue {
@@ -109,29 +110,29 @@ pub struct FullQueue {
     pub start_ns: u64,
     /// End of the window (ns of the clock).
     pub end_ns: u64,
-    /// Rate in the window (bytes per second).
+    /// Throughput in the window (bytes per second).
     pub bytes_per_s: f64,
-    /// Requests per second in the window.
+    /// Request rate in the window (requests per second).
     pub requests_per_s: f64,
 }
 
-/// The windows of several workers are combined only if their overlap is at least this fraction of
-/// the longest.
+/// The windows of two workers are combined only if their overlap is at least this fraction of the
+/// longer window.
 const COMMON_SHARE: f64 = 0.98;
 
 impl FullQueue {
-    /// Length of the window (ns).
+    /// Returns the length of the window (ns).
     pub fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Requests completed in the window.
+    /// Returns the number of requests completed in the window.
     pub fn requests(&self) -> f64 {
         self.requests_per_s * self.length_ns() as f64 / 1e9
     }
 
-    /// Combines the windows of two workers: their overlap, with the sum of their rates. None if the
-    /// overlap is too short.
+    /// Combines the windows of two workers. The result is the overlap of the windows, with the sum
+    /// of the rates. None if the overlap is too short.
     fn combined_with(self, other: FullQueue) -> Option<FullQueue> {
         let overlap = FullQueue {
             start_ns: self.start_ns.max(other.start_ns),
@@ -152,14 +153,14 @@ pub struct Failure {
     pub op: Op,
     /// Offset of the request (bytes).
     pub offset: u64,
-    /// The error number (errno); 0 for an unexpected end of file.
+    /// Error number (errno) of the failure, or 0 for an unexpected end of file.
     pub errno: i32,
 }
 
-/// A request in the log.
+/// An entry of the request log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedRequest {
-    /// Number of the worker, counted over all targets.
+    /// Number of the worker that issued the request. Workers are numbered over all targets.
     pub worker: u32,
     /// Whether the request was a read or a write.
     pub op: Op,
@@ -167,11 +168,11 @@ pub struct LoggedRequest {
     pub failed: bool,
     /// Offset of the request (bytes).
     pub offset: u64,
-    /// Requested length (bytes).
+    /// Length of the request (bytes).
     pub length: u32,
-    /// Time just before the call that first submitted it (ns of the clock).
+    /// Time just before the call that first submitted the request (ns of the clock).
     pub submit_ns: u64,
-    /// Time just after the call that returned its completion (ns of the clock).
+    /// Time just after the call that returned the completion of the request (ns of the clock).
     pub complete_ns: u64,
 }
 
@@ -179,64 +180,67 @@ pub struct LoggedRequest {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sample {
-    /// Reads and writes, in the order of [`Op`].
+    /// Counts and latencies of reads and of writes, in the order of [`Op`].
     pub operations: [OperationSample; 2],
     /// Start of the measured phase (ns of the clock).
     pub start_ns: u64,
-    /// When the last write completed, if a flush followed (ns of the clock).
+    /// When the last write completed, before the final flush (ns of the clock). None without a
+    /// final flush.
     pub accepted_ns: Option<u64>,
-    /// End, including the flush (ns of the clock).
+    /// End of the measured phase, including the final flush (ns of the clock).
     pub end_ns: u64,
-    /// The time in which the queue was full. Known only for closed loops without pauses and
-    /// flushes, at a depth above 1, that ran long enough.
+    /// The window in which the queue was full. None unless the trial is a closed loop without
+    /// pauses and flushes, at a depth above 1, and ran long enough.
     pub full_queue: Option<FullQueue>,
-    /// Duration of each periodic flush (ns).
+    /// Durations of the periodic flushes (ns).
     pub flushes: Histogram,
-    /// Requests that failed.
+    /// Number of failed requests.
     pub errors: u64,
-    /// The first failed request.
+    /// The first failed request. None if no request failed.
     pub first_error: Option<Failure>,
-    /// Short transfers that were continued.
+    /// Number of short transfers that were continued.
     pub short_transfers: u64,
-    /// Requests submitted again after EAGAIN or EINTR.
+    /// Number of times that a request was submitted again after EAGAIN or EINTR.
     pub retries: u64,
-    /// Requests whose completion was returned by a submitting call after which nothing was
-    /// outstanding. The device never had more of these requests at a time than one call submitted,
-    /// whatever the depth.
+    /// Number of requests that were already complete when the call that submitted them returned,
+    /// with no request left in flight. If this is most requests, the device rarely has more
+    /// requests than one call submits, even if the queue depth is larger.
     pub at_once: u64,
-    /// Requests of an open loop that were due before its end but never issued.
+    /// Number of requests of an open loop that were due before the end but never issued.
     pub never_issued: u64,
-    /// Calls that submitted at least one request.
+    /// Number of calls that submitted at least one request.
     pub submit_calls: u64,
-    /// Calls that reaped at least one completion.
+    /// Number of calls that reaped at least one completion.
     pub reap_calls: u64,
-    /// Blocks whose content was verified.
+    /// Number of blocks whose content was verified.
     pub verified_blocks: u64,
-    /// Blocks that failed verification.
+    /// Number of blocks that failed verification.
     pub damaged_blocks: u64,
-    /// The first damaged block.
+    /// The first damaged block. None if no block was damaged.
     pub first_damage: Option<Mismatch>,
-    /// The log of the measured phase, if enabled; per worker in order of completion.
+    /// The logged requests of the measured phase, grouped by worker. The requests of a worker are
+    /// in order of completion. Empty if the log is disabled.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub log: Vec<LoggedRequest>,
-    /// Requests that were not logged because the log was full.
+    /// Number of requests that were not logged because the log was full.
     pub log_lost: u64,
-    /// Bytes and requests over time.
+    /// Completed bytes and requests over time.
     pub series: Series,
-    /// CPU time of the measured phase; zero in the sample of a single worker.
+    /// CPU time of the measured phase. Zero in the sample of a single worker.
     pub cpu: CpuUsage,
-    /// The device's counters over the measured phase.
+    /// Increase of the device counters during the measured phase. None if the counters are unknown.
     pub device: Option<DeviceCounters>,
-    /// Features of the engines and the memory of their buffers; bytes are summed over all workers.
+    /// Features that the engines use, and the total size of the buffers of all workers.
     pub setup: Setup,
-    /// Whether the run was stopped early from outside.
+    /// Whether the caller stopped the run early.
     pub interrupted: bool,
-    /// Whether the rate became steady; None if that was not requested.
+    /// Whether the rate became steady. None if the workload does not require a steady rate.
     pub became_steady: Option<bool>,
 }
 
 impl Sample {
-    /// An empty sample with memory for all latencies, so that recording never allocates.
+    /// Creates an empty sample and allocates memory for all latencies, so that recording never
+    /// allocates.
     pub fn new(interval_ns: u64) -> Sample {
         let operation =
             || OperationSample { latency: Histogram::new(), ..OperationSample::default() };
@@ -269,7 +273,8 @@ impl Sample {
         }
     }
 
-    /// Resets all counts at the end of the warm-up; keeps the memory.
+    /// Discards the counts and latencies of the warm-up. Failed requests and verified blocks of the
+    /// warm-up still count. The allocated memory is kept.
     pub fn restart(&mut self, start_ns: u64) {
         for operation in &mut self.operations {
             operation.bytes = 0;
@@ -286,7 +291,7 @@ impl Sample {
         self.reap_calls = 0;
     }
 
-    /// Converts all times to another clock.
+    /// Converts all times to another clock by calling `time` on each.
     pub fn convert_times(&mut self, time: impl Fn(u64) -> u64) {
         (self.start_ns, self.end_ns) = (time(self.start_ns), time(self.end_ns));
         self.accepted_ns = self.accepted_ns.map(&time);
@@ -295,48 +300,51 @@ impl Sample {
         }
     }
 
-    /// Bytes read and written.
+    /// Returns the number of bytes read and written.
     pub fn bytes(&self) -> u64 {
         self.operations.iter().map(|operation| operation.bytes).sum()
     }
 
-    /// Completed reads and writes.
+    /// Returns the number of completed reads and writes.
     pub fn requests(&self) -> u64 {
         self.operations.iter().map(|operation| operation.requests).sum()
     }
 
-    /// Duration of the measured phase, including the flush (ns).
+    /// Returns the duration of the measured phase, including the final flush (ns).
     pub fn elapsed_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Time from the start to the last completed write, if a flush followed (ns).
+    /// Returns the time from the start to the last completed write (ns). None if there was no final
+    /// flush.
     pub fn accepted_after_ns(&self) -> Option<u64> {
         self.accepted_ns.map(|at| at.saturating_sub(self.start_ns))
     }
 
-    /// Bytes per second while the queue was full. If it was never full for long enough, or a flush
-    /// follows, it is the rate of the whole measured phase.
+    /// Returns the throughput while the queue was full (bytes per second). If the queue was never
+    /// full for long enough, or a final flush follows, returns the throughput of the whole measured
+    /// phase.
     pub fn bytes_per_s(&self) -> f64 {
         let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
         full.map_or_else(|| per_second(self.bytes(), self.elapsed_ns()), |full| full.bytes_per_s)
     }
 
-    /// Requests per second over the time for which `bytes_per_s` is computed.
+    /// Returns the number of requests per second over the same time as `bytes_per_s`.
     pub fn requests_per_s(&self) -> f64 {
         let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
         let whole = || per_second(self.requests(), self.elapsed_ns());
         full.map_or_else(whole, |full| full.requests_per_s)
     }
 
-    /// Latencies of reads and writes together.
+    /// Returns one histogram with the latencies of all reads and writes.
     pub fn latency(&self) -> Histogram {
         let mut all = self.operations[0].latency.clone();
         all.merge(&self.operations[1].latency);
         all
     }
 
-    /// Merges another worker's sample: counts add up, and the measured phase spans both.
+    /// Merges another worker's sample into this sample. Counts are added, and the measured phase
+    /// spans the phases of both samples.
     pub fn merge(&mut self, other: &Sample) {
         for (mine, theirs) in self.operations.iter_mut().zip(&other.operations) {
             mine.bytes += theirs.bytes;

@@ -1,17 +1,17 @@
 //! Skewed random draws of blocks and request sizes.
 //!
-//! A draw takes bounded mean time for any region size, and no memory per block. Zipf's law is drawn
-//! by rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996): the continuous
-//! distribution is inverted and rounded, and the rare draws that would over-represent a block are
-//! rejected. Pareto here is the self-similar law of Gray, Sundaresan, Englert, Baclawski and
-//! Weinberger (Quickly Generating Billion-Record Synthetic Databases, SIGMOD 1994), as in fio. Both
-//! give the popularity rank of a block; a bijection maps ranks to blocks, so that popular blocks
-//! are scattered and each rank has exactly one block.
+//! The mean time of a draw is bounded for any region size, and a draw needs no memory per block.
+//! Zipf's law uses rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996): the
+//! continuous distribution is inverted and rounded, and the rare draws that would over-represent a
+//! block are rejected. As in fio, the distribution called Pareto is the self-similar law of Gray,
+//! Sundaresan, Englert, Baclawski and Weinberger (Quickly Generating Billion-Record Synthetic
+//! Databases, SIGMOD 1994). Zipf and Pareto draw the popularity rank of a block. A bijection maps
+//! ranks to blocks, so that popular blocks are scattered and each rank has exactly one block.
 
 use crate::random::{Permutation, Stream};
 use crate::spec::{Distribution, SizeShare, Zone};
 
-/// Draws blocks; a block may be drawn repeatedly.
+/// Draws random blocks from a skewed distribution. A block may be drawn repeatedly.
 #[derive(Clone, Debug)]
 pub struct Skew {
     stream: Stream,
@@ -30,14 +30,15 @@ enum Kind {
 pub struct Span {
     /// First block of the range.
     pub from: u64,
-    /// Number of blocks.
+    /// Number of blocks in the range.
     pub count: u64,
 }
 
 impl Skew {
-    /// Draws from `0..blocks` (at least 1 block) with the seed `seed`. The seed `places` decides
-    /// where popular blocks are; workers with the same `places` have the same popular blocks. None
-    /// for an even distribution, for which the caller uses a permutation.
+    /// Creates a generator of blocks in `0..blocks`, where `blocks` is at least 1. `seed` is the
+    /// seed of the draws. The seed `places` determines which blocks are popular, so workers with
+    /// the same `places` have the same popular blocks. Returns None for an even distribution, for
+    /// which the caller uses a permutation.
     pub fn new(distribution: &Distribution, blocks: u64, seed: u64, places: u64) -> Option<Skew> {
         let kind = match distribution {
             Distribution::Even => return None,
@@ -55,7 +56,8 @@ impl Skew {
         Some(Skew { stream: Stream::new(seed), kind })
     }
 
-    /// The next block. Not inlined, to keep the loop for all other patterns small.
+    /// Draws the next block. This function is not inlined, so that the loop for all other patterns
+    /// stays small.
     #[inline(never)]
     pub fn next_index(&mut self) -> u64 {
         match &self.kind {
@@ -69,7 +71,7 @@ impl Skew {
     }
 }
 
-/// The blocks of each zone; together they cover the region exactly once.
+/// Returns the range of blocks of each zone. The ranges are adjacent and cover the whole region.
 pub fn spans(zones: &[Zone], blocks: u64) -> Vec<Span> {
     let end = |percent: u64| (u128::from(blocks) * u128::from(percent) / 100) as u64;
     let mut percent = 0;
@@ -81,7 +83,7 @@ pub fn spans(zones: &[Zone], blocks: u64) -> Vec<Span> {
     zones.iter().map(span).collect()
 }
 
-/// Draws ranks by Zipf's law; 0 is the most popular.
+/// Draws popularity ranks by Zipf's law. Rank 0 is the most popular.
 #[derive(Clone, Copy, Debug)]
 struct Zipf {
     count: f64,
@@ -96,21 +98,22 @@ impl Zipf {
         Zipf { low: kind.area(1.5) - 1.0, high: kind.area(kind.count + 0.5), ..kind }
     }
 
-    /// Popularity of a rank relative to that of the first; ranks count from 1 here.
+    /// Returns the relative popularity of a rank. Here, the most popular rank is 1, and its
+    /// popularity is 1.
     fn height(&self, rank: f64) -> f64 {
         rank.powf(-self.theta)
     }
 
-    /// The integral of the height from 1 to x, in a form that stays accurate for exponents near 1,
-    /// where the usual form divides 0 by 0.
+    /// Returns the integral of `height` from 1 to `x`. This form stays accurate for exponents near
+    /// 1, where the usual form divides 0 by 0.
     fn area(&self, x: f64) -> f64 {
         let power = (1.0 - self.theta) * x.ln();
         x.ln() * if power == 0.0 { 1.0 } else { power.exp_m1() / power }
     }
 
-    /// The inverse of `area`: the x at which the integral reaches `area`.
+    /// Returns the `x` at which the integral of `height` from 1 to `x` equals `area`.
     fn inverse(&self, area: f64) -> f64 {
-        // Rounding errors may pass -1, below which the logarithm is undefined.
+        // Rounding errors may make the product smaller than -1, where the logarithm is undefined.
         let scaled = (area * (1.0 - self.theta)).max(-1.0);
         (area * if scaled == 0.0 { 1.0 } else { scaled.ln_1p() / scaled }).exp()
     }
@@ -120,8 +123,8 @@ impl Zipf {
         loop {
             let area = self.high + stream.unit() * (self.low - self.high);
             let rank = self.inverse(area).round().clamp(1.0, self.count);
-            // Accept only the rightmost part of the rank's interval, whose area equals the rank's
-            // height.
+            // Only the right part of the rank's interval is accepted: the part whose area equals
+            // the rank's height.
             if area >= self.area(rank + 0.5) - self.height(rank) {
                 return rank as u64 - 1;
             }
@@ -129,7 +132,7 @@ impl Zipf {
     }
 }
 
-/// Draws ranks by the self-similar law; 0 is the most popular.
+/// Draws popularity ranks by the self-similar law. Rank 0 is the most popular.
 #[derive(Clone, Copy, Debug)]
 struct Pareto {
     count: u64,
@@ -148,15 +151,15 @@ impl Pareto {
     }
 }
 
-/// Draws an index with probabilities in percent.
+/// Draws an index, where each index has a given probability (percent).
 #[derive(Clone, Debug)]
 struct Shares {
-    /// The index that each of the 100 percent belongs to.
+    /// For each of the 100 percentage points, the index that it selects.
     owner: Vec<u8>,
 }
 
 impl Shares {
-    /// Creates shares from percentages that add up to 100; at most 256 of them.
+    /// Creates shares from at most 256 percentages, which add up to 100.
     fn new(percents: impl Iterator<Item = u8>) -> Shares {
         let owned = percents.enumerate();
         let owner: Vec<u8> =
@@ -170,7 +173,7 @@ impl Shares {
     }
 }
 
-/// Draws request sizes.
+/// Draws random request sizes.
 #[derive(Clone, Debug)]
 pub struct Sizes {
     stream: Stream,
@@ -179,14 +182,15 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Draws sizes with a seed; None if the list is empty.
+    /// Creates a generator of request sizes. None if the list of sizes is empty.
     pub fn new(sizes: &[SizeShare], seed: u64) -> Option<Sizes> {
         let shares = Shares::new(sizes.iter().map(|size| size.percent));
         let bytes: Vec<u32> = sizes.iter().map(|size| size.request_bytes).collect();
         (!bytes.is_empty()).then(|| Sizes { stream: Stream::new(seed), shares, bytes })
     }
 
-    /// The size of the next request (bytes). Not inlined, to keep the loop for fixed sizes small.
+    /// Draws the size of the next request (bytes). This function is not inlined, so that the loop
+    /// for fixed sizes stays small.
     #[inline(never)]
     pub fn draw(&mut self) -> u32 {
         self.bytes[self.shares.draw(&mut self.stream)]
@@ -200,9 +204,10 @@ mod tests {
 
     const DRAWS: usize = 20_000;
 
-    /// Kolmogorov-Smirnov statistic: the largest difference between the distribution of the drawn
-    /// numbers and `below` (the expected share below a number), times the square root of their
-    /// count. For integers, it exceeds 3.0 by chance in fewer than one in ten million samples.
+    /// Computes the Kolmogorov-Smirnov statistic: the largest difference between the share of drawn
+    /// numbers below a number and the expected share (`below`), times the square root of the number
+    /// of draws. For integers, the statistic exceeds 3.0 by chance in fewer than one in ten million
+    /// samples.
     fn ks_statistic(mut draw: impl FnMut() -> u64, count: u64, below: impl Fn(u64) -> f64) -> f64 {
         let mut drawn: Vec<u64> = (0..DRAWS).map(|_| draw()).collect();
         drawn.sort_unstable();
@@ -221,7 +226,8 @@ mod tests {
         fn ranks_follow_zipfs_law_at_any_exponent(
             count in 1_u64..3000, theta in 0.01_f64..4.0, near_one: bool, seed: u64,
         ) {
-            // The exponent is so near to 1 that the usual formula loses all precision.
+            // With `near_one`, the exponent is so near to 1 that the usual formula loses all
+            // precision.
             let theta = if near_one { 1.0 + (theta - 2.0) * 1e-14 } else { theta };
             let mut sums = vec![0.0];
             for rank in 1..=count {
@@ -267,7 +273,7 @@ mod tests {
             }
             prop_assert_eq!(next, blocks);
             let mut skew = Skew::new(&Distribution::Zoned(zones.clone()), blocks, seed, 0).unwrap();
-            // Within a zone the cumulative share grows linearly.
+            // Within a zone the cumulative share of accesses grows linearly.
             let below = |n: u64| {
                 let part = |(span, zone): (&Span, &Zone)| {
                     let within = n.saturating_sub(span.from).min(span.count) as f64;

@@ -1,6 +1,7 @@
 //! The description of a workload: plain data, no side effects.
 //!
-//! Names follow fio where fio has one (docs/vocabulary.md). Sizes are bytes, times nanoseconds.
+//! Names are those of fio wherever fio has a name for the same thing (docs/vocabulary.md). Sizes
+//! are in bytes, times in nanoseconds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,47 +15,48 @@ use crate::written::Written;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Pattern {
-    /// In order of offset; the pattern starts over at the end of the region.
+    /// Blocks are visited in order of offset. At the end of the region the pattern starts again.
     Sequential,
-    /// At a fixed distance. Each pass over the region is shifted by one request, until all blocks
-    /// have been visited.
+    /// Each request starts at a fixed distance from the previous request. Each pass over the region
+    /// is shifted by one request, until all blocks have been visited.
     Strided {
-        /// From the start of one request to the start of the next (bytes).
+        /// Distance from the start of one request to the start of the next (bytes).
         stride_bytes: u64,
     },
-    /// Every block exactly once in each pass, in an order drawn from the seed.
+    /// Every block is visited exactly once in each pass, in an order that depends on the seed.
     Random,
 }
 
 /// How a random pattern distributes accesses over the blocks.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Distribution {
-    /// Every block exactly once per pass.
+    /// Every block is accessed exactly once per pass.
     #[default]
     Even,
-    /// Zipf's law: the k-th most popular block is accessed k^`theta` times less often than the most
-    /// popular one. Popular blocks are scattered over the region.
+    /// Zipf's law: the most popular block is accessed k^`theta` times as often as the k-th most
+    /// popular block. Popular blocks are scattered over the region.
     Zipf {
-        /// The exponent, above 0.
+        /// Exponent of the law, above 0.
         theta: f64,
     },
     /// A fraction `h` of the blocks gets the fraction `1 - h` of the accesses, and the same holds
     /// recursively within that fraction (80/20 is `h` = 0.2). Popular blocks are scattered over the
     /// region.
     Pareto {
-        /// The fraction of popular blocks, between 0 and 1.
+        /// Fraction of popular blocks, between 0 and 1.
         h: f64,
     },
-    /// Parts of the region, in order of offset, with uniform access within each.
+    /// The region is divided into zones, listed in order of offset. Accesses within a zone are
+    /// distributed evenly.
     Zoned(Vec<Zone>),
 }
 
-/// A zone of the region with its share of the accesses.
+/// A contiguous zone of the region with its share of the accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// Share of the accesses (percent); the sum over all zones is 100.
+    /// Share of the accesses that fall into the zone (percent). The sum over all zones is 100.
     pub access_percent: u8,
-    /// Share of the region (percent); the sum over all zones is 100.
+    /// Share of the region that belongs to the zone (percent). The sum over all zones is 100.
     pub region_percent: u8,
 }
 
@@ -63,7 +65,7 @@ pub struct Zone {
 pub struct SizeShare {
     /// Size of the request (bytes).
     pub request_bytes: u32,
-    /// Share of the requests (percent); the sum over all sizes is 100.
+    /// Share of the requests that have this size (percent). The sum over all sizes is 100.
     pub percent: u8,
 }
 
@@ -73,7 +75,7 @@ pub struct SizeShare {
 pub struct Think {
     /// Length of the pause (ns).
     pub pause_ns: u64,
-    /// Number of requests of a slot between two pauses.
+    /// Number of requests that a slot issues between two pauses.
     pub requests: u32,
 }
 
@@ -83,33 +85,35 @@ pub enum Placement {
     /// Each thread has its own part of the region.
     #[default]
     Own,
-    /// All threads use the whole region; sequential threads start at different offsets.
+    /// All threads use the whole region. Sequential threads start at different offsets.
     Shared,
-    /// All threads take requests from one sequential stream over the region.
+    /// All threads take their requests from one sequential stream over the region.
     Interlocked,
 }
 
-/// When requests are issued: closed or open loop.
+/// When requests are issued: after completions (closed loop) or at given times (open loop).
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum Arrival {
-    /// Closed loop: each completion is followed by a new request, so `depth` stay outstanding.
+    /// Closed loop: each completion is followed by a new request, so that `depth` requests stay
+    /// outstanding.
     #[default]
     Closed,
-    /// Open loop: requests are due at a constant rate, whatever the device does. Latency is
-    /// measured from the time a request was due, so that a stall is not hidden.
+    /// Open loop: requests are due at a constant rate, no matter how fast the device completes
+    /// them. Latency is measured from the time when a request was due, so that a stall is not
+    /// hidden.
     Constant {
-        /// Rate over all threads.
+        /// Total rate of all threads (requests per second).
         requests_per_s: f64,
     },
-    /// Open loop as a Poisson process: requests are due at random, independent times.
+    /// Open loop: requests are due at random, independent times (a Poisson process).
     Poisson {
-        /// Mean rate over all threads.
+        /// Mean total rate of all threads (requests per second).
         requests_per_s: f64,
     },
 }
 
 impl Arrival {
-    /// The rate of an open loop over all threads.
+    /// Returns the total rate of all threads in an open loop. None for a closed loop.
     pub fn requests_per_s(self) -> Option<f64> {
         match self {
             Arrival::Closed => None,
@@ -119,7 +123,8 @@ impl Arrival {
         }
     }
 
-    /// fio's name of the process of an open loop: "linear" or "poisson".
+    /// Returns fio's name for the arrival process of an open loop: "linear" or "poisson". None for
+    /// a closed loop.
     pub fn process(self) -> Option<&'static str> {
         match self {
             Arrival::Closed => None,
@@ -129,109 +134,116 @@ impl Arrival {
     }
 }
 
-/// When a rate counts as steady (SNIA Performance Test Specification, steady state).
+/// The criterion for a steady rate (SNIA Performance Test Specification, steady state).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steady {
     /// Number of consecutive one-second rates that are compared.
     pub window: usize,
-    /// Maximum wait for a steady rate (ns). After that the measurement starts anyway and is marked
-    /// as unsteady.
+    /// Maximum wait for a steady rate (ns). After this time the measurement starts anyway and is
+    /// marked as unsteady.
     pub wait_ns: u64,
-    /// Maximum difference within the window, as a fraction of its mean.
+    /// Maximum difference between the rates of a window, as a fraction of their mean.
     pub excursion: f64,
-    /// Maximum change of the fitted line over the window, as a fraction of the mean.
+    /// Maximum change of a line fitted to the rates, from the start to the end of the window, as a
+    /// fraction of the mean rate.
     pub slope: f64,
 }
 
 impl Default for Steady {
-    /// The numbers of the specification: five rounds, 20% excursion, 10% slope.
+    /// Returns the limits of the specification: five rounds, 20% excursion, 10% slope.
     fn default() -> Self {
         Steady { window: 5, wait_ns: 600_000_000_000, excursion: 0.2, slope: 0.1 }
     }
 }
 
-/// What the written blocks contain.
+/// The content of written blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Content {
-    /// Incompressible data, different in each block.
+    /// Incompressible data that differs in each block.
     #[default]
     Random,
-    /// Zeros.
+    /// Only zeros.
     Zero,
     /// Self-describing blocks with a checksum, which reads verify.
     Verified,
 }
 
-/// Periodic flushes: after a number of writes a thread waits for them, flushes, and continues, as a
-/// database does when it commits.
+/// Periodic flushes, like the commits of a database. After a number of writes, a thread waits until
+/// they are complete, flushes, and continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushEvery {
-    /// Writes of one thread between two flushes, at least 1.
+    /// Number of writes of one thread between two flushes, at least 1.
     pub writes: u32,
-    /// Use fdatasync(2) instead of fsync(2): only the metadata needed to find the data is flushed.
+    /// Whether to flush with fdatasync(2) instead of fsync(2). fdatasync(2) writes only the
+    /// metadata that is needed to find the data.
     pub data_only: bool,
 }
 
 impl FlushEvery {
-    /// fio's name of the option.
+    /// Returns fio's name for this option: "fdatasync" or "fsync".
     pub fn name(self) -> &'static str {
         if self.data_only { "fdatasync" } else { "fsync" }
     }
 }
 
-/// One workload.
+/// The complete description of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// How requests are issued.
+    /// The I/O engine that issues the requests.
     pub engine_kind: EngineKind,
     /// The order in which blocks are visited.
     pub pattern: Pattern,
     /// How a random pattern distributes accesses over the blocks.
     pub distribution: Distribution,
-    /// Share of reads (percent): 100 reads only, 0 writes only.
+    /// Share of reads among the requests (percent): 100 means only reads, 0 means only writes.
     pub read_percent: u8,
     /// Size of each request, or of the largest request if `request_sizes` is not empty (bytes).
     pub request_bytes: u32,
-    /// Sizes drawn per request; empty: all requests have `request_bytes`.
+    /// Request sizes, from which one is drawn for each request. Empty if all requests have the size
+    /// `request_bytes`.
     pub request_sizes: Vec<SizeShare>,
     /// Queue depth of each thread.
     pub depth: u32,
     /// Number of threads.
     pub threads: u32,
-    /// The recorded requests of a program, which are issued again in place of a pattern. The
-    /// pattern, sizes and arrivals of the workload then only describe them; `request_bytes` is the
-    /// size of a slot, `depth` the number of slots and `threads` the number of workers.
+    /// Recorded requests of a program, which are replayed instead of generated requests. The
+    /// pattern, sizes and arrivals of the workload then only describe the recording.
+    /// `request_bytes` is the size of a slot, `depth` the number of slots, and `threads` the number
+    /// of workers. None if requests are generated.
     pub replay: Option<Replay>,
-    /// Start of the region (bytes).
+    /// Offset of the region in the target (bytes).
     pub region_offset: u64,
     /// Length of the region (bytes).
     pub region_bytes: u64,
-    /// Offset within a thread's part of the region at which its sequential requests start (bytes;
-    /// rounded down to whole requests). The requests wrap around at the end of the part.
-    /// Interlocked threads and strided patterns start at the beginning.
+    /// Offset within a thread's part of the region at which its sequential requests start (bytes).
+    /// The offset is rounded down to whole requests. At the end of the part, the requests continue
+    /// at its beginning. Interlocked threads and strided patterns ignore this offset.
     pub start_bytes: u64,
     /// How threads share the region.
     pub placement: Placement,
     /// When requests are issued.
     pub arrival: Arrival,
-    /// Think time of a closed loop.
+    /// Think time of a closed loop. None if slots do not pause.
     pub think: Option<Think>,
-    /// The trial stops after this many bytes of all threads.
+    /// Number of bytes, summed over all threads, after which the trial stops. None for no limit.
     pub limit_bytes: Option<u64>,
-    /// Stop after this time, counted from the end of the warm-up (ns).
+    /// Time after which the trial stops, counted from the end of the warm-up (ns). None for no
+    /// limit.
     pub limit_ns: Option<u64>,
-    /// Extend the warm-up until the rate is steady.
+    /// Criterion for a steady rate. The warm-up is extended until the rate meets it. None if the
+    /// warm-up has a fixed length.
     pub steady: Option<Steady>,
-    /// Warm-up at the start that is not measured (ns).
+    /// Length of the warm-up at the start, which is not measured (ns).
     pub warm_up_ns: u64,
     /// Content of the blocks that are written.
     pub content: Content,
-    /// The blocks that verified writes have written. Verified reads read and check only these
-    /// blocks; without this record they check everything they read.
+    /// Record of the blocks that verified writes have written. Verified reads read and check only
+    /// these blocks. If there is no record (None), verified reads check everything they read.
     pub written: Option<Arc<Written>>,
-    /// Flush (fsync) after the last write; its duration counts.
+    /// Whether to flush (fsync) after the last write. The duration of the flush counts in the
+    /// trial.
     pub flush_at_end: bool,
-    /// Also flush periodically.
+    /// Periodic flushes. None if there are no flushes between writes.
     pub flush_every: Option<FlushEvery>,
     /// Further options of the I/O engine.
     pub options: EngineOptions,
@@ -239,19 +251,20 @@ pub struct Workload {
     pub may_extend: bool,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Thread i is pinned to the i-th of these CPUs (round robin); empty: not pinned.
+    /// CPUs to which threads are pinned round robin. Empty if threads are not pinned.
     pub cpus: Vec<usize>,
-    /// Memory pages that back the buffers.
+    /// Kind of memory pages that back the buffers.
     pub pages: BufferPages,
-    /// Interval of the time series (ns); doubled as often as needed to limit its length.
+    /// Initial interval of the time series (ns). The interval is doubled as often as needed to
+    /// limit the length of the series.
     pub interval_ns: u64,
-    /// Record each request, up to this many per worker.
+    /// Maximum number of requests to log per worker. None if requests are not logged.
     pub log: Option<usize>,
 }
 
 impl Default for Workload {
-    /// Sequential reads of 64 KiB at depth 1 on an empty region: the caller must set the region and
-    /// a limit.
+    /// Returns sequential reads of 64 KiB at depth 1 on an empty region. The caller must set the
+    /// region and a limit.
     fn default() -> Self {
         Workload {
             engine_kind: EngineKind::Sync,
@@ -289,8 +302,8 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// fio's name for pattern and direction: read, write, rw, randread, randwrite, randrw; replay
-    /// for the requests of a program.
+    /// Returns fio's name for pattern and direction (read, write, rw, randread, randwrite or
+    /// randrw), or "replay" for recorded requests.
     pub fn rw(&self) -> &'static str {
         match (self.pattern, self.read_percent) {
             _ if self.replay.is_some() => "replay",
@@ -303,7 +316,7 @@ impl Workload {
         }
     }
 
-    /// The parameters of the engine of each thread.
+    /// Returns the parameters of each thread's engine.
     pub fn engine_spec(&self) -> EngineSpec {
         EngineSpec {
             engine_kind: self.engine_kind,
@@ -314,19 +327,19 @@ impl Workload {
         }
     }
 
-    /// Size of the smallest request; offsets are multiples of it (bytes).
+    /// Returns the size of the smallest request (bytes). All offsets are multiples of this size.
     pub fn granule_bytes(&self) -> u32 {
         let sizes = self.request_sizes.iter().map(|size| size.request_bytes);
         sizes.min().unwrap_or(self.request_bytes)
     }
 
-    /// Whether any request writes.
+    /// Returns true if any request writes.
     pub fn writes(&self) -> bool {
         self.read_percent < 100
     }
 
-    /// Whether `depth` requests are outstanding all the time: a closed loop without pauses and
-    /// flushes.
+    /// Returns true if `depth` requests are outstanding all the time, as in a closed loop without
+    /// pauses and flushes.
     pub fn keeps_queue_full(&self) -> bool {
         self.replay.is_none()
             && self.arrival == Arrival::Closed
@@ -336,7 +349,8 @@ impl Workload {
 }
 
 impl fmt::Display for Distribution {
-    /// The distribution as fio writes it: `random`, `zipf:1.2`, `pareto:0.2`, `zoned:60/10:40/90`.
+    /// Formats the distribution in fio's syntax, such as `random`, `zipf:1.2`, `pareto:0.2` or
+    /// `zoned:60/10:40/90`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Distribution::Even => f.write_str("random"),

@@ -1,14 +1,14 @@
-//! The state of a worker after a step, and the calls on a target that the worker asks its caller to
-//! make.
+//! The state of a worker after a step, and the calls on a target that the worker requests from its
+//! caller.
 
 use ioengine::Hint;
 
 /// The state of a worker after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is more to do.
+    /// The worker can take its next step at once.
     Running,
-    /// Nothing to do until a request completes or becomes due.
+    /// The worker has nothing to do until a request completes or becomes due.
     Waiting,
     /// A call on the target is due, and all requests that it must wait for are complete. The caller
     /// must make the call and then report it with [`Worker::called`] or [`Replayer::called`].
@@ -16,32 +16,33 @@ pub enum State {
     /// [`Worker::called`]: crate::worker::Worker::called
     /// [`Replayer::called`]: crate::replayer::Replayer::called
     CallDue(TargetCall),
-    /// Nothing is in flight, and nothing more will be issued.
+    /// No request is in flight, and no more requests will be issued.
     Done,
 }
 
 /// A call on a target that is neither a read nor a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetCall {
-    /// Make everything written durable.
+    /// Make all earlier writes durable.
     Flush {
-        /// Like fdatasync(2): only the metadata needed to find the data.
+        /// Whether to flush like fdatasync(2), which writes the data and only the metadata that is
+        /// needed to find the data.
         data_only: bool,
     },
-    /// Empty a zone, so that it can be written again.
+    /// Reset a zone, so that it can be written again from its beginning.
     ResetZone {
-        /// Where it begins (bytes).
+        /// Offset of the zone (bytes).
         offset: u64,
-        /// Its length (bytes).
+        /// Length of the zone (bytes).
         bytes: u64,
     },
-    /// Announce the coming accesses to a part of the target.
+    /// Give the kernel a hint about future accesses to a range of the target.
     Advise {
-        /// What is announced.
+        /// The hint.
         hint: Hint,
-        /// Where the part begins (bytes).
+        /// Offset of the range (bytes).
         offset: u64,
-        /// Its length (bytes); 0: up to the end.
+        /// Length of the range (bytes), or 0 for a range up to the end of the target.
         bytes: u64,
     },
 }

@@ -1,8 +1,8 @@
 //! Runs a plan in simulated time.
 //!
-//! One thread steps all workers. When all wait, time advances until a worker has completions or an
-//! event is due. A run is therefore exact, needs no threads, and gives identical results every
-//! time. It measures the same quantities in the same way as [`crate::runner`].
+//! One thread steps all workers. When all workers wait, virtual time advances until a worker has
+//! completions or an event is due. A run is therefore exact and gives identical results every time.
+//! It measures the same quantities in the same way as [`crate::runner`].
 
 use std::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ const PASSES: u64 = 16_384;
 /// Maximum virtual time between two checks of the workers (ns).
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// A worker with its target, and whether it has finished.
+/// A worker, its target, and whether the worker has finished.
 struct Stepped<'a, T: Target, L> {
     worker: L,
     target: &'a T,
@@ -36,7 +36,7 @@ struct Reading {
     device: Option<DeviceCounters>,
 }
 
-/// Runs a plan on each of the targets, like [`crate::runner::run`].
+/// Runs a plan on each of the targets in virtual time, like [`crate::runner::run`] in real time.
 ///
 /// # Errors
 /// If an engine cannot be created or cannot continue.
@@ -60,7 +60,7 @@ where
     }
 }
 
-/// Like [`run`], for one kind of load.
+/// Implements [`run`] for one kind of load: a generated load or a replay.
 fn run_loads<T, C, M, L>(
     targets: &[&T],
     plan: &Plan,
@@ -115,12 +115,12 @@ where
     finish(targets, plan, clock, all, (&before, &read), &watch, control)
 }
 
-/// Runs several plans at the same time in one simulation, on separate or shared targets. All start
-/// together; each ends at its own limit, without a flush. CPU and device counters are not read. The
-/// samples are returned in the order of the plans.
+/// Runs several plans at the same time in one simulation, on separate or shared targets. All plans
+/// start together. Each plan ends at its own limit, without a final flush. CPU and device counters
+/// are not read. The samples are returned in the order of the plans.
 ///
 /// # Errors
-/// As for [`run`], and a usage error for a plan with a warm-up.
+/// The errors of [`run`], and a usage error for a plan with a warm-up or with periodic flushes.
 pub fn run_together<T, C>(
     streams: &[(Vec<&T>, &Plan)],
     clock: &C,
@@ -164,14 +164,15 @@ where
     Ok(samples.into_iter().zip(streams).map(of).collect())
 }
 
-/// The error for a stream with a warm-up: all streams must be measured from the common start.
+/// Returns the error for a stream with a warm-up. All streams must be measured from the common
+/// start.
 fn no_warm_up_error() -> ioengine::Error {
     let what = "streams that run at the same time cannot have a warm-up";
-    ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("drop the warm-up")
+    ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("remove the warm-up")
 }
 
-/// Steps all workers until they finish. `look` is called after each advance of virtual time, and
-/// not later than `due_ns`. It returns the time that replaces `due_ns`.
+/// Steps all workers until they finish. Calls `look` after each advance of virtual time, and at
+/// `due_ns` at the latest. `look` returns the next value of `due_ns`.
 fn drive<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
     all: &mut [Stepped<'_, T, L>],
     first_engine: u32,
@@ -210,7 +211,7 @@ fn drive<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
     }
 }
 
-/// Steps a worker until it waits; returns whether it has just finished.
+/// Steps a worker until it waits or finishes. Returns true if the worker has just finished.
 fn step<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
     stepped: &mut Stepped<'_, T, L>,
     clock: &C,
@@ -247,20 +248,20 @@ fn step<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
     Ok(false)
 }
 
-/// The error for a request that exceeds the hang limit. A simulated request takes that long only if
-/// the parameters of the model are wrong.
+/// Returns the error for a request that exceeds the hang limit. A simulated request takes so long
+/// only if the parameters of the model are wrong.
 fn request_too_slow() -> ioengine::Error {
-    let what = "a request takes more than 60 s of virtual time in the simulated system";
+    let what = "a request to the simulated system takes more than 60 s of virtual time";
     ioengine::Error::new(ioengine::ErrorKind::Io, what)
-        .with_remedy("check the changed parameters of the system")
+        .with_remedy("check the system parameters that you changed")
 }
 
-/// The error for periodic flushes with several workers: a flush advances time, during which the
-/// others would not be stepped.
+/// Returns the error for periodic flushes with several workers. A flush advances virtual time, and
+/// the other workers would not be stepped during that time.
 fn flush_unsupported() -> ioengine::Error {
     let what = "on a simulated system, only a single thread can flush between writes";
     ioengine::Error::new(ioengine::ErrorKind::Usage, what)
-        .with_remedy("use one thread on one target, or drop `fsync`")
+        .with_remedy("use one thread on one target, or remove `fsync`")
 }
 
 fn build<'a, T: Target, C: VirtualTime + Clone, L: ThreadLoad<C, Engine = T::Engine>>(
@@ -285,7 +286,7 @@ fn progress<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
     }
 }
 
-/// Flushes if requested, takes the last readings and merges all samples.
+/// Flushes if the workload requests it, takes the last readings and merges all samples.
 fn finish<T: Target, C: VirtualTime, L: ThreadLoad<C, Engine = T::Engine>>(
     targets: &[&T],
     plan: &Plan,

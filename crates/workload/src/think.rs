@@ -1,4 +1,4 @@
-//! Think time: slots that pause before their next request, like an interactive user.
+//! Think time: each slot pauses before its next request, like an interactive user.
 //!
 //! With n slots, response time R and pause Z, the throughput is n / (R + Z) (the interactive
 //! response time law). All pauses have the same length, so slots return in the order in which they
@@ -8,25 +8,26 @@ use std::collections::VecDeque;
 
 use crate::spec::Think;
 
-/// The slots that pause for a think time.
+/// Keeps track of the slots that pause for a think time.
 #[derive(Clone, Debug)]
 pub struct Thinking {
     think: Think,
-    /// Number of requests of each slot since its last pause.
+    /// Number of requests that each slot completed since its last pause.
     since: Vec<u32>,
-    /// The pausing slots: end of the pause (ns of the clock) and slot, in order.
+    /// For each pausing slot, the end of the pause (ns of the clock) and the slot number. The first
+    /// entry has the earliest end.
     pausing: VecDeque<(u64, u32)>,
 }
 
 impl Thinking {
-    /// Creates the state of an engine with `slots` slots that do not pause.
+    /// Creates the state for an engine with `slots` slots, none of which pauses yet.
     pub fn new(think: Think, slots: u32) -> Thinking {
         let pausing = VecDeque::with_capacity(slots as usize);
         Thinking { think, since: vec![0; slots as usize], pausing }
     }
 
-    /// Called when a request of a slot completes: stores the slot and returns true if it pauses
-    /// now.
+    /// Counts a completed request of a slot. If the slot must pause now, stores the slot and
+    /// returns true.
     #[inline]
     pub fn holds(&mut self, slot: u32, now_ns: u64) -> bool {
         let since = &mut self.since[slot as usize];
@@ -39,7 +40,7 @@ impl Thinking {
         true
     }
 
-    /// Moves slots whose pause is over to `free`.
+    /// Moves the slots whose pause is over to `free`.
     #[inline]
     pub fn wake(&mut self, now_ns: u64, free: &mut Vec<u32>) {
         while let Some(&(until_ns, slot)) = self.pausing.front()
@@ -50,7 +51,7 @@ impl Thinking {
         }
     }
 
-    /// When the next pause ends (ns of the clock).
+    /// Returns when the next pause ends (ns of the clock). None if no slot pauses.
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
         self.pausing.front().map(|(until_ns, _)| *until_ns)

@@ -1,5 +1,6 @@
-//! What the threads of a trial have in common, whether they generate a load or replay one: the
-//! interface of the state machines that [`crate::runner`] and [`crate::stepper`] drive.
+//! The common interface of the threads of a trial, whether they generate a load or replay a
+//! recorded load. [`crate::runner`] and [`crate::stepper`] drive the threads through this
+//! interface.
 
 use ioengine::{Clock, Engine, Error as EngineError, Target};
 
@@ -12,17 +13,17 @@ use crate::worker::{State, Worker};
 
 /// The state machine of one thread of a trial.
 pub(crate) trait ThreadLoad<C>: Sized {
-    /// The engine of the thread.
+    /// The I/O engine of the thread.
     type Engine: Engine;
 
-    /// Makes the state machine with an engine on `target`.
+    /// Creates the state machine and its engine on `target`.
     fn build<T: Target<Engine = Self::Engine>>(
         target: &T,
         clock: C,
         workload: &Workload,
         plan: &WorkerPlan,
     ) -> Result<Self, Error>;
-    /// Starts at `start_ns`; what completes before `measure_from_ns` is warm-up.
+    /// Starts the load at `start_ns`. Requests that complete before `measure_from_ns` are warm-up.
     fn start(
         &mut self,
         start_ns: u64,
@@ -32,18 +33,18 @@ pub(crate) trait ThreadLoad<C>: Sized {
     );
     /// Sets the end of the warm-up.
     fn measure_from(&mut self, measure_from_ns: u64);
-    /// Makes one call into the engine. With `stop`, no new requests are issued.
+    /// Makes one call into the engine. If `stop` is true, issues no new requests.
     fn step(&mut self, stop: bool) -> Result<State, EngineError>;
-    /// The latest time at which the next step must run (ns).
+    /// Returns the latest time at which the next step must run (ns).
     fn wake_up_ns(&mut self, now_ns: u64) -> u64;
-    /// Whether a request exceeds the hang limit.
+    /// Returns true if a request exceeds the hang limit.
     fn is_hung(&self) -> bool;
-    /// Makes earlier writes durable and returns true if the engine can; otherwise returns false,
-    /// and the caller must flush the target.
+    /// Makes earlier writes durable and returns true, if the engine can do so. Otherwise returns
+    /// false, and the caller must flush the target.
     fn flush(&mut self) -> Result<bool, EngineError>;
-    /// Records the call on the target that was due.
+    /// Records that the due call on the target has been made. The call began at `begun_ns`.
     fn called(&mut self, begun_ns: u64);
-    /// The measurements so far.
+    /// Returns the measurements so far.
     fn sample(&self) -> &Sample;
     /// Ends the load and returns its sample and its engine.
     fn finish(self) -> (Sample, Self::Engine);
@@ -126,7 +127,7 @@ impl<E: Engine, C: Clock> ThreadLoad<C> for Replayer<E, C> {
         Replayer::start(self, start_ns);
     }
 
-    /// A replay has no warm-up.
+    /// Does nothing, because a replay has no warm-up.
     fn measure_from(&mut self, _: u64) {}
 
     #[inline]

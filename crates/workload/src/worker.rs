@@ -1,18 +1,18 @@
-//! The state machine of one thread: prepare requests, submit and wait, reap, until the trial ends.
+//! The state machine of one thread, which prepares, submits and reaps requests until a trial ends.
 //!
 //! A worker is generic over [`Engine`] and [`Clock`], so it does not know whether it runs on a
-//! device or in a simulation. Each [`Worker::step`] makes one call into the engine. It does not
-//! allocate, lock or print once the buffers exist. It reads the clock twice: just before the batch
-//! is submitted (the submission time of all its requests) and just after completions were returned.
+//! device or in a simulation. Each [`Worker::step`] makes one call into the engine. A step does not
+//! allocate, lock or print. It reads the clock twice: just before a batch is submitted (the
+//! submission time of all requests in the batch) and just after completions were returned.
 //!
-//! A free slot is refilled at once, but in small calls (`BatchSize`). The device then starts on one
-//! request while the next is prepared, and the block layer cannot merge neighbouring requests of a
-//! large batch into requests larger than the size to be measured. The calls grow, up to the depth,
-//! only if requests complete within the submitting call, so that nothing stays outstanding.
+//! Free slots are refilled at once, but with a small batch of requests per call (`BatchSize`). The
+//! device can then start on one request while the next is prepared. With large batches, the block
+//! layer could merge neighbouring requests into requests larger than the size to be measured. The
+//! batches grow, up to the depth, only if all requests complete within the submitting call.
 //!
-//! Incomplete results are handled here, for all engines: a short transfer is continued, EAGAIN and
-//! EINTR are submitted again (a limited number of times), and any other failure is counted and ends
-//! the run.
+//! Incomplete results are handled here, for all engines. A short transfer is continued. A request
+//! that fails with EAGAIN or EINTR is submitted again, a limited number of times. Any other failure
+//! is counted and ends the run.
 
 use ioengine::{Clock, Completion, Engine, Error as EngineError, Op, Request};
 
@@ -32,17 +32,17 @@ pub use crate::state::{State, TargetCall};
 use crate::think::Thinking;
 use crate::written::{Expectations, Expected, Marker};
 
-/// Maximum wait in one step, so that a stop request is noticed (ns).
+/// Maximum wait of one step (ns). This limit ensures that a stop request is noticed soon.
 pub(crate) const TICK_NS: u64 = 50_000_000;
-/// A request that takes longer counts as hung, unless a time limit will end the trial or the engine
-/// has a time limit of its own (ns).
+/// Time after which a request counts as hung (ns). Does not apply if a time limit will end the
+/// trial or if the engine enforces its own timeout.
 pub(crate) const HANG_NS: u64 = 60_000_000_000;
-/// Maximum time for which an open loop still issues overdue requests when its time is over (ns).
+/// Maximum time for which an open loop still issues overdue requests after its end (ns).
 const BACKLOG_NS: u64 = 10_000_000_000;
-/// Requests that were due but never issued are counted only up to this number. With more of them,
-/// the rate was far out of reach anyway.
+/// Maximum count of requests that were due but never issued. Counting stops here, because the rate
+/// was then far out of reach.
 const OWED_MAX: u64 = 10_000_000;
-/// How often a request is submitted again after EAGAIN or EINTR.
+/// Maximum number of times that a request is submitted again after EAGAIN or EINTR.
 pub(crate) const RETRIES_MAX: u32 = 10_000;
 
 /// Constant that derives the seed of request sizes from the worker's seed.
@@ -55,7 +55,7 @@ enum Phase {
     Drain,
 }
 
-/// The request that is outstanding in a slot.
+/// The current or the last request of a slot.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     stamp_ns: u64,
@@ -64,11 +64,10 @@ struct Outstanding {
     moved: u32,
     retries: u32,
     op: Op,
-    /// Whether the request is in flight.
     in_flight: bool,
 }
 
-/// Completions with the same submission time and direction, counted together.
+/// Consecutive completions with the same submission time and direction, which are counted together.
 #[derive(Clone, Copy, Debug)]
 struct CompletionRun {
     op: Op,
@@ -77,7 +76,7 @@ struct CompletionRun {
     bytes: u64,
 }
 
-/// The state machine of one thread: prepare requests, submit and wait, reap, until the trial ends.
+/// The state machine of one thread, which prepares, submits and reaps requests until a trial ends.
 #[derive(Debug)]
 pub struct Worker<E, C> {
     engine: E,
@@ -88,8 +87,8 @@ pub struct Worker<E, C> {
     thinking: Option<Thinking>,
     sizes: Option<Sizes>,
     log: Option<Log>,
-    /// Whether there is one request size, no pauses, no log, no zones and no expectations. The loop
-    /// is compiled separately for this common case.
+    /// Whether the workload has one request size and no pauses, log, zones or expectations. The
+    /// loop is compiled separately for this common case.
     plain: bool,
     choice: Stream,
     read_percent: u8,
@@ -100,28 +99,29 @@ pub struct Worker<E, C> {
     limit_bytes: u64,
     issued_bytes: u64,
     issued: u64,
-    /// Writes between two flushes, and how many of them are still to be issued.
+    /// Number of writes between two flushes.
     flush_every: u64,
+    /// Number of writes to issue before the next flush.
     writes_to_flush: u64,
     flushes_data_only: bool,
-    /// A free slot whose zone must be reset before its next write.
+    /// A free slot whose zone must be reset before the next write in it. None if no reset is due.
     reset_slot: Option<u32>,
-    /// Whether slots share a zone, which is reset only when nothing is in flight.
+    /// Whether all slots write to one zone. The zone is reset only when no request is in flight.
     shares_zone: bool,
     measure_from_ns: u64,
     limit_ns: u64,
     stopped_ns: u64,
     /// Marks the blocks of verified writes as written.
     marker: Option<Marker>,
-    /// What verified reads must find in each block; None: a valid block everywhere.
+    /// What verified reads must find in each block. None if all blocks must be valid.
     expectations: Option<Expectations>,
     end_ns: u64,
     phase: Phase,
-    /// Stopped early or failed: nothing more is issued, even if it was due.
+    /// Whether the trial was stopped early or failed, so that due requests are no longer issued.
     cut_short: bool,
     now_ns: u64,
     last_reap_ns: u64,
-    /// How long a request may take (ns).
+    /// Time after which a request counts as hung (ns).
     hang_ns: u64,
     outstanding: Vec<Outstanding>,
     free: Vec<u32>,
@@ -133,7 +133,7 @@ pub struct Worker<E, C> {
 }
 
 impl<E: Engine, C: Clock> Worker<E, C> {
-    /// A worker with its own engine; fills the buffers for writes.
+    /// Creates a worker with its own engine, and fills the buffers for writes.
     pub fn new(mut engine: E, clock: C, workload: &Workload, plan: &WorkerPlan) -> Self {
         let slots = engine.slots();
         for slot in (0..slots).filter(|_| E::MOVES_DATA) {
@@ -199,7 +199,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Starts at `start_ns`; completions before `measure_from_ns` are warm-up.
+    /// Starts the worker at `start_ns`. Completions before `measure_from_ns` are warm-up.
     pub fn start(
         &mut self,
         start_ns: u64,
@@ -223,10 +223,10 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.end_ns = measure_from_ns.saturating_add(self.limit_ns);
     }
 
-    /// Makes one call into the engine. With `stop`, no new requests are issued.
+    /// Makes one call into the engine. If `stop` is true, issues no new requests.
     ///
     /// # Errors
-    /// If the I/O engine cannot continue, a request hangs, or one completes twice.
+    /// If the I/O engine cannot continue, a request hangs, or a request completes twice.
     #[inline]
     pub fn step(&mut self, stop: bool) -> Result<State, EngineError> {
         self.update_phase(stop);
@@ -261,7 +261,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.sample.submit_calls += u64::from(!self.batch.is_empty());
         let until = self.wake_up_ns(stamp_ns);
         self.done.clear();
-        // While slots are free, submit more before waiting.
+        // While slots are free, more requests are submitted before waiting.
         let wait = !self.has_more_to_issue();
         self.engine.submit_and_wait(&self.batch, u32::from(wait), Some(until), &mut self.done)?;
         self.now_ns = self.clock.now_ns();
@@ -284,21 +284,21 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         Ok(if wait && self.done.is_empty() { State::Waiting } else { State::Running })
     }
 
-    /// Whether all writes up to the next flush were issued.
+    /// Returns true if all writes before the next flush were issued.
     #[inline]
     fn flush_is_due(&self) -> bool {
         self.writes_to_flush == 0
     }
 
-    /// Whether a flush is due and all requests so far are complete, so that the flush covers them.
+    /// Returns true if a flush is due and all requests are complete, so that the flush covers them.
     #[inline]
     fn may_flush(&self) -> bool {
         let idle = self.batch.is_empty() && self.engine.in_flight() == 0;
         self.flush_is_due() && !self.cut_short && idle
     }
 
-    /// The zone reset that is due. None also while requests wait to be submitted, while requests to
-    /// a shared zone are in flight, and when the trial is over.
+    /// Returns the zone reset that is due. None if no reset is due, while requests wait to be
+    /// submitted, while requests to a shared zone are in flight, and when the trial is over.
     #[inline]
     fn reset_call(&self) -> Option<TargetCall> {
         let may_be_written = self.shares_zone && self.engine.in_flight() > 0;
@@ -308,8 +308,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         Some(TargetCall::ResetZone { offset, bytes })
     }
 
-    /// Records that the call on the target has been made. It began at `begun_ns` and has just
-    /// ended; its duration counts in the trial.
+    /// Records a call on the target that began at `begun_ns` and has just ended. The duration of
+    /// the call counts in the trial.
     #[cold]
     pub fn called(&mut self, begun_ns: u64) {
         self.now_ns = self.clock.now_ns();
@@ -321,16 +321,16 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.writes_to_flush = self.flush_every;
     }
 
-    /// Makes the writes of this worker durable and returns true if its engine can; otherwise
+    /// Makes the writes of this worker durable and returns true, if its engine can do so. Otherwise
     /// returns false, and the caller must flush the target.
     ///
     /// # Errors
-    /// The flush failed.
+    /// If the flush fails.
     pub fn flush(&mut self) -> Result<bool, EngineError> {
         self.engine.flush()
     }
 
-    /// Whether a request exceeds the hang limit and no time limit will end the trial.
+    /// Returns true if a request exceeds the hang limit and no time limit will end the trial.
     #[cold]
     pub(crate) fn is_hung(&self) -> bool {
         let time_will_end_it = self.phase != Phase::Drain && self.limit_ns != u64::MAX;
@@ -340,12 +340,12 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         !time_will_end_it && self.outstanding.iter().any(overdue)
     }
 
-    /// Enters the next phase if the time, the byte limit, a failure or `stop` require it.
+    /// Enters the next phase if the time, the byte limit, a failure or `stop` requires this.
     #[inline]
     fn update_phase(&mut self, stop: bool) {
         if self.phase == Phase::WarmUp && (self.now_ns >= self.measure_from_ns || stop) {
             self.phase = Phase::Measure;
-            // Requests in flight will complete, and count, in the measured phase.
+            // Requests in flight complete in the measured phase, so their bytes count in it.
             let in_flight = self.outstanding.iter().filter(|request| request.in_flight);
             self.issued_bytes = in_flight.map(|request| u64::from(request.length)).sum();
             self.sample.restart(self.now_ns);
@@ -362,10 +362,10 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Whether an open loop still has to issue requests that were due before its end. Requests
-    /// delayed by a stall are issued after it, so that a stall at the end of a trial counts like
-    /// any other. If the backlog takes longer than a quarter of the trial, the rest is only
-    /// counted.
+    /// Returns true if an open loop must still issue requests that were due before its end. These
+    /// requests are issued late rather than dropped, so that a stall at the end of a trial counts
+    /// like any other stall. If the backlog takes longer than a quarter of the trial, the remaining
+    /// requests are only counted.
     #[inline]
     fn has_backlog(&self) -> bool {
         let Some(arrivals) = self.arrivals.as_ref().filter(|_| !self.cut_short) else {
@@ -375,7 +375,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         arrivals.next_due_ns() < self.end_ns && self.now_ns < self.end_ns.saturating_add(backlog_ns)
     }
 
-    /// Whether a closed loop can issue more requests without waiting for a completion.
+    /// Returns true if a closed loop can issue more requests without waiting for a completion.
     #[inline]
     fn has_more_to_issue(&self) -> bool {
         let wanted = self.issued_bytes < self.limit_bytes || self.phase == Phase::WarmUp;
@@ -383,7 +383,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         closed && wanted && !self.free.is_empty() && !self.flush_is_due()
     }
 
-    /// [`Worker::issue`] for workloads that are not plain; kept out of the plain loop.
+    /// Calls [`Worker::issue`] without inlining it. The loop for plain workloads thus stays small.
     #[inline(never)]
     fn issue_any(&mut self) {
         self.issue::<false>();
@@ -394,8 +394,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.reap::<false>()
     }
 
-    /// Adds new requests to the batch: in an open loop all that are due and have a slot, in a
-    /// closed loop up to the batch size.
+    /// Adds new requests to the batch. An open loop adds all requests that are due and have a free
+    /// slot. A closed loop adds requests up to the batch size.
     #[inline]
     fn issue<const PLAIN: bool>(&mut self) {
         let room = if self.arrivals.is_some() { usize::MAX } else { self.batch_size.now };
@@ -454,8 +454,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Whether to skip a verified read because none of its blocks was written. Its bytes then count
-    /// as issued.
+    /// Returns true if a verified read must be skipped because none of its blocks was written. The
+    /// bytes of a skipped read count as issued.
     fn skips_unwritten(&mut self, offset: u64, length: u32) -> bool {
         let expectations = self.expectations.as_ref();
         let passes = expectations.is_some_and(|these| !these.any(offset, length.into()));
@@ -463,8 +463,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         passes
     }
 
-    /// The length of the next request. With varying sizes it is cut at the byte limit, so that no
-    /// more bytes are moved than requested.
+    /// Returns the length of the next request. With varying sizes, the length is reduced at the
+    /// byte limit, so that no more bytes are moved than requested.
     fn draw_length(&mut self) -> u32 {
         let Some(sizes) = &mut self.sizes else { return self.request_bytes };
         let warming_up = self.phase == Phase::WarmUp;
@@ -472,7 +472,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         sizes.draw().min(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
-    /// Fills a slot with the content for a write at `offset`.
+    /// Fills the buffer of a slot with the content for a write at `offset`.
     #[inline]
     fn prepare<const PLAIN: bool>(&mut self, slot: u32, offset: u64, length: u32) {
         let number = self.issued;
@@ -486,7 +486,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Called when nothing is in flight or ready: returns `Done`, or sleeps until a request is due.
+    /// Returns `Done`, or sleeps until a request is due. Called when no request is in flight.
     #[cold]
     fn idle(&mut self) -> State {
         let Some(due_ns) = self.due_ns().filter(|_| self.phase != Phase::Drain) else {
@@ -497,8 +497,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         State::Waiting
     }
 
-    /// When the next request is due in an open loop, or the next pause ends. None: the next request
-    /// waits for a completion.
+    /// Returns when the next request of an open loop is due or the next pause ends. None if the
+    /// next request waits for a completion.
     #[inline]
     fn due_ns(&self) -> Option<u64> {
         match (&self.arrivals, &self.thinking) {
@@ -508,11 +508,11 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// The latest time at which the next step must run.
+    /// Returns the latest time at which the next step must run (ns).
     #[inline]
     pub(crate) fn wake_up_ns(&self, now_ns: u64) -> u64 {
         let tick = now_ns + TICK_NS;
-        // In an open loop, a due request also needs a free slot. A pause that ends frees its slot.
+        // In an open loop, a due request also needs a free slot. The end of a pause frees a slot.
         let waits_for_slot = self.arrivals.is_some() && self.free.is_empty();
         let may_issue = self.phase != Phase::Drain && !self.flush_is_due() && !waits_for_slot;
         match self.due_ns() {
@@ -577,7 +577,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         Ok(())
     }
 
-    /// Logs a finished request, and frees its slot or lets it pause.
+    /// Logs a finished request. Frees its slot, or lets the slot pause.
     fn release_slot(&mut self, slot: u32, failed: bool) {
         if let Some(log) = &mut self.log {
             let Outstanding { op, offset, length, .. } = self.outstanding[slot as usize];
@@ -589,7 +589,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Counts completions with the same submission time and direction.
+    /// Adds completions with the same submission time and direction to the sample.
     #[inline]
     fn count(&mut self, run: CompletionRun) {
         if run.count > 0 {
@@ -609,8 +609,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             outstanding.moved += completion.result as u32;
             self.sample.short_transfers += 1;
         } else if transient && self.cut_short {
-            // The trial was stopped, and the device is busy: the request is given up, and does not
-            // count.
+            // The trial was stopped and the device is busy, so the request is abandoned and not
+            // counted.
             outstanding.in_flight = false;
             self.release_slot(completion.slot, true);
             return;
@@ -648,12 +648,12 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.sample.first_damage = self.sample.first_damage.or(checked.first);
     }
 
-    /// The clock after the last call into the engine or the last sleep (ns).
+    /// Returns the clock's time just after the last call into the engine or the last sleep (ns).
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// The measurements so far.
+    /// Returns the measurements so far.
     pub fn sample(&self) -> &Sample {
         &self.sample
     }
@@ -672,7 +672,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         count_never_issued
     }
 
-    /// Ends the worker and returns its sample and its engine; drop the engine after measuring.
+    /// Returns the sample, and the engine, which must be dropped only after the measurement.
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
         self.sample.full_queue = self.full_queue.window();
@@ -704,7 +704,7 @@ pub(crate) mod tests {
     use crate::arrival::tests::{constant, poisson};
     use crate::spec::{Arrival, FlushEvery, SizeShare, Think};
 
-    /// Virtual time, shared by a clock and an engine.
+    /// Virtual time that a clock and an engine share.
     #[derive(Clone, Default)]
     pub(crate) struct VirtualClock(pub(crate) Rc<Cell<u64>>);
 
@@ -876,7 +876,8 @@ pub(crate) mod tests {
         let (sample, _) = worker.finish();
         assert_eq!((flushes, sample.flushes.count()), (4, 4));
         assert_eq!(sample.flushes.min(), Some(5_000_000));
-        // 67 serial writes of 100 us and four flushes; the flushes do not count as writes.
+        // The trial consists of 67 serial writes of 100 us each and of four flushes of 5 ms each.
+        // The latencies of the writes do not include the flushes.
         assert_eq!(sample.elapsed_ns(), 67 * 100_000 + 4 * 5_000_000);
         assert!(sample.latency().max() < Some(400_000));
     }
@@ -892,7 +893,7 @@ pub(crate) mod tests {
         let workload = Workload {
             read_percent: 0,
             limit_ns: None,
-            // Two passes over four zones.
+            // The limit is two passes over the four zones.
             limit_bytes: Some(2 * 4 * 8 * 4096),
             region_bytes: 4 * 8 * 4096,
             ..workload(2, 0)
@@ -926,7 +927,7 @@ pub(crate) mod tests {
     fn what_happens_in_the_warm_up_is_not_counted() {
         let mut workload = workload(1, 1_000_000_000);
         workload.warm_up_ns = 1_000_000_000;
-        // Requests are ten times slower until the warm-up ends.
+        // Requests are ten times slower during the warm-up than after it.
         let slow = |at| if at < 1_000_000_000 { 1_000_000 } else { 100_000 };
         let sample = serve(&workload, slow);
         assert!((sample.requests_per_s() - 10_000.0).abs() < 20.0, "{}", sample.requests_per_s());
@@ -937,7 +938,7 @@ pub(crate) mod tests {
     fn a_stall_of_an_open_loop_counts_for_every_request_due_in_it() {
         let mut workload = workload(64, 1_000_000_000);
         workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
-        // One request, at 0.5 s, takes 200 ms; all others take 10 us.
+        // The first request after 0.5 s takes 200 ms. All other requests take 10 us.
         let mut stalled = false;
         let stall = move |at: u64| {
             let now = at >= 500_000_000 && !stalled;
@@ -946,7 +947,8 @@ pub(crate) mod tests {
         };
         let sample = serve(&workload, stall);
         let latency = sample.latency();
-        // 200 of 1000 requests were due during the stall; their waits are uniform from 200 ms to 0.
+        // Of the 1000 requests, 200 are due during the stall. Their waiting times are spread evenly
+        // from 200 ms to 0.
         let waited = latency.buckets().filter(|b| b.low_ns > 1_000_000).map(|b| b.count);
         let waited: u64 = waited.sum();
         assert!((sample.elapsed_ns() as f64 / 1e9 - 1.0).abs() < 0.01, "the whole second counts");
@@ -957,8 +959,9 @@ pub(crate) mod tests {
 
     #[test]
     fn poisson_arrivals_wait_as_the_pollaczek_khinchine_formula_says() {
-        // One server with constant service time: the mean wait is load x service / (2 (1 - load))
-        // (Pollaczek and Khinchine), whether requests queue in the device or for a free slot.
+        // With one server and a constant service time, the mean wait is load x service /
+        // (2 (1 - load)) (Pollaczek and Khinchine). It does not matter whether requests queue in
+        // the device or wait for a free slot.
         let service_ns = 100_000;
         for load in [0.3, 0.5, 0.8] {
             for depth in [1, 64] {
@@ -990,7 +993,7 @@ pub(crate) mod tests {
     fn a_stall_at_the_end_of_an_open_loop_counts_like_any_other() {
         let mut workload = workload(1, 1_000_000_000);
         workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
-        // In the last tenth of the trial one request takes 150 ms, past the end of the trial.
+        // One request in the last tenth of the trial takes 150 ms, so it completes after the end.
         let mut stalled = false;
         let sample = serve(&workload, move |at: u64| {
             let now = at >= 900_000_000 && !stalled;
@@ -1008,8 +1011,8 @@ pub(crate) mod tests {
     fn an_unreachable_backlog_is_only_counted() {
         let mut workload = workload(1, 1_000_000_000);
         workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
-        // The server reaches a tenth of the requested rate: 100 requests in the second of the
-        // trial, and 25 in the quarter of a second after it.
+        // The server reaches a tenth of the requested rate: 100 requests during the trial of one
+        // second, and 25 during the quarter of a second after the trial.
         let sample = serve(&workload, |_| 10_000_000);
         assert!((120..=130).contains(&sample.requests()), "{}", sample.requests());
         assert_eq!(sample.requests() + sample.never_issued, 1000);
@@ -1130,7 +1133,7 @@ pub(crate) mod tests {
         assert_eq!(sample.requests(), 10);
     }
 
-    /// An engine with a time limit of its own.
+    /// An engine that enforces its own timeout for requests.
     struct Limited<E>(E);
 
     impl<E: Engine> Engine for Limited<E> {
@@ -1168,7 +1171,7 @@ pub(crate) mod tests {
             due: RefCell::default(),
             buffers: vec![vec![0; 4096]; 1],
         };
-        // `drive` fails on an error of the worker.
+        // `drive` panics if the worker returns an error, so the worker did not report a hang.
         assert_eq!(drive(Limited(server), clock, &workload).requests(), 2);
     }
 
@@ -1194,8 +1197,8 @@ pub(crate) mod tests {
 
     #[test]
     fn pausing_slots_obey_the_interactive_response_time_law() {
-        // Requests take 100 us each and are served serially; pauses take 1 ms. Five users never
-        // queue; twenty saturate the server.
+        // Requests take 100 us each and are served serially. Pauses take 1 ms. Five users never
+        // queue, and twenty users saturate the server.
         for (users, requests, per_s) in
             [(5, 1, 5e9 / 1.1e6), (20, 1, 10_000.0), (1, 3, 3e9 / 1.3e6)]
         {
@@ -1241,7 +1244,7 @@ pub(crate) mod tests {
         }
         let small = sample.log.iter().filter(|request| request.length == 1024).count();
         assert!((150..270).contains(&small), "{small} of {}", sample.requests());
-        // One sequential stream: each request starts where the previous one ends.
+        // The requests form one sequential stream: each starts where the previous request ends.
         let mut all = sample.log.clone();
         all.sort_by_key(|request| request.offset);
         assert!(all.windows(2).all(|p| p[0].offset + u64::from(p[0].length) == p[1].offset));
@@ -1287,7 +1290,8 @@ pub(crate) mod tests {
         let mut workload = workload(1, 10_000_000);
         workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
         workload.log = Some(10);
-        // The service time is twice the arrival gap: each request waits for the previous one.
+        // The service time is twice the time between arrivals, so each request waits for the
+        // previous request.
         let sample = serve(&workload, |_| 2_000_000);
         let began: Vec<u64> = sample.log.iter().map(|request| request.submit_ns).collect();
         assert_eq!(began[..4], [0, 2, 4, 6].map(|ms| ms * 1_000_000));

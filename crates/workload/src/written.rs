@@ -1,20 +1,19 @@
 //! Records the blocks that verified writes have written, so that reads verify exactly these blocks.
 //!
 //! Each trial seals its blocks with its own seed. For every target and seed there is a bitmap with
-//! one bit per block; its memory is allocated only for written parts.
+//! one bit per block. Memory is allocated only for the written parts of a bitmap.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bits per page of a bitmap.
+/// Number of bits in a page of a bitmap. Memory is allocated page by page.
 const PAGE_BITS: u64 = 1 << 18;
-/// Bits per word of a bitmap.
 const WORD_BITS: u64 = u64::BITS as u64;
 const WORDS: usize = (PAGE_BITS / WORD_BITS) as usize;
 
 type Page = OnceLock<Box<[AtomicU64]>>;
 
-/// The blocks written by all trials of a run.
+/// Record of the blocks that all trials of a run have written.
 #[derive(Debug)]
 pub struct Written {
     block_bytes: u64,
@@ -34,16 +33,16 @@ struct Map {
 /// What a block that is read must contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Any content: the block was not written.
+    /// The block was not written and may have any content.
     Nothing,
-    /// A valid verified block.
+    /// The block must be a valid block of a verified write.
     Sealed,
-    /// A valid verified block that was written with this seed.
+    /// The block must be a valid block of a verified write with this seed.
     SealedWith(u64),
 }
 
 impl Written {
-    /// An empty record for the same `region` (offsets in bytes) of each target.
+    /// Creates an empty record. `region` (offsets in bytes) is the same for all targets.
     pub fn new(block_bytes: u64, region: std::ops::Range<u64>) -> Written {
         let blocks = (region.end - region.start).div_ceil(block_bytes);
         Written { block_bytes, begin: region.start, blocks, maps: Mutex::default() }
@@ -53,7 +52,8 @@ impl Written {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The marker for a worker that writes to a target; `seed` is in the blocks that it writes.
+    /// Returns the marker for a worker that writes to a target. The worker stores `seed` in its
+    /// blocks.
     pub(crate) fn marker(&self, target: usize, seed: u64) -> Marker {
         let mut maps = self.maps();
         let known = maps.iter().find(|map| (map.target, map.seed) == (target, seed)).cloned();
@@ -65,18 +65,19 @@ impl Written {
         Marker { block_bytes: self.block_bytes, begin: self.begin, map }
     }
 
-    /// The expected contents of a target's blocks, for a worker that reads them back.
+    /// Returns the expected contents of a target's blocks, for a worker that reads them back.
     pub(crate) fn expectations(&self, target: usize) -> Expectations {
         let of_target = self.maps().iter().filter(|map| map.target == target).cloned().collect();
         Expectations { block_bytes: self.block_bytes, begin: self.begin, maps: of_target }
     }
 
-    /// Forgets all blocks, because the files were emptied.
+    /// Forgets all blocks. Called after the files were emptied.
     pub fn clear(&self) {
         self.maps().clear();
     }
 
-    /// The end of the last written block on any target (bytes); 0 without written blocks.
+    /// Returns the end offset of the last written block on any target (bytes), or 0 if no block was
+    /// written.
     pub fn end_of_last_block(&self) -> u64 {
         let last =
             |map: &Map| map.last().map_or(0, |block| self.begin + (block + 1) * self.block_bytes);
@@ -84,7 +85,7 @@ impl Written {
     }
 }
 
-/// Two values are equal only if they are the same object.
+/// Two records are equal only if they are the same object in memory.
 impl PartialEq for Written {
     fn eq(&self, other: &Written) -> bool {
         std::ptr::eq(self, other)
@@ -119,7 +120,7 @@ impl Map {
     }
 }
 
-/// Marks blocks as written.
+/// Marks the blocks that a worker has written.
 #[derive(Clone, Debug)]
 pub(crate) struct Marker {
     block_bytes: u64,
@@ -140,19 +141,19 @@ impl Marker {
 pub(crate) struct Expectations {
     block_bytes: u64,
     begin: u64,
-    /// The maps of written blocks; earlier trials come first.
+    /// The maps of written blocks, in the order of the trials.
     maps: Vec<Map>,
 }
 
 impl Expectations {
-    /// The expected state of the block at an offset.
+    /// Returns the expected content of the block at an offset.
     pub fn of(&self, offset: u64) -> Expected {
         let block = (offset - self.begin) / self.block_bytes;
         let last = self.maps.iter().rev().find(|map| map.has(block));
         last.map_or(Expected::Nothing, |map| Expected::SealedWith(map.seed))
     }
 
-    /// Whether any block of a request was written.
+    /// Returns true if any block of a request was written.
     pub fn any(&self, offset: u64, length: u64) -> bool {
         let first = (offset - self.begin) / self.block_bytes;
         (first..first + length / self.block_bytes)

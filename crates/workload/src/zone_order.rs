@@ -3,41 +3,41 @@
 //! Each slot writes a zone from its beginning to its end, and then takes the next zone that no
 //! other slot has. A slot has at most one request outstanding, so no two requests of a zone can
 //! overtake each other, and as many zones are open as there are slots. In one pass each zone is
-//! written once. If the order wraps, a zone that was written before must be reset first.
+//! written once. In a further pass, each zone must be reset before it is written again.
 //!
-//! Appends may overtake each other, since the drive chooses where they go. All slots then share one
-//! zone.
+//! Zone appends may overtake each other, because the drive chooses their offsets. With appends, all
+//! slots therefore share one zone.
 
 use ioengine::zones::Zones;
 
-/// The next write of each slot.
+/// Determines the next write of each slot.
 #[derive(Clone, Debug)]
 pub struct ZoneOrder {
     zone_bytes: u64,
     capacity_bytes: u64,
-    /// Whether zones are written again after all were written.
+    /// Whether zones are written again after all zones were written.
     wraps: bool,
-    /// Which zones were given to a slot so far.
+    /// For each zone, whether it was assigned to a slot before.
     given: Vec<bool>,
-    /// Where the search for the next zone begins.
+    /// Number of the zone at which the search for the next free zone begins.
     next_zone: usize,
     slots: Vec<Next>,
 }
 
-/// Where a slot writes next.
+/// The next write of a slot: its zone, and the offset in the zone (bytes).
 #[derive(Clone, Copy, Debug)]
 struct Next {
     zone: usize,
     at: u64,
     must_be_reset: bool,
-    /// There is no zone left for the slot.
+    /// Whether no zone is left for the slot.
     is_done: bool,
 }
 
 impl ZoneOrder {
-    /// The order for a region of `region_bytes` that begins at a zone and has at least one zone for
-    /// each of `slots`. With `slots` 1, all slots share one zone. The order wraps if there is no
-    /// limit, or one above the capacity of the region's zones.
+    /// Creates the order for a region of `region_bytes`, which begins at a zone boundary and has at
+    /// least `slots` zones. If `slots` is 1, all slots share one zone. The order wraps if there is
+    /// no limit or the limit exceeds the capacity of the region's zones.
     pub fn new(zones: &Zones, region_bytes: u64, slots: u32, limit_bytes: Option<u64>) -> Self {
         let count = (region_bytes / zones.zone_bytes).max(1);
         let pass_bytes = count.saturating_mul(zones.capacity_bytes);
@@ -53,30 +53,30 @@ impl ZoneOrder {
         }
     }
 
-    /// Whether the slot has no zone left to write.
+    /// Returns true if no zone is left for the slot.
     pub fn is_done(&self, slot: u32) -> bool {
         self.slots[self.index(slot)].is_done
     }
 
-    /// The index of a slot in `slots`.
+    /// Returns the index of a slot in `slots`, which has only one element if slots share a zone.
     fn index(&self, slot: u32) -> usize {
         (slot as usize).min(self.slots.len() - 1)
     }
 
-    /// The zone that must be reset before the slot's next write: its offset in the region and its
-    /// length (bytes).
+    /// Returns the zone that must be reset before the slot's next write: its offset in the region
+    /// and its length (bytes). None if no reset is needed.
     pub fn reset_due(&self, slot: u32) -> Option<(u64, u64)> {
         let next = &self.slots[self.index(slot)];
         next.must_be_reset.then_some((next.zone as u64 * self.zone_bytes, self.zone_bytes))
     }
 
-    /// Called when the zone of the slot has been reset.
+    /// Records that the zone of the slot has been reset.
     pub fn was_reset(&mut self, slot: u32) {
         let index = self.index(slot);
         self.slots[index].must_be_reset = false;
     }
 
-    /// Offset in the region of the slot's next write (bytes).
+    /// Returns the offset of the slot's next write in the region (bytes), and advances the slot.
     pub fn next_offset(&mut self, slot: u32, length: u64) -> u64 {
         let index = self.index(slot);
         let next = &mut self.slots[index];
@@ -88,7 +88,8 @@ impl ZoneOrder {
         offset
     }
 
-    /// Gives a slot the next zone that no other slot has.
+    /// Assigns to a slot the next zone that no other slot has. An order that does not wrap skips
+    /// zones that were assigned before. If no zone remains, the slot is done.
     fn take_zone(&mut self, slot: usize) {
         let count = self.given.len();
         let is_taken = |zone: usize| {
@@ -168,7 +169,8 @@ mod tests {
             let bytes = count * zones.zone_bytes;
             let mut order = ZoneOrder::new(&zones, bytes, slots, Some(bytes));
             let mut written = Vec::new();
-            // Random turns first; then each slot until it has no zone left.
+            // The slots first write in random order. Then each slot writes until it has no zone
+            // left.
             let rest = (0..slots).flat_map(|slot| (0..200).map(move |_| slot));
             for slot in turns.into_iter().map(|turn| turn % slots).chain(rest) {
                 if !order.is_done(slot) {

@@ -1,11 +1,12 @@
 //! `cargo xtask accuracy`: how accurately the program measures devices with known properties.
 //!
-//! `selftest` runs the program's own self-test many times. `foreign` uses independent devices made
-//! with nbdkit, QEMU and the kernel. `pagecache` compares the simulated page cache with the
-//! kernel's. `compare` counts how often comparisons are right, `fleet` how often the bad hosts of a
-//! fleet are found. `fio-agreement` runs the same job files with fio. `network` measures servers of
-//! NBD, NFS, SMB and iSCSI over paths with a known delay or rate. All print tables; `--write` puts
-//! them into docs/accuracy.md, that of fio into docs/compare-with-fio.md.
+//! `selftest` runs the program's own self-test many times. `foreign` uses independent devices of
+//! nbdkit, QEMU and the kernel. `pagecache` compares the simulated page cache with the kernel's.
+//! `compare` counts how often `halfpower compare` is right. `fleet` counts how often `halfpower
+//! fleet` finds the bad hosts of a fleet. `fio-agreement` runs the same job files with fio and with
+//! halfpower. `network` measures NBD, NFS, SMB and iSCSI servers over paths with a known delay or
+//! rate. All campaigns print tables. With `--write`, the tables are also written into
+//! docs/accuracy.md, or for `fio-agreement` into docs/compare-with-fio.md.
 
 mod selftest;
 
@@ -26,34 +27,34 @@ use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Options of the command.
+/// Options of `cargo xtask accuracy`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Which campaign
+    /// Campaign to run
     #[arg(long, value_enum, default_value_t = Campaign::Selftest)]
     only: Campaign,
-    /// selftest, foreign: number of runs (a self-test takes about a minute; foreign: of each stable
-    /// device); fio-agreement, network: rounds of each load or case; fleet: number of fleets
+    /// Number of repetitions. selftest: self-tests of about a minute each; foreign: runs of each
+    /// stable device; fio-agreement, network: rounds of each load or case; fleet: generated fleets
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// foreign: repetitions of each situation
+    /// foreign: number of repetitions of each situation
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
-    /// foreign: only one of the two parts
+    /// foreign: run only one of the two parts
     #[arg(long)]
     part: Option<foreign::Part>,
-    /// foreign, pagecache, fio-agreement, network: only devices, situations, loads or cases whose
-    /// name contains this; repeatable
+    /// foreign, pagecache, fio-agreement, network: run only devices, situations, loads or cases
+    /// whose name contains this text; repeatable
     #[arg(long)]
     case: Vec<String>,
-    /// foreign, compare, fleet, fio-agreement, network: where to create a temporary folder, removed
-    /// at the end (needs 2 GiB)
+    /// foreign, compare, fleet, fio-agreement, network: folder in which a temporary folder is
+    /// created, which is removed at the end (needs 2 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Test this program instead of the release build
     #[arg(long)]
     program: Option<PathBuf>,
-    /// Put the tables into docs/accuracy.md
+    /// Write the tables into docs/accuracy.md (fio-agreement: docs/compare-with-fio.md)
     #[arg(long)]
     write: bool,
     /// foreign: only list the names of devices and situations
@@ -61,37 +62,41 @@ pub struct Options {
     list: bool,
 }
 
-/// The campaigns.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Campaign {
-    /// The program's own self-test, many times
+    /// Run the program's own self-test many times
     Selftest,
-    /// Stable devices and situations that must raise an alarm, with nbdkit, QEMU and the kernel
+    /// Measure devices of nbdkit, QEMU and the kernel: stable devices, and situations in which
+    /// halfpower must raise an alarm
     Foreign,
-    /// Compare the simulated page cache with that of this kernel, on a reference device; needs root
+    /// Compare the simulated page cache with the page cache of this kernel, on a reference device;
+    /// needs root
     Pagecache,
-    /// How often comparisons are right: false differences, changes found, true ratios covered
+    /// Count how often `halfpower compare` is right: false differences, changes that it finds, and
+    /// intervals that contain the true ratio
     Compare,
-    /// How often the bad hosts of a fleet are found and named, and how often a healthy one is odd
+    /// Count how often `halfpower fleet` finds bad hosts and states what is wrong with them, and
+    /// how often it calls a healthy host odd
     Fleet,
-    /// The same job files with fio and halfpower, on reference devices and this disk; root
+    /// Run the same job files with fio and halfpower, on reference devices and on this disk; needs
+    /// root
     FioAgreement,
-    /// Clients of NBD, NFS, SMB and iSCSI over paths with a known delay or rate, and their CPU
-    /// cost; root
+    /// Measure NBD, NFS, SMB and iSCSI servers over paths with a known delay or rate, and the CPU
+    /// cost of the clients; needs root
     Network,
 }
 
-/// Returns 0 if all limits are met, 1 if one is missed.
+/// Runs the selected campaign. Returns 0 if all limits are met, 1 if a limit is missed.
 ///
 /// # Errors
-/// A program that does not build, or a campaign that cannot run.
+/// If the program does not build or the campaign cannot run.
 pub fn run(options: &Options) -> Result<ExitCode> {
     if options.only == Campaign::Foreign && options.list {
         return foreign::list(options.part, &options.case);
     }
-    // Campaigns start the program from other folders, so its path must be absolute.
+    // Campaigns start the program in other working directories, so its path must be absolute.
     let named = |path: &PathBuf| {
-        path.canonicalize().with_context(|| format!("--program {}", path.display()))
+        path.canonicalize().with_context(|| format!("cannot find the program {}", path.display()))
     };
     let program = options.program.as_ref().map_or_else(repository::release_build, named)?;
     match options.only {

@@ -2,14 +2,14 @@
 //!
 //! Absolute figures drift by tens of percent from hour to hour. The tools of a case therefore run
 //! in turns, in alternating order, and only ratios of neighbouring runs are compared with limits.
-//! `peers` compares the load generator with fio, each pinned to one core. Its cases are `null`
-//! (overhead of the generator), `holes` (a sparse file, the fastest storage), `seq` (large direct
-//! reads), `agree` (same results as fio under the same conditions) and `simulator` (cost of
+//! `peers` compares the load generator with fio, each pinned to one core. The cases of `peers` are
+//! `null` (overhead of the generator), `holes` (a sparse file, the fastest storage), `seq` (large
+//! direct reads), `agree` (same results as fio under the same conditions) and `simulator` (cost of
 //! simulated requests, without fio). `seqio` compares streams with fio, dd, cat and cp. `mpi`
-//! compares several processes with IOR. `store` times answers from a large results database, and
-//! `fleet` those about thousands of hosts. All build the release program first. `peers` needs fio
-//! 3.33 or later, taskset, and ext4 at `--dir`, for which the limits are stated. Results are
-//! printed, not stored.
+//! compares several processes with IOR. `store` times commands on a large results database, and
+//! `fleet` times commands on the results of thousands of hosts. All benchmarks build the release
+//! program first. `peers` needs fio 3.33 or later, taskset, and ext4 at `--dir`, because its limits
+//! hold for ext4. Results are printed, and with `--write` also written into the documentation.
 
 pub mod statistics;
 
@@ -50,72 +50,72 @@ pub enum Command {
     Seqio(Seqio),
     /// Compare several processes with IOR; exits with 1 if a limit is missed
     Mpi(MpiOptions),
-    /// Time answers from a large results database; exits with 1 if a limit is missed
+    /// Time commands on a large results database; exits with 1 if a limit is missed
     Store(StoreOptions),
-    /// Time and memory for a large fleet of hosts; exits with 1 if a limit is missed
+    /// Measure time and memory for a large fleet of hosts; exits with 1 if a limit is missed
     Fleet(FleetOptions),
     /// Run a command and print its peak memory (KiB)
     #[command(hide = true)]
     Peak(Peak),
 }
 
-/// Options of `bench peers`; the limits are stated for the defaults.
+/// Options of `bench peers`. The limits hold for the default values.
 #[derive(clap::Args)]
 pub struct Peers {
-    /// Rounds of each case; every tool runs once per round
+    /// Number of rounds of each case; every tool runs once per round
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: u32,
-    /// Length of one run
+    /// Duration of one run (s)
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Where to create a temporary folder, removed at the end (needs 3 GiB)
+    /// Folder for a temporary folder, which is removed at the end (needs 3 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Only this case; repeatable
+    /// Run only this case; repeatable
     #[arg(long, value_enum)]
     only: Vec<Case>,
-    /// fio's t/io_uring, a minimal loop [default: `fio-t-io_uring` on the PATH]
+    /// Path of fio's t/io_uring, a minimal I/O loop [default: `fio-t-io_uring` on the PATH]
     #[arg(long)]
     t_io_uring: Option<PathBuf>,
 }
 
-/// Options of `bench seqio`; the limits are stated for the defaults.
+/// Options of `bench seqio`. The limits hold for the default values.
 #[derive(clap::Args)]
 pub struct Seqio {
-    /// Rounds of each case; every tool runs once per round
+    /// Number of rounds of each case; every tool runs once per round
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: u32,
-    /// Where to create a temporary folder, removed at the end (needs 4 times the size)
+    /// Folder for a temporary folder, which is removed at the end (needs 4 times `--size`)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Only this case; repeatable
+    /// Run only this case; repeatable
     #[arg(long, value_enum)]
     only: Vec<seqio::Case>,
-    /// Size of the file, at least 64m
+    /// Size of the test file, at least 64m and a multiple of 32m
     #[arg(long, default_value = "2g", value_parser = size_bytes)]
     size: u64,
 }
 
-/// Options of `bench mpi`; the limits are stated for the defaults.
+/// Options of `bench mpi`. The limits hold for the default values.
 #[derive(clap::Args)]
 pub struct MpiOptions {
-    /// Rounds of each case; each tool runs once per round
+    /// Number of rounds of each case; every tool runs once per round
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: u32,
-    /// Processes of a run
+    /// Number of processes of a run
     #[arg(long, default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(2..=mpi::RANKS_MAX as i64))]
     ranks: u32,
-    /// Where to create a temporary folder, removed at the end
+    /// Folder for a temporary folder, which is removed at the end
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Only this case; repeatable
+    /// Run only this case; repeatable
     #[arg(long, value_enum)]
     only: Vec<mpi::Case>,
-    /// Bytes of all processes together, a multiple of 32 MiB
+    /// Total size of the data of all processes, a multiple of 32m
     #[arg(long, default_value = "1g", value_parser = size_bytes)]
     size: u64,
-    /// IOR [default: `ior` on the PATH]
+    /// Path of IOR [default: `ior` on the PATH]
     #[arg(long)]
     ior: Option<PathBuf>,
     /// Test this program, built with MPI, instead of the release build
@@ -126,13 +126,13 @@ pub struct MpiOptions {
     write: bool,
 }
 
-/// Options of `bench store`. Its limits on times hold for the default values.
+/// Options of `bench store`. The time limits hold for the default values.
 #[derive(clap::Args)]
 pub struct StoreOptions {
-    /// Number of runs, of 50 points with 10 trials each
+    /// Number of runs in the database, each with 50 points of 10 trials
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..))]
     runs: u32,
-    /// Where to create a temporary folder, removed at the end (needs 3 GB)
+    /// Folder for a temporary folder, which is removed at the end (needs 3 GB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Test this program instead of the release build
@@ -143,16 +143,16 @@ pub struct StoreOptions {
     write: bool,
 }
 
-/// Options of `bench fleet`. Its limits hold for the default values.
+/// Options of `bench fleet`. The limits hold for the default values.
 #[derive(clap::Args)]
 pub struct FleetOptions {
-    /// Hosts of the large fleet
+    /// Number of hosts of the large fleet
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(500..))]
     hosts: u32,
-    /// Databases with one host each
+    /// Number of databases with one host each
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..))]
     databases: u32,
-    /// Where to create a temporary folder, removed at the end (needs 6 GB)
+    /// Folder for a temporary folder, which is removed at the end (needs 6 GB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Test this program instead of the release build
@@ -166,15 +166,16 @@ pub struct FleetOptions {
 /// Options of `bench peak`.
 #[derive(clap::Args)]
 pub struct Peak {
-    /// The command with its arguments
+    /// Command to run, with its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
-/// The exit code of a program that Ctrl-C ended.
+/// Exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// Measures and prints the table. Returns 0 if every limit is met, 1 if not, 130 after Ctrl-C.
+/// Runs a benchmark and prints its table. Returns 0 if every limit is met, 1 if a limit is missed,
+/// and 130 after Ctrl-C.
 pub fn run(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Peers(options) => peers(options),
@@ -217,15 +218,16 @@ fn fleet(options: &FleetOptions) -> Result<ExitCode> {
 fn mpi(options: &MpiOptions) -> Result<ExitCode> {
     let installed = |names: &[&str]| names.iter().find_map(|name| host::on_path(name));
     let ior = options.ior.clone().or_else(|| installed(&["ior"]));
-    let ior = ior.context("IOR is needed: build github.com/hpc/ior and name it with --ior")?;
-    let ior = ior.canonicalize().with_context(|| format!("{} is missing", ior.display()))?;
+    let ior =
+        ior.context("IOR is needed: build github.com/hpc/ior and pass its path with --ior")?;
+    let ior = ior.canonicalize().with_context(|| format!("cannot find {}", ior.display()))?;
     if !options.size.is_multiple_of(u64::from(options.ranks) << 20) {
-        bail!("--size is no multiple of {} MiB; use 2, 4 or 8 --ranks", options.ranks);
+        bail!("--size is not a multiple of {} MiB; use --ranks 2, 4 or 8", options.ranks);
     }
     let mpirun = installed(&["mpirun.openmpi", "mpirun"]);
     let mpirun = mpirun.context("mpirun is needed: install `openmpi-bin libopenmpi-dev`")?;
     let program = options.program.as_ref().map(|program| program.canonicalize());
-    let program = program.transpose().context("--program is missing")?;
+    let program = program.transpose().context("cannot find the program of --program")?;
     let halfpower = program.map_or_else(repository::release_build_with_mpi, Ok)?;
     in_a_folder(&options.dir, |folder, stop| {
         let bench = mpi::Bench {
@@ -239,7 +241,7 @@ fn mpi(options: &MpiOptions) -> Result<ExitCode> {
             stop,
         };
         let (machine, ranks) = (host::machine(folder), options.ranks);
-        let lead = format!("{machine}, {ranks} processes, {} MiB together", options.size >> 20);
+        let lead = format!("{machine}, {ranks} processes, {} MiB in total", options.size >> 20);
         println!("{lead}");
         let mut rows = Vec::new();
         for case in mpi::Case::ALL {
@@ -287,7 +289,8 @@ fn seqio(options: &Seqio) -> Result<ExitCode> {
     })
 }
 
-/// Prints the peak memory of the children waited for: the command and its own children.
+/// Runs a command and prints the peak memory of the largest process, which is the command or one of
+/// its child processes (KiB).
 fn peak(options: &Peak) -> Result<ExitCode> {
     let mut command = std::process::Command::new(&options.command[0]);
     let status = command.args(&options.command[1..]).stdout(Stdio::null()).status();
@@ -296,8 +299,8 @@ fn peak(options: &Peak) -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs `work` in a temporary folder, removed afterwards, also after Ctrl-C. `work` returns whether
-/// every limit is met.
+/// Runs `work` in a temporary folder, which is removed afterwards, even after Ctrl-C. `work`
+/// returns whether every limit is met.
 fn in_a_folder(
     dir: &Path,
     work: impl FnOnce(&Path, Arc<AtomicBool>) -> Result<bool>,
@@ -310,7 +313,7 @@ fn in_a_folder(
         .prefix("halfpower-bench-")
         .tempdir_in(dir)
         .with_context(|| format!("cannot create a folder in {}", dir.display()))?;
-    let path = folder.path().canonicalize().context("the folder for test files vanished")?;
+    let path = folder.path().canonicalize().context("cannot find the folder for test files")?;
     let outcome = work(&path, Arc::clone(&stop));
     folder.close().context("cannot remove the test files")?;
     if stop.load(Ordering::Relaxed) {
@@ -320,8 +323,8 @@ fn in_a_folder(
     Ok(if outcome? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Parses a size such as `2g` or `256m`: a multiple of 32 MiB, so that every tool has whole
-/// requests.
+/// Parses a size such as `2g` or `256m`. The size must be a multiple of 32 MiB, so that every tool
+/// issues only whole requests.
 fn size_bytes(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
     let shift = match &text[number.len()..] {
@@ -336,7 +339,7 @@ fn size_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Runs the cases and prints their rows; returns whether every limit is met.
+/// Runs the cases and prints their rows. Returns whether every limit is met.
 fn measure(bench: &Bench, only: &[Case]) -> Result<bool> {
     let mut rows = Vec::new();
     for case in Case::ALL {

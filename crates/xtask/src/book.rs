@@ -1,9 +1,9 @@
-//! `cargo xtask book`: checks the pages in `docs/` and makes the book.
+//! `cargo xtask book`: checks the pages in `docs/` and builds the book.
 //!
-//! Without a flag it checks the links of all pages and counts the commands that they show.
-//! `--check` also runs the commands with the release program and compares what they print with
-//! what the page shows, up to numbers. `--write` puts the new output into the pages. `--html`
-//! builds the book with mdBook. How a page marks its commands is described in [`blocks`].
+//! Without a flag, the command checks the links of all pages and counts the commands in their code
+//! blocks. `--check` also runs these commands with the release program and compares their output
+//! with the output in the page; numbers may differ. `--write` puts the new output into the pages.
+//! `--html` builds the book with mdBook. [`blocks`] describes how a page marks its commands.
 
 mod blocks;
 
@@ -27,36 +27,36 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Pages outside of `docs/` whose links and commands are checked too.
+/// Pages outside `docs/` whose links and commands are also checked.
 const OTHER_PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "STYLE.md"];
 
-/// Options of the command.
+/// Options of `cargo xtask book`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Run the commands of the pages and compare their output, up to numbers
+    /// Run the commands of the pages and compare their output with the pages, except for numbers
     #[arg(long)]
     check: bool,
-    /// Run the commands and put their output into the pages
+    /// Run the commands of the pages and replace the output in the pages
     #[arg(long)]
     write: bool,
-    /// With --write: also renew output that depends on the machine (samples)
+    /// With --write: also replace output that depends on the machine (samples)
     #[arg(long, requires = "write")]
     samples: bool,
-    /// Make the figures of docs/studies.md again
+    /// Regenerate the figures in docs/figures
     #[arg(long)]
     figures: bool,
-    /// Build the book into target/book; skipped where mdBook cannot be installed
+    /// Build the book in target/book; skipped if mdBook cannot be installed
     #[arg(long)]
     html: bool,
-    /// Only pages or figures whose name contains this
+    /// Only process pages or figures whose name contains WORD
     #[arg(long, value_name = "WORD")]
     only: Option<String>,
-    /// Use this program instead of the release build
+    /// Path of the halfpower program to run [default: the release build]
     #[arg(long)]
     program: Option<PathBuf>,
 }
 
-/// How many commands the pages show, and what was done with them.
+/// Number of commands in the pages, by their mark, and how many of them failed.
 #[derive(Default)]
 struct Counts {
     run: usize,
@@ -67,10 +67,11 @@ struct Counts {
     failed: usize,
 }
 
-/// Runs what the flags ask for. Exits with 1 if a link is broken or a command differs.
+/// Runs `cargo xtask book`. The exit code is 1 if a link is broken, or if the output of a command
+/// differs from the page, or if a command fails with `--plan`.
 ///
 /// # Errors
-/// A page with a malformed block, a program that does not build, mdBook that fails.
+/// If a page has a malformed block, the program does not build, or mdBook fails.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let root = repository::root();
     let needs_program = options.check || options.write || options.figures;
@@ -106,7 +107,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// All pages with their text.
+/// Reads all pages. Returns their texts by path.
 fn pages(root: &Path) -> Result<BTreeMap<String, String>> {
     let is_page = |path: &String| {
         path.starts_with("docs/") && Path::new(path).extension() == Some("md".as_ref())
@@ -123,10 +124,10 @@ fn pages(root: &Path) -> Result<BTreeMap<String, String>> {
 
 impl Counts {
     fn print(&self, was_run: bool) {
-        let done = if was_run { "run" } else { "to run (--check)" };
+        let done = if was_run { "run" } else { "not run (use --check)" };
         println!(
-            "commands: {} {done}, {} of them samples and {} as plans; {} marked no-run; {} not \
-             marked; {} differ",
+            "commands: {} {done}, including {} samples and {} plans; {} marked no-run; {} \
+             unmarked; {} failed or differ",
             self.run + self.sample + self.plan,
             self.sample,
             self.plan,
@@ -147,18 +148,17 @@ impl Counts {
     }
 }
 
-/// A page whose commands are visited.
 struct Page<'a> {
     path: &'a str,
     text: &'a str,
     options: &'a Options,
 }
 
-/// New lines for a range of lines of a page.
+/// A range of lines of a page, and the lines that replace this range.
 type Replacement = ((usize, usize), Vec<String>);
 
 impl Page<'_> {
-    /// Counts the commands and, with a program, runs them.
+    /// Counts the commands of the page. If `program` is given, also runs them.
     fn visit(
         &self,
         root: &Path,
@@ -198,7 +198,8 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Runs a command with `--plan`. Returns whether it succeeds.
+    /// Runs a command with `--plan`. Returns whether the command succeeded. If the command failed,
+    /// also prints its output.
     fn plans(&self, session: &Session, command: &Command) -> Result<bool> {
         let printed = session.plan(&command.text)?;
         if !printed.succeeded {
@@ -209,7 +210,7 @@ impl Page<'_> {
     }
 
     /// Runs a command and prints how its output differs from the page. Returns the new output if
-    /// the page differs, or if --write is to renew it.
+    /// the page differs, or if `--write` must replace the output in any case.
     fn execute(
         &self,
         session: &Session,
@@ -230,8 +231,14 @@ impl Page<'_> {
         println!("{place}: {first}");
         let is_new = match &result {
             Err(difference) => {
-                println!("  the page has: {}", difference.expected.as_deref().unwrap_or("(end)"));
-                println!("  it printed:   {}", difference.printed.as_deref().unwrap_or("(end)"));
+                println!(
+                    "  in the page: {}",
+                    difference.expected.as_deref().unwrap_or("(no more lines)")
+                );
+                println!(
+                    "  printed now: {}",
+                    difference.printed.as_deref().unwrap_or("(no such line)")
+                );
                 true
             }
             Ok(()) if is_sample => self.options.write && self.options.samples,
@@ -242,7 +249,7 @@ impl Page<'_> {
     }
 }
 
-/// The text of a page after the replacements.
+/// Returns the text of a page with the given ranges of lines replaced.
 fn with_replacements(text: &str, replacements: &[Replacement]) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let mut new: Vec<String> = Vec::new();
@@ -250,7 +257,7 @@ fn with_replacements(text: &str, replacements: &[Replacement]) -> String {
     for ((from, to), replacement) in replacements {
         new.extend(lines[at..*from].iter().map(|line| (*line).to_string()));
         new.extend(replacement.iter().cloned());
-        // An empty line before the next command is not part of the output, so it stays.
+        // Empty lines before the next command are not part of the output, so they are kept.
         let spare = lines[*from..*to].iter().rev().take_while(|line| line.is_empty()).count();
         new.extend((0..spare).map(|_| String::new()));
         at = *to;

@@ -1,11 +1,11 @@
-//! `cargo xtask dist`: makes the release files from a commit: static programs, packages, checksums,
-//! the licences of all dependencies and a bill of materials.
+//! `cargo xtask dist`: builds the release files from a commit: static programs, packages,
+//! checksums, the licences of all dependencies and a bill of materials.
 //!
-//! The commit is cloned and built there, so neither uncommitted changes nor the path of the
-//! checkout reach the files. Programs are linked statically with musl; Zig compiles the C code for
-//! both architectures. All times in the files are those of the commit. `--check` builds a second
-//! clone at another path and compares the bytes, runs the program for ARM under QEMU, and
-//! installs, uses and removes the Debian package in a fresh root.
+//! The commit is cloned and built in the clone, so that uncommitted changes and the path of the
+//! checkout do not affect the files. The programs are linked statically with musl. Zig compiles the
+//! C code for both architectures. All times in the files are the time of the commit. `--check`
+//! builds a second clone at another path and compares the bytes, runs the ARM program under QEMU,
+//! and installs, uses and removes the Debian package in a new root file system.
 
 mod tools;
 
@@ -24,28 +24,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tools::Tools;
 
-/// Where the files go.
+/// Default folder for the release files.
 const OUT: &str = "target/dist";
-/// Paths that the released programs are built from: all crates but xtask, without tests.
+/// Git paths of the sources of the released programs: all crates except xtask, without tests.
 const SOURCES: [&str; 5] =
     ["Cargo.lock", "Cargo.toml", "crates", ":(exclude)crates/xtask", ":(exclude)crates/*/tests/*"];
 
-/// Flags of `cargo xtask dist`.
+/// Options of `cargo xtask dist`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Where to put the files; its content is replaced
+    /// Output folder; its content is replaced
     #[arg(long, default_value = OUT)]
     out: PathBuf,
-    /// Only these architectures (default: all); repeatable
+    /// Only build for this architecture; repeatable [default: all]
     #[arg(long, value_enum)]
     arch: Vec<Architecture>,
-    /// Also build twice and compare, run the ARM program under QEMU, and try the Debian package in
-    /// a fresh root; needs root, qemu-user and debootstrap, and says what it skipped
+    /// Also build a second time and compare, run the ARM program under QEMU, and test the Debian
+    /// package in a new root file system; needs root, qemu-user and debootstrap, and reports which
+    /// checks were skipped
     #[arg(long)]
     check: bool,
 }
 
-/// An architecture with static programs.
+/// An architecture for which static programs are built.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Deserialize,
 )]
@@ -64,10 +65,10 @@ impl Architecture {
 
     fn of_this_machine() -> Result<Architecture> {
         let here = Architecture::ALL.into_iter().find(|one| one.name() == std::env::consts::ARCH);
-        here.context("dist runs on x86_64 and aarch64")
+        here.context("`cargo xtask dist` runs only on x86_64 and aarch64")
     }
 
-    /// The name that `uname -m` prints.
+    /// Returns the name that `uname -m` prints.
     pub fn name(self) -> &'static str {
         match self {
             Architecture::X86 => "x86_64",
@@ -75,7 +76,7 @@ impl Architecture {
         }
     }
 
-    /// Debian's name.
+    /// Returns the name of the architecture in Debian.
     pub fn debian(self) -> &'static str {
         match self {
             Architecture::X86 => "amd64",
@@ -83,16 +84,16 @@ impl Architecture {
         }
     }
 
-    /// Rust's name of the platform.
+    /// Returns the target triple of Rust.
     fn platform(self) -> String {
         format!("{}-unknown-linux-musl", self.name())
     }
 }
 
-/// Makes all files. Returns 1 if a check fails.
+/// Builds all release files. The exit code is 1 if a check fails.
 ///
 /// # Errors
-/// A tool that cannot be installed, or a build that fails.
+/// If a tool cannot be installed, or a build fails.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let root = repository::root();
     let out = root.join(&options.out);
@@ -103,7 +104,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let tools = Tools::install(&work.join("tools"), &architectures)?;
     let source = Source::clone_of(&root, &work.join("first"))?;
     make(&source, &tools, &architectures, &out)?;
-    println!("{} holds:", options.out.display());
+    println!("release files in {}:", options.out.display());
     for name in names(&out)? {
         println!("  {name}");
     }
@@ -117,13 +118,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if are_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Makes the files of a commit in a folder.
+/// Builds the release files of a cloned commit into the folder `out`.
 fn make(source: &Source, tools: &Tools, architectures: &[Architecture], out: &Path) -> Result<()> {
     if out.exists() {
         fs::remove_dir_all(out).with_context(|| format!("cannot empty {}", out.display()))?;
     }
     fs::create_dir_all(out)?;
-    // Manual page and completions are the same for all; the program of this machine prints them.
+    // The manual page and the completions are the same for all architectures. The program for this
+    // machine prints them.
     let host = source.build(tools, Architecture::of_this_machine()?)?;
     let pages = build::pages(&host)?;
     let licences = licences::of_dependencies(source)?;
@@ -139,35 +141,35 @@ fn make(source: &Source, tools: &Tools, architectures: &[Architecture], out: &Pa
     write_checksums(out)
 }
 
-/// Unpacks the program that was made for an architecture into a folder, and returns its path.
+/// Unpacks the released program for an architecture into `folder` and returns its path.
 ///
 /// # Errors
-/// There is none, or the sources have changed since it was made.
+/// If no such program was built, or the sources have changed since it was built.
 pub fn program(architecture: Architecture, folder: &Path) -> Result<PathBuf> {
-    let remedy = format!("type: cargo xtask dist --arch {}", architecture.name());
+    let remedy = format!("run: cargo xtask dist --arch {}", architecture.name());
     let root = repository::root();
     let out = root.join(OUT);
-    ensure!(out.is_dir(), "no program for {}; {remedy}", architecture.name());
+    ensure!(out.is_dir(), "no release program for {}; {remedy}", architecture.name());
     let archive = archive::with_end(&out, &format!("-{}-linux.tar.gz", architecture.name()))?;
-    let archive =
-        archive.with_context(|| format!("no program for {}; {remedy}", architecture.name()))?;
+    let archive = archive
+        .with_context(|| format!("no release program for {}; {remedy}", architecture.name()))?;
     fs::create_dir_all(folder)?;
     archive::unpack(&archive, folder)?;
     let program = folder.join("halfpower");
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%ct", "--"]).args(SOURCES).current_dir(&root);
     let changed_unix_s: u64 = repository::output_of(&mut git)?.trim().parse()?;
-    // All files of an archive have the time of their commit.
+    // The modification time of all files of an archive is the time of the commit.
     let made = fs::metadata(&program)?.modified()?.duration_since(std::time::UNIX_EPOCH)?;
     ensure!(
         made.as_secs() >= changed_unix_s,
-        "the program for {} is older than the sources; {remedy}",
+        "the release program for {} is older than the sources; {remedy}",
         architecture.name()
     );
     Ok(program)
 }
 
-/// Writes the file SHA256SUMS, in the form of `sha256sum --check`.
+/// Writes the file SHA256SUMS in the format that `sha256sum --check` reads.
 fn write_checksums(out: &Path) -> Result<()> {
     let mut command = Command::new("sha256sum");
     command.args(names(out)?).current_dir(out);
@@ -175,7 +177,7 @@ fn write_checksums(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The sorted names of the files of a folder.
+/// Returns the names of the entries of a folder in sorted order.
 fn names(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,11 +1,12 @@
-//! `cargo xtask faults`: tests the release program against faults of devices, kernel and users.
+//! `cargo xtask faults`: tests how the release program handles faults of devices, kernel and users.
 //!
-//! Each class of faults (`classes`) produces its fault several times, by fault injection, loop
-//! devices, files served over FUSE, signals or limits. It checks exit code, messages, stored
-//! results and leftovers. Everything is created in one temporary folder, with a state folder per
-//! repetition; devices and mounts are removed at the end, also after Ctrl-C. The result is a table;
-//! the exit code is 1 if a fault was undetected or data were lost. Classes that need root, loop
-//! devices or FUSE are skipped by name where these are missing.
+//! Each fault class (`classes`) produces its fault several times, by fault injection, loop devices,
+//! files served over FUSE, signals or resource limits. Each repetition checks the exit code, the
+//! messages, the stored results and leftover files. All files are created in one temporary folder,
+//! with a separate state folder for each repetition. Devices and mounts are removed at the end,
+//! also after Ctrl-C. The results are printed as a table. The exit code is 1 if a fault was
+//! undetected or data were lost. Classes that need root, loop devices or FUSE are reported as
+//! skipped if these are missing.
 
 pub mod tally;
 
@@ -31,22 +32,22 @@ use std::sync::atomic::AtomicBool;
 use table::{Outcome, Row};
 use tally::{Missing, Stopped};
 
-/// Options of the command.
+/// Options of `cargo xtask faults`.
 #[derive(clap::Args)]
 pub struct Faults {
-    /// Only classes whose name or fault contains this; repeatable
+    /// Only test fault classes whose name or description contains this text; repeatable
     #[arg(long)]
     only: Vec<String>,
-    /// Number of kills over all classes of kills [default: 200, with --quick 20]
+    /// Total number of kills in all kill classes [default: 200, with --quick 20]
     #[arg(long)]
     kills: Option<u32>,
-    /// Fewer repetitions: under two minutes instead of seven
+    /// Make fewer repetitions: takes under two minutes instead of seven
     #[arg(long)]
     quick: bool,
-    /// Seed of the random moments
+    /// Seed of the random generator that chooses delays and offsets
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where to create a temporary folder, removed at the end (needs 2 GiB)
+    /// Directory for the temporary files (needs 2 GiB); they are removed at the end
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Test this program instead of the release build
@@ -55,20 +56,18 @@ pub struct Faults {
     /// Put the table into docs/reliability.md
     #[arg(long)]
     write: bool,
-    /// Only list the names of the classes
+    /// List the fault classes and exit
     #[arg(long)]
     list: bool,
 }
 
-/// The exit code of a program that Ctrl-C ended.
+/// Exit code after Ctrl-C or SIGTERM.
 const INTERRUPTED: u8 = 130;
-/// Default number of kills.
 const KILLS: u32 = 200;
-/// Number of kills with --quick.
 const KILLS_QUICK: u32 = 20;
 
-/// Injects the selected faults and prints the table of results. Returns 0 if nothing was lost and
-/// every fault was detected, 1 if not, 130 after Ctrl-C.
+/// Tests the selected fault classes and prints the table of results. The exit code is 0 if nothing
+/// was lost and every fault was detected, 130 after Ctrl-C or SIGTERM, and 1 otherwise.
 pub fn run(options: &Faults) -> Result<ExitCode> {
     let chosen = choose(&options.only)?;
     if options.list {
@@ -86,8 +85,8 @@ pub fn run(options: &Faults) -> Result<ExitCode> {
         .with_context(|| format!("cannot create a folder in {}", options.dir.display()))?;
     let kills = if options.quick { KILLS_QUICK } else { KILLS };
     let context = Context {
-        program: program.canonicalize().context("the program was not found")?,
-        folder: folder.path().canonicalize().context("the folder vanished")?,
+        program: program.canonicalize().context("cannot find the program to test")?,
+        folder: folder.path().canonicalize().context("cannot find the temporary folder")?,
         quick: options.quick,
         kills: options.kills.unwrap_or(kills),
         stop,
@@ -106,14 +105,18 @@ pub fn run(options: &Faults) -> Result<ExitCode> {
     }
 }
 
-/// The selected fault classes.
+/// Returns the fault classes whose name or description contains one of the words, or all classes
+/// if there are no words.
 fn choose(only: &[String]) -> Result<Vec<&'static Class>> {
     let wanted = |class: &&Class| {
         only.is_empty() || only.iter().any(|o| class.word.contains(o) || class.fault.contains(o))
     };
     let all = classes::ALL.iter().flat_map(|part| part.iter());
     let chosen: Vec<&Class> = all.filter(wanted).collect();
-    anyhow::ensure!(!chosen.is_empty(), "no class matches {only:?}; --list shows all");
+    anyhow::ensure!(
+        !chosen.is_empty(),
+        "no fault class matches {only:?}; use --list to show all classes"
+    );
     Ok(chosen)
 }
 
@@ -133,7 +136,7 @@ fn campaign(context: &Context, chosen: &[&'static Class]) -> Result<Vec<Row>> {
                 eprintln!("skipped: {error}");
                 Outcome::Skipped(error.to_string())
             }
-            Err(error) => return Err(error.context(format!("class {}", class.word))),
+            Err(error) => return Err(error.context(format!("fault class {}", class.word))),
         };
         rows.push((*class, outcome));
     }
@@ -145,19 +148,19 @@ fn report(options: &Faults, machine: &str, rows: &[Row]) -> Result<ExitCode> {
     print!("{text}");
     let skipped = rows.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Skipped(_))).count();
     if skipped > 0 {
-        eprintln!("{skipped} classes were skipped");
+        eprintln!("{skipped} fault classes were skipped");
     }
     anyhow::ensure!(
         !options.write || skipped == 0,
-        "--write needs all classes, but some were skipped: run as root with FUSE, loop devices \
-         and libfaketime"
+        "--write needs the results of all classes, but some were skipped; run as root with FUSE, \
+         loop devices and libfaketime"
     );
     if options.write {
         let words: Vec<String> = std::env::args().skip(1).collect();
         let text = format!(
             "`cargo xtask {}` on {}, {machine}:\n\n{text}",
             words.join(" "),
-            today().context("the date is unknown")?
+            today().context("cannot run date(1)")?
         );
         repository::write_section("docs/reliability.md", "campaign", &text)?;
     }
@@ -168,7 +171,7 @@ fn report(options: &Faults, machine: &str, rows: &[Row]) -> Result<ExitCode> {
     Ok(if rows.iter().all(clean) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Today's date (UTC), from date(1): only `ioengine` may read the clock.
+/// Returns today's date (UTC) from date(1), because only the crate `ioengine` may read the clock.
 fn today() -> Result<String> {
     let output = Command::new("date").args(["--utc", "+%F"]).output()?;
     Ok(String::from_utf8(output.stdout)?.trim().to_string())

@@ -1,10 +1,11 @@
-//! `cargo xtask guest`: halfpower on devices and kernels that this machine does not have, in QEMU.
+//! `cargo xtask guest`: tests halfpower in QEMU, on devices and kernels that this machine does not
+//! have.
 //!
-//! A guest is a kernel of Debian in QEMU, with the program under test and busybox in memory. The
-//! CPU is emulated without hardware support, so its speed is not that of real hardware. Drivers and
-//! their failures are those of a real kernel. A scenario names its devices, its commands and the
-//! expected results. Nothing on this machine is changed: kernels are kept below `target/guest`, and
-//! the files of a guest are removed when it ends.
+//! A guest is a Debian kernel in QEMU with an in-memory root file system, which contains the
+//! program under test and busybox. The CPU is emulated without hardware support, so the guest is
+//! slower than real hardware. The drivers are those of a real kernel. A scenario defines the
+//! devices, the commands and the expected results. Nothing is installed on this machine: kernels
+//! are stored in `target/guest`, and the files of a guest are removed when the guest ends.
 
 mod kernel;
 
@@ -42,55 +43,55 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use table::Row;
 
-/// The exit code of a program that Ctrl-C ended.
+/// Exit code after Ctrl-C or SIGTERM.
 const INTERRUPTED: u8 = 130;
 
-/// The page with the results.
+/// The page that contains the results.
 const PAGE: &str = "docs/compatibility.md";
 
-/// Power cuts for each drive that ignores flushes.
+/// Number of power cuts per tested drive that ignores flushes.
 const CUTS_PER_LIE: usize = 15;
 
-/// Flags of `cargo xtask guest`.
+/// Options of `cargo xtask guest`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  cargo xtask guest --list\n  cargo xtask guest nvme zoned\n  \
                         cargo xtask guest --write")]
 pub struct Options {
-    /// Only scenarios whose name contains one of these words
+    /// Only run scenarios whose name contains one of these words
     scenario: Vec<String>,
-    /// Print the names of the scenarios
+    /// List the scenarios and exit
     #[arg(long)]
     list: bool,
-    /// Only the scenarios that `./test` runs, each on one kernel
+    /// Only run the scenarios that `./test` runs, each on one kernel
     #[arg(long)]
     short: bool,
-    /// Boot this series of Linux in place of those of the scenario
+    /// Boot this Linux series instead of the series that the scenario specifies
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(kernel::SERIES))]
     kernel: Option<String>,
-    /// The program under test [default: a release build]
+    /// Test this program [default: the release build]
     #[arg(long)]
     program: Option<PathBuf>,
-    /// Time limit of a guest
+    /// Time limit of a guest (s)
     #[arg(long, default_value_t = 120)]
     seconds: u64,
-    /// Cut the power of a guest this many times while it copies files and stores results, and check
-    /// what is left; also read back one drive that ignores flushes for every 15 cuts
+    /// Simulate N power cuts of a guest that copies files and stores results, and check the
+    /// remaining data; for every 15 cuts, also test one drive that ignores flushes
     #[arg(long, value_name = "N")]
     power_cuts: Option<usize>,
     /// Print the output of every check
     #[arg(long)]
     verbose: bool,
-    /// Put the results into docs/compatibility.md: all of them, or the rows of the named scenarios
+    /// Put the results into docs/compatibility.md; with names of scenarios, replace only their rows
     #[arg(long)]
     write: bool,
 }
 
-/// Runs the scenarios. Returns 1 if a check fails.
+/// Runs the scenarios, or the power cuts. The exit code is 1 if a check fails.
 ///
 /// # Errors
-/// No scenario has such a name, a scenario's file is invalid, or the program under test does not
-/// build. With --power-cuts also: QEMU or a kernel is missing, or a guest fails. Without it, a
-/// scenario whose setup fails counts as failed and is no error.
+/// If no scenario has such a name, the file of a scenario is invalid, or the program under test
+/// does not build. With `--power-cuts`, also if QEMU or a kernel is missing, or a guest fails.
+/// Without `--power-cuts`, a scenario whose setup fails counts as failed and is not an error.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let root = repository::root();
     let mut scenarios = scenario::all(&root.join("crates/xtask/scenarios"))?;
@@ -100,7 +101,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         is_named && (scenario.short || !options.short)
     };
     scenarios.retain(is_wanted);
-    ensure!(!scenarios.is_empty(), "no scenario has such a name; --list shows all");
+    ensure!(!scenarios.is_empty(), "no scenario matches; use --list to show all scenarios");
     if options.list {
         scenarios.iter().for_each(|one| println!("{:24} {}", one.name, one.device));
         return Ok(ExitCode::SUCCESS);
@@ -114,7 +115,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Some(cuts) => cut_power(options, cuts, &laboratory, &cache),
         None => run_all(options, &scenarios, &laboratory, &cache),
     };
-    work.close().context("cannot remove the files of guests")?;
+    work.close().context("cannot remove the files of the guests")?;
     match outcome {
         Err(error) if error.is::<Stopped>() => {
             eprintln!("interrupted; all temporary files are removed");
@@ -124,7 +125,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// Runs the scenarios, prints the results, and with --write puts them into the page.
+/// Runs the scenarios and prints the results. With `--write`, puts the results into the page.
 fn run_all(
     options: &Options,
     scenarios: &[Scenario],
@@ -147,7 +148,7 @@ fn run_all(
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Cuts the power, prints the results, and with --write puts them into the page.
+/// Simulates power cuts and prints the results. With `--write`, puts the results into the page.
 fn cut_power(
     options: &Options,
     cuts: usize,
@@ -167,7 +168,7 @@ fn cut_power(
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What all guests share.
+/// Prepares the programs and settings that all guests share.
 fn laboratory(
     options: &Options,
     architectures: &BTreeSet<Architecture>,
@@ -193,7 +194,8 @@ fn laboratory(
     Ok(Laboratory { programs, work: work.to_owned(), stop, patience_ms })
 }
 
-/// The program under test without its debug information.
+/// Copies the program under test into `work` without its debug information. Returns the path of the
+/// copy.
 fn program_of_this_machine(options: &Options, work: &Path) -> Result<PathBuf> {
     let built = match &options.program {
         Some(program) => program.clone(),
@@ -202,18 +204,20 @@ fn program_of_this_machine(options: &Options, work: &Path) -> Result<PathBuf> {
     let halfpower = work.join("halfpower");
     let mut strip = Command::new("strip");
     strip.arg("--strip-all").arg("-o").arg(&halfpower).arg(&built);
-    repository::output_of(&mut strip).context("strip is needed: install the package binutils")?;
+    repository::output_of(&mut strip)
+        .context("cannot strip the program; install the package binutils")?;
     Ok(halfpower)
 }
 
-/// The program for ARM that `cargo xtask dist` made, and busybox.
+/// Returns the programs for ARM guests: the program that `cargo xtask dist` built, and busybox.
 fn programs_for_arm(cache: &Path, work: &Path) -> Result<Programs> {
     host::on_path("qemu-system-aarch64").context("install the package qemu-system-arm")?;
     let halfpower = dist::program(Architecture::Arm, &work.join("arm64"))?;
     Ok(Programs { busybox: busybox(Architecture::Arm, cache)?, halfpower })
 }
 
-/// The static busybox of an architecture, unpacked in `cache`.
+/// Returns the path of the static busybox for an architecture. Downloads the package if it is not
+/// in `cache` yet.
 fn busybox(architecture: Architecture, cache: &Path) -> Result<PathBuf> {
     let folder = cache.join(format!("busybox{}", kernel::suffix(architecture)));
     if !folder.is_dir() {
@@ -222,7 +226,7 @@ fn busybox(architecture: Architecture, cache: &Path) -> Result<PathBuf> {
     Ok(folder.join("bin/busybox"))
 }
 
-/// Runs the scenarios one after another and prints how each ended. Scenarios whose kernel or
+/// Runs the scenarios one after another and prints the result of each. Scenarios whose kernel or
 /// programs are missing are skipped.
 fn all(
     options: &Options,
@@ -263,7 +267,7 @@ fn all(
     Ok(rows)
 }
 
-/// The row of a scenario before it has run.
+/// Returns the row of a scenario without results.
 fn row_of(scenario: &Scenario, release: &str) -> Row {
     Row {
         name: scenario.name.clone(),
@@ -277,7 +281,7 @@ fn row_of(scenario: &Scenario, release: &str) -> Row {
     }
 }
 
-/// Runs one scenario. Only an interruption is an error.
+/// Runs one scenario and returns its row. Returns an error only if a signal stops the campaign.
 fn row(
     scenario: &Scenario,
     kernel: &Kernel,

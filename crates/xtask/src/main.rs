@@ -1,7 +1,7 @@
 //! Developer commands of the halfpower workspace, run as `cargo xtask COMMAND`.
 //!
-//! There is one module per command; `repository` has their common code. Nothing here is shipped or
-//! imported by the shipped crates.
+//! There is one module per command. The module `repository` contains common code. This crate is not
+//! shipped, and the shipped crates do not import it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "commands print to the terminal")]
 #![forbid(unsafe_code)]
 
@@ -40,30 +40,31 @@ enum Command {
     Tidy(tidy::Options),
     /// Check that every published crate builds from the files in its package
     Packages,
-    /// Check the links and commands of docs/, renew their output, build the book
+    /// Check the links and commands of docs/, update the output in the pages, build the book
     Book(book::Options),
-    /// Make the release files: static programs, Debian packages, licences, checksums
+    /// Build the release files: static programs, Debian packages, licences, checksums
     Dist(dist::Options),
-    /// Simulate both papers and put their scores into README.md and docs/predict.md
+    /// Simulate the results of both papers and put the scores into README.md and docs/predict.md
     Papers(papers::Options),
     /// Inject faults into the release program; count lost data and undetected faults
     Faults(faults::Faults),
-    /// Run halfpower in guests of QEMU: other kernels, emulated devices; exits with 1 if a check
+    /// Test halfpower in QEMU with other kernels and emulated devices; exits with 1 if a check
     /// fails
     Guest(guest::Options),
-    /// Compare the speed of halfpower with that of other tools
+    /// Compare the speed of halfpower with the speed of other tools
     #[command(subcommand)]
     Bench(bench::Command),
     /// Measure devices with known properties many times; exits with 1 if a limit is missed
     Accuracy(accuracy::Options),
-    /// Survey steady devices and the disk many times; exits with 1 if too few surveys agree
+    /// Repeat surveys of reference devices and of the disk; exits with 1 if too few surveys agree
     Repeat(repeat::Options),
-    /// Compare halfpower and fio on a mounted system with a published figure; exits with 1 beyond
-    /// 10%
+    /// Measure a mounted simulated system with halfpower and fio, and compare the rates with a
+    /// published figure; exits with 1 if a point differs by more than 10%
     TimeMachine(time_machine::Options),
 }
 
-/// Exit codes: 0 success, 1 a rule or limit is missed, 2 the command itself failed.
+/// Runs a command. The exit code is 0 on success, 1 if a rule or limit is violated, and 2 if the
+/// command itself failed.
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Tidy(options) => tidy::run(&options),

@@ -1,5 +1,5 @@
-//! A reference device or simulated system, served as a file by the program under test
-//! (`halfpower mount`) until the value is dropped.
+//! Mounts a reference device or simulated system as a file, with `halfpower mount` of the program
+//! under test. Dropping the value unmounts the file.
 
 use crate::bench::host;
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 /// Scheduling priority of the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// Real-time, if permitted, so that other programs do not delay the measured requests.
+    /// Real-time priority if chrt is installed, so that other programs do not delay the requests.
     RealTime,
     /// The default priority.
     Plain,
@@ -19,18 +19,18 @@ pub enum Priority {
 /// A served file, unmounted on drop.
 pub struct Mounted {
     server: Child,
-    /// Path of the file.
+    /// Path of the served file.
     pub file: String,
     _folder: tempfile::TempDir,
 }
 
 impl Mounted {
-    /// Runs `halfpower mount` with these arguments: the target, then flags.
+    /// Runs `halfpower mount` with these words: the target, followed by flags.
     ///
     /// # Errors
-    /// If it cannot be mounted.
+    /// If the target cannot be mounted.
     pub fn new(program: &Path, words: &[&str], priority: Priority) -> Result<Mounted> {
-        let folder = tempfile::tempdir().context("cannot make a folder to mount on")?;
+        let folder = tempfile::tempdir().context("cannot create a mount point")?;
         let chrt = host::on_path("chrt").filter(|_| priority == Priority::RealTime);
         let mut command = match chrt {
             Some(chrt) => {
@@ -40,10 +40,10 @@ impl Mounted {
             }
             None => Command::new(program),
         };
-        let (target, flags) = words.split_first().context("nothing to mount")?;
+        let (target, flags) = words.split_first().context("no target to mount")?;
         command.args(["mount", target, "--quiet", "--until-eof"]).arg(folder.path()).args(flags);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut server = command.spawn().context("cannot start the server")?;
+        let mut server = command.spawn().context("cannot start `halfpower mount`")?;
         let mut ready = String::new();
         let stdout = server.stdout.take().context("the server has no output")?;
         BufReader::new(stdout)
@@ -51,7 +51,7 @@ impl Mounted {
             .context("cannot read the output of the server")?;
         let mounted = Mounted { server, file: ready.trim().to_string(), _folder: folder };
         if mounted.file.is_empty() {
-            bail!("{target} cannot be mounted here: see above");
+            bail!("{target} cannot be mounted; see the messages above");
         }
         Ok(mounted)
     }
@@ -59,7 +59,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // The server unmounts and ends when its input ends.
+        // The server unmounts the file and exits at the end of its standard input (`--until-eof`).
         drop(self.server.stdin.take());
         let _ = self.server.wait();
     }

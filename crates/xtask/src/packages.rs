@@ -1,9 +1,9 @@
-//! `cargo xtask packages`: every published crate builds from exactly the files in its package.
+//! `cargo xtask packages`: checks that every published crate builds from the files in its package.
 //!
-//! Packs the crates, unpacks them into `target/package/check` and runs `cargo check` there, with
-//! the versions of `Cargo.lock`. The verification of `cargo package` is not used: it keeps unpacked
-//! crates in the Cargo home by name and version, so it may build a crate of an earlier commit.
-//! Nothing is uploaded.
+//! The command packs the crates, unpacks them into `target/package/check` and runs `cargo check`
+//! there, with the versions in `Cargo.lock`. The verification of `cargo package` is not used,
+//! because it caches unpacked crates by name and version, so it may build a crate of an earlier
+//! commit. Nothing is uploaded.
 
 use crate::repository;
 use anyhow::{Context, Result, bail};
@@ -17,10 +17,10 @@ use toml::Table;
 /// Crates that cannot be packaged yet, each with the reason.
 const NOT_YET: [(&str, &str); 0] = [];
 
-/// Fields that crates.io requires or shows.
+/// Fields of a manifest that crates.io requires or shows.
 const REQUIRED_FIELDS: [&str; 3] = ["description", "license", "repository"];
 
-/// A crate to be published.
+/// A crate that is published.
 #[derive(Debug, PartialEq, Eq)]
 struct Package {
     name: String,
@@ -28,18 +28,19 @@ struct Package {
 }
 
 impl Package {
-    /// Name of the folder in the package file, which has the same name with `.crate`.
+    /// Returns the name of the folder in the package file. The file has the same name with the
+    /// extension `.crate`.
     fn folder(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
 }
 
-/// Packs, unpacks and checks all packages; fails if one does not build.
+/// Packs, unpacks and checks all packages. Returns an error if a package does not build.
 pub fn run() -> Result<ExitCode> {
     let root = repository::root();
     let metadata = repository::metadata_of_members(&root)?;
     let packages = without_excluded(published(&metadata)?, &NOT_YET)?;
-    let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
+    let target = metadata["target_directory"].as_str().context("cargo reports no target folder")?;
     let target = Path::new(target);
     let check = target.join("package/check");
 
@@ -54,28 +55,29 @@ pub fn run() -> Result<ExitCode> {
     build(&check, target)?;
     compare_locks(&root.join("Cargo.lock"), &check.join("Cargo.lock"))?;
 
-    println!("{} packages build from their own files", packages.len());
+    println!("{} packages build from the files that they contain", packages.len());
     for (name, reason) in NOT_YET {
         println!("skipped: {name}: {reason}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The crates of the workspace without `publish = false`; fails if one lacks a required field.
+/// Returns the crates of the workspace without `publish = false`. Returns an error if one of these
+/// crates lacks a required field.
 fn published(metadata: &Value) -> Result<Vec<Package>> {
     let members = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
     let mut packages = Vec::new();
     for member in members {
-        // Without an entry, the crate can be published anywhere; with a list, only in these
-        // registries. An empty list means `publish = false`.
+        // A crate without the field `publish` can be published in any registry. Otherwise the field
+        // is a list of registries, and an empty list means `publish = false`.
         if member["publish"].as_array().is_some_and(Vec::is_empty) {
             continue;
         }
-        let name = member["name"].as_str().context("a package without a name")?;
-        let version = member["version"].as_str().context("a package without a version")?;
+        let name = member["name"].as_str().context("a package has no name")?;
+        let version = member["version"].as_str().context("a package has no version")?;
         for field in REQUIRED_FIELDS {
             if member[field].as_str().is_none_or(str::is_empty) {
-                bail!("{name} has no `{field}`; add it to its Cargo.toml");
+                bail!("{name} has no `{field}`; add this field to its Cargo.toml");
             }
         }
         packages.push(Package { name: name.to_string(), version: version.to_string() });
@@ -83,25 +85,27 @@ fn published(metadata: &Value) -> Result<Vec<Package>> {
     Ok(packages)
 }
 
-/// The packages that are not excluded; fails if an excluded name is not a published crate.
+/// Returns the packages that are not excluded. Returns an error if an excluded name is not a
+/// published crate.
 fn without_excluded(packages: Vec<Package>, excluded: &[(&str, &str)]) -> Result<Vec<Package>> {
     for (name, _) in excluded {
         if !packages.iter().any(|package| package.name == *name) {
-            bail!("NOT_YET names {name}, which is not a published crate; remove it there");
+            bail!("NOT_YET contains {name}, which is not a published crate; remove this entry");
         }
     }
     let is_kept = |package: &Package| excluded.iter().all(|(name, _)| package.name != *name);
     Ok(packages.into_iter().filter(is_kept).collect())
 }
 
-/// Downloads dependencies, so that the rest works without a network.
+/// Downloads the dependencies, so that the following steps work without a network.
 fn fetch(root: &Path) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.args(["fetch", "--quiet", "--locked", "--target", repository::PLATFORM]);
     must_succeed(cargo.current_dir(root))
 }
 
-/// Writes a `.crate` file per package, in one call, so that packages find each other.
+/// Writes a `.crate` file for each package. One call of cargo packs all packages, so that cargo
+/// finds the packages on which other packages depend.
 fn pack(root: &Path, packages: &[Package]) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.args(["package", "--no-verify", "--locked", "--offline", "--allow-dirty", "--quiet"]);
@@ -111,30 +115,31 @@ fn pack(root: &Path, packages: &[Package]) -> Result<()> {
     must_succeed(cargo.current_dir(root))
 }
 
-/// Unpacks the `.crate` files of a folder into an empty one.
+/// Unpacks the `.crate` files in `from` into the folder `to`, which is emptied first.
 fn unpack(packages: &[Package], from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to).with_context(|| format!("cannot remove {}", to.display()))?;
     }
     fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
     for package in packages {
-        // `m` sets modification times to now. All files in a package have the same old time, so
-        // cargo would not notice a change.
+        // The option `m` sets the modification times to the current time. In a package, all files
+        // have the same old time, so cargo would not notice that a file has changed.
         let file = from.join(format!("{}.crate", package.folder()));
         must_succeed(Command::new("tar").arg("-xmf").arg(file).arg("-C").arg(to))?;
     }
     Ok(())
 }
 
-/// Checks the unpacked crates, in the target folder of the project, so that dependencies are not
-/// checked again.
+/// Runs `cargo check` on the unpacked crates. The target folder of the project is used, so that
+/// dependencies are not checked again.
 fn build(check: &Path, target: &Path) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.args(["check", "--workspace", "--offline", "--target-dir"]).arg(target);
     must_succeed(cargo.current_dir(check))
 }
 
-/// The manifest of a workspace whose crates depend on each other instead of on crates.io.
+/// Returns the manifest of a workspace in which the unpacked crates replace the crates of the same
+/// name on crates.io.
 fn workspace_manifest(packages: &[Package], profiles: &str) -> String {
     let mut text = String::from("[workspace]\nresolver = \"3\"\nmembers = [\n");
     for package in packages {
@@ -147,7 +152,8 @@ fn workspace_manifest(packages: &[Package], profiles: &str) -> String {
     text + "\n" + profiles
 }
 
-/// The tables `[profile...]` of a manifest; with other profiles, cargo would rebuild everything.
+/// Returns the tables `[profile...]` of a manifest. The check uses the same profiles as the
+/// project, because cargo would otherwise rebuild all dependencies.
 fn profiles(manifest: &str) -> String {
     let mut is_in_profile = false;
     let mut text = String::new();
@@ -163,8 +169,9 @@ fn profiles(manifest: &str) -> String {
     text
 }
 
-/// Fails if the check used a version that the lock file of the project does not have. Cargo removes
-/// packages that only unpublished crates need from the copy, so the files may differ.
+/// Returns an error if the check used a version that is not in the lock file of the project. The
+/// lock file of the check may have fewer packages, because cargo removes the packages that only
+/// unpublished crates need.
 fn compare_locks(project: &Path, check: &Path) -> Result<()> {
     let read = |path: &Path| -> Result<BTreeSet<String>> {
         let text = fs::read_to_string(path);
@@ -173,15 +180,12 @@ fn compare_locks(project: &Path, check: &Path) -> Result<()> {
     let (project, check) = (read(project)?, read(check)?);
     let others: Vec<&str> = check.difference(&project).map(String::as_str).collect();
     if !others.is_empty() {
-        bail!(
-            "packages were checked with versions that are not in Cargo.lock: {}",
-            others.join(", ")
-        );
+        bail!("the check used versions that are not in Cargo.lock: {}", others.join(", "));
     }
     Ok(())
 }
 
-/// `NAME VERSION` of each package in a lock file.
+/// Returns `NAME VERSION` of each package in a lock file.
 fn locked(lock: &str) -> Result<BTreeSet<String>> {
     let table: Table = lock.parse().context("the lock file is not TOML")?;
     let packages = table.get("package").and_then(toml::Value::as_array).into_iter().flatten();
@@ -189,13 +193,13 @@ fn locked(lock: &str) -> Result<BTreeSet<String>> {
         let field = |key: &str| package.get(key).and_then(toml::Value::as_str);
         Some(format!("{} {}", field("name")?, field("version")?))
     };
-    packages.map(|package| name(package).context("a package without a version")).collect()
+    packages.map(|package| name(package).context("a package has no version")).collect()
 }
 
 fn must_succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
     if !status.success() {
-        bail!("failed ({status}): {command:?}");
+        bail!("{command:?} failed ({status})");
     }
     Ok(())
 }
@@ -239,7 +243,7 @@ mod tests {
         let both = || vec![package("a"), package("b")];
         assert_eq!(without_excluded(both(), &[("a", "why")]).unwrap(), [package("b")]);
         let error = without_excluded(both(), &[("c", "why")]).unwrap_err();
-        assert!(error.to_string().contains("NOT_YET names c"), "{error}");
+        assert!(error.to_string().contains("NOT_YET contains c"), "{error}");
     }
 
     #[test]

@@ -1,28 +1,28 @@
-//! `cargo xtask papers`: the scores of both papers, put into README.md and docs/predict.md.
+//! `cargo xtask papers`: puts the scores of both papers into README.md and docs/predict.md.
 //!
-//! The release program simulates every figure, table and claim, which takes seconds; a test of the
-//! crate `papers` compares both pages with the current scores.
+//! The release program simulates every figure, table and claim of the papers, which takes seconds.
+//! A test of the crate `papers` compares both pages with the current scores.
 
 use crate::repository;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Options of the command.
+/// Options of `cargo xtask papers`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Use this program instead of the release build
+    /// Path of the halfpower program to run [default: the release build]
     #[arg(long)]
     program: Option<PathBuf>,
 }
 
-/// The pages with a table of scores, and which table each has.
+/// Pages with a table of scores, each with the name of the table in `halfpower generate`.
 const PAGES: [(&str, &str); 2] = [("README.md", "papers-short"), ("docs/predict.md", "papers")];
 
-/// Writes the tables.
+/// Writes the tables into the pages.
 ///
 /// # Errors
-/// A program that does not build or fails, or a page without a place for its table.
+/// If the program does not build or fails, or a page has no section for the table.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let program = options.program.clone().map_or_else(repository::release_build, Ok)?;
     for (page, what) in PAGES {
@@ -37,7 +37,10 @@ fn table(program: &Path, what: &str) -> Result<String> {
         .output()
         .with_context(|| format!("cannot start {}", program.display()))?;
     if !output.status.success() {
-        bail!("generate {what} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "`halfpower generate {what}` failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
-    String::from_utf8(output.stdout).context("the table is no UTF-8")
+    String::from_utf8(output.stdout).context("the table is not UTF-8")
 }

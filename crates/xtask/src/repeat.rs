@@ -1,10 +1,11 @@
 //! `cargo xtask repeat`: repeats surveys and counts how often they agree.
 //!
-//! The release program surveys five reference devices served over FUSE and a test file on the real
-//! disk (`halfpower survey --quick`), in turns. For each, it counts the runs that agree on the
-//! verdict, the best settings and the first three pieces of advice, and the best rates with
-//! overlapping intervals. Of 20 runs, 19 must agree on the reference devices and 16 on the disk,
-//! whose own rate changes; the intervals of 19 must overlap.
+//! The release program surveys five reference devices, which are served over FUSE, and a test file
+//! on the real disk (`halfpower survey --quick`), in turns. For each target, the command counts the
+//! runs that agree on the verdict, the best settings and the first three pieces of advice, and the
+//! runs whose intervals of the best rate overlap. Of 20 runs, 19 must agree on a reference device,
+//! and 16 on the disk, because the rate of the disk itself changes. The intervals of 19 runs must
+//! overlap.
 
 use crate::mounted::{Mounted, Priority};
 use crate::repository;
@@ -15,16 +16,16 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Options of the command.
+/// Options of `cargo xtask repeat`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Surveys per target (about 20 s each)
+    /// Number of surveys per target (about 20 s each)
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..))]
     runs: u32,
-    /// Only these targets: numbers of devices, or disk
+    /// Only survey these targets: numbers of reference devices from 1 to 5, or disk
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Folder for the test file on the disk (needs 1 GiB)
+    /// Directory for the test file on the disk (needs 1 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Put the table into docs/reliability.md
@@ -32,7 +33,7 @@ pub struct Options {
     write: bool,
 }
 
-/// The reference devices.
+/// Reference devices, in the order of their numbers in `--only`.
 const DEVICES: [&str; 5] = [
     "truth:fixed=1ms,rate=100MB/s,parallel=8",
     "truth:fixed=200us,rate=400MB/s,parallel=4",
@@ -40,14 +41,15 @@ const DEVICES: [&str; 5] = [
     "truth:fixed=100us,rate=200MB/s,parallel=32",
     "truth:fixed=500us,rate=1GB/s,parallel=16",
 ];
-/// Minimum share of runs that must agree: on a reference device and on the disk.
+/// Minimum fractions of the runs that must agree: the first for a reference device, the second for
+/// the disk.
 const AGREEMENT_MIN: [f64; 2] = [0.95, 0.8];
-/// Minimum share of the runs whose intervals of the best rate must contain a common value.
+/// Minimum fraction of the runs whose intervals of the best rate must contain a common value.
 const OVERLAP_MIN: f64 = 0.95;
-/// The operations of a survey.
 const OPERATIONS: [&str; 2] = ["read", "write"];
 
-/// Returns 0 if enough runs agree, 1 if not.
+/// Repeats the surveys and prints the table. The exit code is 0 if enough runs agree, and 1
+/// otherwise.
 ///
 /// # Errors
 /// If a device cannot be mounted, or a survey ends without JSON.
@@ -63,7 +65,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         subjects.push(("the disk".to_string(), None));
     }
     let mut all: Vec<Vec<Value>> = vec![Vec::new(); subjects.len()];
-    // In turns, so that a slow period of the machine affects all targets.
+    // The targets are surveyed in turns, so that a slow period of the machine affects all targets.
     for number in 1..=options.runs {
         for ((name, device), documents) in subjects.iter().zip(&mut all) {
             let document = survey(&program, *device, &options.dir)?;
@@ -86,11 +88,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs one survey, of a device or of a test file in a folder.
+/// Runs one survey of a reference device, or of a test file in `dir`. Returns its JSON document.
 fn survey(program: &Path, device: Option<&str>, dir: &Path) -> Result<Value> {
     let mounted = device.map(|device| Mounted::new(program, &[device], Priority::Plain));
     let mounted = mounted.transpose()?;
-    let page = tempfile::tempdir().context("cannot make a folder for the page")?;
+    let page = tempfile::tempdir().context("cannot create a folder for the HTML page")?;
     let mut command = Command::new(program);
     match &mounted {
         Some(mounted) => command.args(["survey", &mounted.file]),
@@ -102,7 +104,7 @@ fn survey(program: &Path, device: Option<&str>, dir: &Path) -> Result<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     match serde_json::from_str(&text) {
         Ok(document) => Ok(document),
-        Err(_) => bail!("a survey ended with {} and without JSON", output.status),
+        Err(_) => bail!("a survey printed no JSON ({})", output.status),
     }
 }
 
@@ -132,7 +134,7 @@ fn summary(document: &Value) -> String {
     format!("{}; {read}; {write}; {}", verdict(document), advice(document))
 }
 
-/// The most frequent answer, and how often it occurs.
+/// Returns the number of occurrences of the most frequent answer, and this answer.
 fn most_frequent(answers: impl Iterator<Item = String>) -> (usize, String) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     answers.for_each(|answer| *counts.entry(answer).or_default() += 1);
@@ -140,14 +142,16 @@ fn most_frequent(answers: impl Iterator<Item = String>) -> (usize, String) {
     most.map(|(answer, count)| (count, answer)).unwrap_or_default()
 }
 
-/// The largest number of intervals that share a common value. If intervals share a value, they also
-/// share one of the lower ends.
+/// Returns the largest number of intervals that contain a common value. Only the lower ends are
+/// tried as common values, because intervals that share a value also share the largest of their
+/// lower ends.
 fn overlapping(intervals: &[(f64, f64)]) -> usize {
     let holding = |point: f64| intervals.iter().filter(|(l, h)| (*l..=*h).contains(&point)).count();
     intervals.iter().map(|(low, _)| holding(*low)).max().unwrap_or(0)
 }
 
-/// The most frequent verdict, best reads, best writes and advice, with their counts.
+/// Returns the most frequent verdict, best read setting, best write setting and advice, each after
+/// the number of its occurrences.
 fn same(documents: &[Value]) -> [(usize, String); 4] {
     let all = || documents.iter();
     [
@@ -158,8 +162,8 @@ fn same(documents: &[Value]) -> [(usize, String); 4] {
     ]
 }
 
-/// Number of intervals of the best rate of an operation that contain a common value, and of all
-/// intervals.
+/// Returns two counts for the intervals of the best read rate or the best write rate: the largest
+/// number of intervals that contain a common value, and the number of all intervals.
 fn overlap(documents: &[Value], operation: &str) -> (usize, usize) {
     let interval = |document: &Value| {
         let rate = &document["best"][operation]["throughput_bytes_per_s"];
@@ -169,7 +173,7 @@ fn overlap(documents: &[Value], operation: &str) -> (usize, usize) {
     (overlapping(&intervals), intervals.len())
 }
 
-/// Whether `count` of `of` is at least a share.
+/// Returns whether `count` is at least the fraction `share` of `of`.
 fn reaches(count: usize, of: usize, share: f64) -> bool {
     count as f64 >= share * of as f64 - 1e-9
 }
@@ -179,8 +183,8 @@ fn table(subjects: &[(String, Option<&str>)], all: &[Vec<Value>]) -> Result<Stri
     let text = |name: &str| host[name].as_str().unwrap_or("?").to_string();
     let mut lines = format!(
         "{} x {}, Linux {}.\n\n\
-         | of | runs | verdict | best reads | best writes | first three pieces of advice | \
-         intervals of the best reads, writes that overlap |\n|---|---|---|---|---|---|---|\n",
+         | target | runs | verdict | best reads | best writes | first three pieces of advice | \
+         overlapping intervals of the best rate: reads, writes |\n|---|---|---|---|---|---|---|\n",
         host["cpus"],
         text("cpu"),
         text("kernel")

@@ -1,28 +1,28 @@
-//! Access to the checkout: root folder, files, Cargo metadata, release builds, and the generated
-//! sections of pages.
+//! Access to the checkout: root folder, list of files, Cargo metadata, release builds, and the
+//! generated sections of pages.
 //!
-//! Files come from git and metadata from cargo, which exclude ignored files and build output.
+//! The files are listed with git, so that ignored files and build output are left out.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The supported platform; metadata of other platforms are not fetched.
+/// The supported platform. The dependencies of other platforms are ignored.
 pub const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// The root folder of the checkout, relative to this crate.
+/// Returns the root folder of the checkout, which is two levels above this crate.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).expect("the crate lies two folders below the root").to_path_buf()
+    here.ancestors().nth(2).expect("the crate is two folders below the root").to_path_buf()
 }
 
-/// Sorted paths of all tracked and new files, relative to the root, without ignored ones. Fails
-/// without git or outside a checkout.
+/// Returns the sorted paths of all tracked and new files, relative to the root. Files that git
+/// ignores are left out.
 pub fn files(root: &Path) -> Result<Vec<String>> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
-    let listing = output_of(&mut git).context("the list of files comes from git")?;
+    let listing = output_of(&mut git).context("cannot list the files with git")?;
     let mut files: Vec<String> = listing.split_terminator('\0').map(String::from).collect();
     files.retain(|path| root.join(path).is_file());
     files.sort();
@@ -30,12 +30,12 @@ pub fn files(root: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// `cargo metadata` of the workspace and all its dependencies.
+/// Returns the output of `cargo metadata` for the workspace and all its dependencies.
 pub fn metadata(root: &Path) -> Result<Value> {
     cargo_metadata(root, &["--locked", "--filter-platform", PLATFORM])
 }
 
-/// `cargo metadata` of the packages of the workspace only.
+/// Returns the output of `cargo metadata` for the packages of the workspace, without dependencies.
 pub fn metadata_of_members(root: &Path) -> Result<Value> {
     cargo_metadata(root, &["--no-deps"])
 }
@@ -43,17 +43,17 @@ pub fn metadata_of_members(root: &Path) -> Result<Value> {
 fn cargo_metadata(root: &Path, options: &[&str]) -> Result<Value> {
     let mut cargo = Command::new("cargo");
     cargo.args(["metadata", "--format-version=1"]).args(options).current_dir(root);
-    let text = output_of(&mut cargo).context("`cargo metadata` must work in the checkout")?;
+    let text = output_of(&mut cargo).context("cannot read the metadata of the workspace")?;
     serde_json::from_str(&text).context("`cargo metadata` printed something that is not JSON")
 }
 
-/// Sorted names of the packages that a package is built from with default features, itself
-/// included.
+/// Returns the sorted names of the packages that a package is built from with default features. The
+/// package itself is included.
 pub fn packages_beneath(root: &Path, package: &str) -> Result<Vec<String>> {
     let mut cargo = Command::new("cargo");
     cargo.args(["tree", "--locked", "--edges=normal,build", "--prefix=none", "--format={p}"]);
     cargo.args(["--package", package, "--target", PLATFORM]).current_dir(root);
-    let text = output_of(&mut cargo).context("`cargo tree` must work in the checkout")?;
+    let text = output_of(&mut cargo).context("cannot list the dependencies of a package")?;
     let first_word = |line: &str| line.split_whitespace().next().map(String::from);
     let mut names: Vec<String> = text.lines().filter_map(first_word).collect();
     names.sort();
@@ -61,14 +61,15 @@ pub fn packages_beneath(root: &Path, package: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Standard output of a command that must succeed.
+/// Runs a command and returns its standard output. Returns an error if the command fails.
 pub fn output_of(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         bail!("{command:?} failed ({}): {}", output.status, stderr.trim());
     }
-    String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed no UTF-8"))
+    String::from_utf8(output.stdout)
+        .with_context(|| format!("the output of {command:?} is not UTF-8"))
 }
 
 /// Builds the release program and returns its path.
@@ -98,14 +99,14 @@ fn release(what: &[&str]) -> Result<PathBuf> {
     cargo.args(["build", "--release", "--locked"]).args(what).current_dir(&root);
     let status = cargo.status().context("cannot start cargo")?;
     if !status.success() {
-        bail!("`{}` does not build: see the messages above", what.join(" "));
+        bail!("`cargo build {}` failed; see the messages above", what.join(" "));
     }
     let metadata = metadata(&root)?;
-    let target = metadata["target_directory"].as_str().context("cargo names no target folder")?;
+    let target = metadata["target_directory"].as_str().context("cargo reports no target folder")?;
     Ok(PathBuf::from(target).join("release"))
 }
 
-/// The text between `<!-- NAME -->` and `<!-- end of NAME -->` of a page of the repository.
+/// Returns the text between `<!-- NAME -->` and `<!-- end of NAME -->` in a page of the repository.
 pub fn section(page: &str, name: &str) -> Result<String> {
     let path = root().join(page);
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {page}"))?;
@@ -115,13 +116,13 @@ pub fn section(page: &str, name: &str) -> Result<String> {
     Ok(found.0.to_owned())
 }
 
-/// Replaces the text between `<!-- NAME -->` and `<!-- end of NAME -->` of a page of the
+/// Replaces the text between `<!-- NAME -->` and `<!-- end of NAME -->` in a page of the
 /// repository.
 pub fn write_section(page: &str, name: &str, text: &str) -> Result<()> {
     let path = root().join(page);
     let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {page}"))?;
     let new = with_section(&old, name, text)
-        .with_context(|| format!("{page} has no section <!-- {name} --> to write into"))?;
+        .with_context(|| format!("{page} has no section <!-- {name} -->"))?;
     std::fs::write(&path, new).with_context(|| format!("cannot write {page}"))
 }
 

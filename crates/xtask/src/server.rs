@@ -1,8 +1,8 @@
-//! Servers of NBD, NFS, SMB and iSCSI that serve a file of a campaign's folder.
+//! Starts servers of NBD, NFS, SMB and iSCSI that serve a file in the folder of a campaign.
 //!
-//! Each has its configuration and state in a folder of its own, listens on one port of one address,
-//! and ends when its value is dropped. It may run in a network namespace. A missing program or
-//! privilege gives the error `Missing`.
+//! Each server has a separate folder for its configuration and state, and listens on one port of
+//! one address. A server can run in a network namespace. Dropping the value stops the server. If a
+//! program or a privilege is missing, the error is `Missing`.
 
 use crate::bench::host;
 use crate::faults::running::pause;
@@ -22,35 +22,37 @@ use tempfile::TempDir;
 
 /// Name of the file that all servers serve, in the folder `data` of the campaign.
 pub const FILE: &str = "disk";
-/// The user of the SMB server and the password.
+/// User and password of the SMB server.
 pub const CREDENTIALS: (&str, &str) = ("root", "not a secret");
-/// Name of the iSCSI target.
+/// Qualified name of the iSCSI target.
 const TARGET: &str = "iqn.2026-01.test:disk";
-/// How long a server may take to listen (ms), and the time between two checks.
+/// Time limit for the start of a server (ms).
 const START_MS: u64 = 60_000;
+/// Time between two checks whether a server has started (ms).
 const LOOK_MS: u64 = 20;
-/// Maximum number of attempts to start a server, in case another program takes its port first.
+/// Maximum number of attempts to start a server. An attempt fails if another program takes the port
+/// first.
 const ATTEMPTS: u32 = 3;
 
-/// A protocol with a server.
+/// A network protocol of storage servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// nbdkit.
+    /// NBD. The server is nbdkit.
     Nbd,
-    /// NFS 4.1 by nfs-ganesha.
+    /// NFS 4.1. The server is nfs-ganesha.
     Nfs,
-    /// SMB 2.1 by smbd of Samba, signed.
+    /// SMB 2.1 with signed messages. The server is smbd of Samba.
     Smb,
-    /// tgtd of the Linux SCSI target framework.
+    /// iSCSI. The server is tgtd of the Linux SCSI target framework.
     Iscsi,
 }
 
 impl Protocol {
-    /// All of them.
+    /// All protocols.
     pub const ALL: [Protocol; 4] = [Protocol::Nbd, Protocol::Nfs, Protocol::Smb, Protocol::Iscsi];
 
-    /// The usual name.
+    /// Returns the usual name of the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Nbd => "NBD",
@@ -60,7 +62,7 @@ impl Protocol {
         }
     }
 
-    /// The server's program.
+    /// Returns the name of the server program.
     pub fn program(self) -> &'static str {
         match self {
             Protocol::Nbd => "nbdkit",
@@ -70,7 +72,7 @@ impl Protocol {
         }
     }
 
-    /// The address of the served file at a host and port.
+    /// Returns the URL of the served file on a host and port.
     pub fn url(self, host: &str, port: u16) -> String {
         match self {
             Protocol::Nbd => format!("nbd://{host}:{port}/"),
@@ -81,43 +83,44 @@ impl Protocol {
     }
 }
 
-/// What a server belongs to.
+/// The campaign to which a server belongs.
 pub struct Workplace<'a> {
     /// The folder of the campaign. Servers serve its subfolder `data`.
     pub folder: &'a Path,
-    /// Set by a signal: stop.
+    /// Whether the campaign must stop. Signal handlers set this flag.
     pub stop: &'a AtomicBool,
 }
 
-/// Where a server listens.
+/// The network location of a server.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
-    /// Its IP address.
+    /// IP address on which the server listens.
     pub host: &'a str,
-    /// The network namespace that it runs in; None for that of this process.
+    /// Network namespace in which the server runs. None for the namespace of this process.
     pub namespace: Option<&'a str>,
 }
 
 /// The loopback interface of this machine.
 pub const LOOPBACK: Site<'static> = Site { host: "127.0.0.1", namespace: None };
 
-/// A running server. The process ends before its folder is removed.
+/// A running server. On drop, the process is stopped before its folder is removed, because fields
+/// are dropped in the order of their declaration.
 pub struct Server {
     process: Process,
-    /// The protocol it speaks.
+    /// Protocol of the server.
     pub protocol: Protocol,
-    /// The port that it listens on.
+    /// Port on which the server listens.
     pub port: u16,
     host: String,
     folder: TempDir,
 }
 
 impl Server {
-    /// Starts a server. `filters` are further words for nbdkit, such as `--filter=delay`, before
-    /// and after its plugin.
+    /// Starts a server. `filters` are additional arguments of nbdkit: those before its plugin, such
+    /// as `--filter=delay`, and those after its plugin.
     ///
     /// # Errors
-    /// `Missing` if the program or a privilege is missing or the server does not start.
+    /// `Missing` if the program or a privilege is missing, or the server does not start.
     pub fn start(
         workplace: &Workplace<'_>,
         protocol: Protocol,
@@ -134,11 +137,13 @@ impl Server {
         if protocol != Protocol::Nbd && !geteuid().is_root() {
             bail!(Missing(format!("{} needs root", protocol.program())));
         }
-        // The server of NFS registers with a portmapper that runs beside it.
+        // The NFS server would register with a portmapper that runs on this machine.
         let has_portmapper =
             || site.namespace.is_none() && TcpStream::connect("127.0.0.1:111").is_ok();
         if protocol == Protocol::Nfs && has_portmapper() {
-            bail!(Missing("rpcbind runs, and ganesha.nfsd would register with it".to_owned()));
+            bail!(Missing(
+                "rpcbind is running, and ganesha.nfsd would register with it".to_owned()
+            ));
         }
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
@@ -148,10 +153,11 @@ impl Server {
                 Err(output) => last = output,
             }
         }
-        bail!(Missing(format!("{} does not start: {last}", protocol.program())))
+        bail!(Missing(format!("{} did not start: {last}", protocol.program())))
     }
 
-    /// Starts a server on a port. The inner error is the last line of its output.
+    /// Starts a server on a port. If the server does not start, the inner error is the last line of
+    /// its output.
     fn start_at(
         workplace: &Workplace<'_>,
         protocol: Protocol,
@@ -194,12 +200,13 @@ impl Server {
         Ok(Ok(server))
     }
 
-    /// The address of the served file.
+    /// Returns the URL of the served file.
     pub fn url(&self) -> String {
         self.protocol.url(&self.host, self.port)
     }
 
-    /// Waits until the server listens. False if it ended, or takes too long.
+    /// Waits until the server listens. Returns false if the server ends or does not listen within
+    /// the time limit.
     fn listens(&self, stop: &AtomicBool) -> Result<bool> {
         for _ in 0..START_MS / LOOK_MS {
             if stop.load(Ordering::Relaxed) {
@@ -208,7 +215,7 @@ impl Server {
             if !self.process.is_running() {
                 return Ok(false);
             }
-            // The tables of the network namespace of the server.
+            // These files list the sockets in the network namespace of the server.
             let tables = ["tcp", "tcp6"].map(|name| {
                 let path = format!("/proc/{}/net/{name}", self.process.0.id());
                 fs::read_to_string(path).unwrap_or_default()
@@ -221,7 +228,7 @@ impl Server {
         Ok(false)
     }
 
-    /// Gives the target of iSCSI its disk.
+    /// Creates the iSCSI target with the served file as its disk.
     fn add_disk(&self, file: &Path) -> Result<()> {
         let admin = |words: &str| -> Result<()> {
             let mut command = Command::new(installed("tgtadm")?);
@@ -232,7 +239,7 @@ impl Server {
             anyhow::ensure!(output.status.success(), "tgtadm {words}: {}", message.trim());
             Ok(())
         };
-        // tgtd listens for some time before it answers its administrator.
+        // After tgtd has started to listen, it takes some time until it accepts commands of tgtadm.
         let answers = (0..500).any(|_| {
             let answers = admin("target --op show").is_ok();
             if !answers {
@@ -240,14 +247,15 @@ impl Server {
             }
             answers
         });
-        anyhow::ensure!(answers, "tgtd does not answer its administrator");
+        anyhow::ensure!(answers, "tgtd does not accept commands of tgtadm");
         admin(&format!("target --op new --tid 1 --targetname {TARGET}"))?;
         admin(&format!("logicalunit --op new --tid 1 --lun 1 -b {}", file.display()))?;
         admin("target --op bind --tid 1 --initiator-address ALL")
     }
 }
 
-/// Whether a table of TCP sockets (/proc/net/tcp of proc(5)) has a listener (state 0A) on a port.
+/// Returns whether a table of TCP sockets (/proc/net/tcp, see proc(5)) contains a listening socket
+/// (state 0A) on this port.
 fn has_listener(table: &str, port: u16) -> bool {
     let port = format!(":{port:04X}");
     table.lines().any(|line| {
@@ -256,7 +264,7 @@ fn has_listener(table: &str, port: u16) -> bool {
     })
 }
 
-/// Writes the configuration of ganesha.nfsd and returns its command line.
+/// Writes the configuration of ganesha.nfsd and returns the command line of the server.
 fn configure_nfs(folder: &Path, data: &Path, host: &str, port: u16) -> Result<String> {
     fs::create_dir(folder.join("recovery"))?;
     let (at, data) = (folder.display(), data.display());
@@ -274,7 +282,7 @@ fn configure_nfs(folder: &Path, data: &Path, host: &str, port: u16) -> Result<St
     Ok(format!("ganesha.nfsd -F -f {at}/ganesha.conf -L {at}/log -p {at}/pid"))
 }
 
-/// Writes the configuration of smbd, adds its user, and returns its command line.
+/// Writes the configuration of smbd, adds a user, and returns the command line of the server.
 fn configure_smb(folder: &Path, data: &Path, host: &str, port: u16) -> Result<String> {
     fs::create_dir(folder.join("state"))?;
     let at = folder.display();
@@ -306,22 +314,24 @@ fn configure_smb(folder: &Path, data: &Path, host: &str, port: u16) -> Result<St
     Ok(format!("smbd --foreground --no-process-group --configfile={configuration}"))
 }
 
-/// A program on the PATH or in the sbin folders.
+/// Returns the path of a program on the PATH or in the sbin folders. Returns the error `Missing` if
+/// the program is not installed.
 pub fn installed(program: &str) -> Result<PathBuf> {
     let beside = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(program));
     let found = host::on_path(program).or_else(|| beside.into_iter().find(|path| path.is_file()));
     found.ok_or_else(|| Missing(format!("{program} is not installed")).into())
 }
 
-/// A process and those that it starts, which are killed when the value is dropped.
+/// A process group: a process and the processes that it starts. All of them are killed on drop.
 pub struct Process(Child);
 
 impl Process {
-    /// Starts a command, whose words have no spaces, in a network namespace. `control` is where
-    /// tgtd listens for its administrator.
+    /// Starts a command in a network namespace, or in the namespace of this process if `namespace`
+    /// is None. The words of the command must not contain spaces. `control` is the socket on which
+    /// tgtd accepts commands of tgtadm.
     ///
     /// # Errors
-    /// The program cannot be started.
+    /// If the program cannot be started.
     pub fn start(
         namespace: Option<&str>,
         words: &str,
@@ -334,7 +344,7 @@ impl Process {
         if let Some(name) = namespace {
             line.extend(["ip", "netns", "exec", name].map(PathBuf::from));
         }
-        // If this process is killed, the server ends too.
+        // With setpriv, the kernel kills the server if this process is killed.
         if host::on_path("setpriv").is_some() {
             line.extend(["setpriv", "--pdeathsig", "KILL"].map(PathBuf::from));
         }
@@ -350,8 +360,8 @@ impl Process {
         Ok(Process(command.spawn().with_context(|| format!("cannot start {program}"))?))
     }
 
-    /// Whether it has not ended, by its state in /proc/PID/stat of proc(5). It is not waited for
-    /// before it is dropped, so its PID cannot have been reused.
+    /// Returns whether the process has not ended, from its state in /proc/PID/stat (see proc(5)).
+    /// The exit status is collected only on drop, so the PID cannot have been reused.
     pub fn is_running(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
@@ -360,7 +370,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Processes that the server started may be in its group even if it has ended itself.
+        // Processes that the server started may still run in its process group even if the server
+        // itself has ended.
         let _ = killpg(Pid::from_raw(self.0.id() as i32), Signal::SIGKILL);
         let _ = self.0.wait();
     }
@@ -376,7 +387,7 @@ mod tests {
                      0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n   \
                      1: 0100007F:1F91 0100007F:C000 01 00000000:00000000\n";
         assert!(has_listener(table, 8080));
-        assert!(!has_listener(table, 8081), "a connection is no listener");
+        assert!(!has_listener(table, 8081), "a connection is not a listener");
         assert!(!has_listener(table, 0xc000) && !has_listener("", 8080));
     }
 

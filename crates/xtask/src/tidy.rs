@@ -1,8 +1,9 @@
-//! `cargo xtask tidy`: style and layering rules that neither the compiler nor clippy checks.
+//! `cargo xtask tidy`: checks style and layering rules that neither the compiler nor clippy checks.
 //!
-//! Every rule is a pure function from text to findings, tested on snippets; this file reads the
-//! checkout and applies them. `cargo test` runs it too, as the test `the_repository_is_tidy`. It
-//! reports problems and changes nothing. `--figures` prints statistics instead.
+//! Every rule is a pure function from text to findings, with tests on short examples. This file
+//! reads the checkout and applies the rules. `cargo test` also applies them, in the test
+//! `the_repository_is_tidy`. The command reports problems and changes no files. With `--figures`,
+//! the command prints statistics instead.
 
 mod finding;
 
@@ -28,7 +29,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Rules for a single Rust file.
+/// Rules that are applied to each Rust file separately.
 const SOURCE_RULES: [fn(&Source) -> Vec<Finding>; 9] = [
     layout::long_functions,
     layout::long_files,
@@ -41,20 +42,21 @@ const SOURCE_RULES: [fn(&Source) -> Vec<Finding>; 9] = [
     words::impure_imports,
 ];
 
-/// The crate meant for use by other programs.
+/// The crate that is intended for use by other programs.
 const PUBLIC_CRATE: &str = "halfpower-seqio";
-/// Maximum number of packages that the public crate may depend on, directly or indirectly.
+/// Maximum number of direct and indirect dependencies of the public crate.
 const MAX_DEPENDENCIES: usize = 8;
 
-/// Options of the command.
+/// Options of `cargo xtask tidy`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Print crate sizes and counts of code patterns to avoid, without checking
+    /// Print the sizes of crates and how often code patterns to avoid occur; checks nothing
     #[arg(long)]
     figures: bool,
 }
 
-/// Checks the whole checkout and prints every finding as `file:line: message`.
+/// Checks the checkout and prints every finding as `file:line: message`. The exit code is 1 if
+/// there are findings.
 pub fn run(options: &Options) -> Result<ExitCode> {
     if options.figures {
         print!("{}", figures::tables(&repository::root())?);
@@ -71,7 +73,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// All findings, in the order of the files.
+/// Applies all rules. Returns the findings, sorted by file and line.
 fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut sources = Vec::new();
@@ -103,23 +105,25 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Reports too many dependencies of the public crate; `packages` includes that crate.
+/// Returns a finding if the public crate has too many dependencies. `packages` includes the crate
+/// itself.
 fn too_many_dependencies(packages: &[String]) -> Option<Finding> {
     let dependencies: Vec<&str> =
         packages.iter().map(String::as_str).filter(|name| *name != PUBLIC_CRATE).collect();
     (dependencies.len() > MAX_DEPENDENCIES).then(|| {
         let (count, names) = (dependencies.len(), dependencies.join(", "));
-        let message = format!("{count} dependencies, {MAX_DEPENDENCIES} are allowed: {names}");
+        let message =
+            format!("{count} dependencies, but only {MAX_DEPENDENCIES} are allowed: {names}");
         Finding::new("crates/seqio/Cargo.toml", 1, message)
     })
 }
 
-/// The crate that a manifest belongs to: `crates/NAME/Cargo.toml`.
+/// Returns NAME if the path is `crates/NAME/Cargo.toml`.
 fn crate_of_manifest(path: &str) -> Option<&str> {
     path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml").filter(|name| !name.contains('/'))
 }
 
-/// The files of each crate that lie under its `src` folder.
+/// Groups the files in `src` folders by crate.
 fn by_crate(sources: &[Source]) -> BTreeMap<&str, Vec<&Source>> {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.module_path().is_some()) {

@@ -1,9 +1,10 @@
 //! `cargo xtask time-machine`: compares a mounted simulated system with a published figure.
 //!
-//! Mounts `sim:nt4-ultrawide` with the release program, measures the points of Figure 3 of the
-//! first paper (unbuffered, one request at a time) with `halfpower run` and fio, and prints each
-//! rate next to the published rate. Every point must be within 10%. Takes about ten minutes; needs
-//! fio, FUSE and an idle machine, because other load slows down the path to the file.
+//! The command mounts `sim:nt4-ultrawide` with the release program and measures the points of
+//! Figure 3 of the first paper (unbuffered, one request at a time) with `halfpower run` and fio. It
+//! prints each rate next to the published rate. Every point must be within 10% of the published
+//! rate. The command takes about ten minutes. It needs fio, FUSE and an idle machine, because other
+//! load slows down the requests to the mounted file.
 
 use crate::mounted::{Mounted, Priority};
 use crate::repository;
@@ -13,13 +14,13 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Options of the command.
+/// Options of `cargo xtask time-machine`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// File with the published points
+    /// CSV file with the published points
     #[arg(long, default_value = "crates/papers/data/riedel97_fig03_unbuffered_single_disk.csv")]
     data: PathBuf,
-    /// Length of one run
+    /// Duration of one run (s)
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     /// Put the table into docs/accuracy.md
@@ -27,16 +28,16 @@ pub struct Options {
     write: bool,
 }
 
-/// The drive whose published points are compared with its simulated system.
+/// Name in the CSV file of the drive whose points are compared.
 const DRIVE: &str = "Seagate ST34371W (Ultra-Wide)";
-/// The simulated system with this drive.
+/// The simulated system that contains this drive.
 const SYSTEM: &str = "sim:nt4-ultrawide";
-/// Maximum relative difference from the published rate.
+/// Maximum relative difference between a measured and the published rate.
 const DIFFERENCE_MAX: f64 = 0.1;
-/// Bytes of the papers' MB.
+/// Number of bytes in a MB, as the papers define it.
 const MB: f64 = 1_048_576.0;
 
-/// A point published in the papers: a workload of the drive with its rate.
+/// A published point: a workload on the drive, and its rate.
 #[derive(Debug, PartialEq)]
 struct Point {
     series: String,
@@ -46,14 +47,16 @@ struct Point {
     mb_per_s: f64,
 }
 
-/// Returns 0 if both programs measure every point within the limit, 1 if not.
+/// Measures all points and prints the table. The exit code is 0 if every point of both programs is
+/// within the limit, and 1 otherwise.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let data = repository::root().join(&options.data);
-    let text = std::fs::read_to_string(&data).with_context(|| format!("{}", data.display()))?;
+    let text = std::fs::read_to_string(&data)
+        .with_context(|| format!("cannot read {}", data.display()))?;
     let points = parse(&text)?;
     let program = repository::release_build()?;
-    let mut table = "| series | KiB | published, MB/s | halfpower run | apart | fio | apart |\n\
-                     |---|---|---|---|---|---|---|\n"
+    let mut table = "| series | KiB | published, MB/s | halfpower run | difference | fio | \
+                     difference |\n|---|---|---|---|---|---|---|\n"
         .to_string();
     let mut worst: f64 = 0.0;
     for point in &points {
@@ -75,7 +78,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         eprintln!("{row}");
         writeln!(table, "{row}")?;
     }
-    let heading = format!("{} points, worst {:.1}% apart.", points.len(), worst * 100.0);
+    let heading = format!("{} points, largest difference {:.1}%.", points.len(), worst * 100.0);
     let text = format!("{heading}\n\n{table}");
     println!("{text}");
     if options.write {
@@ -84,13 +87,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if worst <= DIFFERENCE_MAX { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The points of the drive, in the order of the file.
+/// Parses the CSV file and returns the points of the drive, in the order of the file.
 fn parse(csv: &str) -> Result<Vec<Point>> {
     let mut lines = csv.lines();
-    let names: Vec<&str> = lines.next().context("the data are empty")?.split(',').collect();
+    let names: Vec<&str> = lines.next().context("the file is empty")?.split(',').collect();
     let column = |name: &str| {
         let at = names.iter().position(|known| *known == name);
-        at.with_context(|| format!("the data have no column {name}"))
+        at.with_context(|| format!("the file has no column {name}"))
     };
     let (series, drive, operation) = (column("series")?, column("drive")?, column("operation")?);
     let (cache, size, value) = (column("wce")?, column("request_kib")?, column("value")?);
@@ -98,7 +101,7 @@ fn parse(csv: &str) -> Result<Vec<Point>> {
     for line in lines {
         let fields: Vec<&str> = line.split(',').collect();
         if fields.len() != names.len() {
-            bail!("not as many fields as columns: {line}");
+            bail!("the number of fields differs from the number of columns: {line}");
         }
         if fields[drive] != DRIVE {
             continue;
@@ -112,7 +115,7 @@ fn parse(csv: &str) -> Result<Vec<Point>> {
         });
     }
     if points.is_empty() {
-        bail!("the data have no points of {DRIVE}");
+        bail!("the file has no points of {DRIVE}");
     }
     Ok(points)
 }
@@ -126,7 +129,7 @@ impl System {
         Mounted::new(program, &[SYSTEM, "--set", &set], Priority::RealTime).map(System)
     }
 
-    /// The rate measured by `halfpower run` (MB/s).
+    /// Measures the rate of a point with `halfpower run` (MB/s).
     fn by_halfpower(&self, program: &Path, point: &Point, seconds: u32) -> Result<f64> {
         let mut command = Command::new(program);
         command.args(["run", &self.0.file, "--rw", &point.operation, "--iodepth", "1"]);
@@ -137,7 +140,7 @@ impl System {
         rate(&json["summary"]["throughput_bytes_per_s"]["median"])
     }
 
-    /// The rate measured by fio (MB/s).
+    /// Measures the rate of a point with fio (MB/s).
     fn by_fio(&self, point: &Point, seconds: u32) -> Result<f64> {
         let mut command = Command::new("fio");
         command.args(["--name=figure3", "--direct=1", "--ioengine=psync", "--time_based"]);
@@ -150,16 +153,20 @@ impl System {
 }
 
 fn rate(bytes_per_s: &Value) -> Result<f64> {
-    Ok(bytes_per_s.as_f64().context("a run without a rate")? / MB)
+    Ok(bytes_per_s.as_f64().context("a run reported no rate")? / MB)
 }
 
-/// The JSON that a command prints, possibly after warnings.
+/// Runs a command and parses the JSON that it prints. Text before the JSON, such as warnings, is
+/// skipped.
 fn json_of(command: &mut Command) -> Result<Value> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot start {command:?}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let start = text.find('{').with_context(|| format!("{command:?}: {}", output.status))?;
-    serde_json::from_str(&text[start..]).with_context(|| format!("{command:?}: no JSON"))
+    let start = text
+        .find('{')
+        .with_context(|| format!("{command:?} printed no JSON ({})", output.status))?;
+    serde_json::from_str(&text[start..])
+        .with_context(|| format!("{command:?} printed invalid JSON"))
 }
 
 #[cfg(test)]

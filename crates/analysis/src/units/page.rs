@@ -1,4 +1,4 @@
-//! Numbers on the page: axes, tooltips and tables.
+//! Formats numbers for the axes, tooltips and tables of the HTML page.
 //!
 //! Every quantity of the report is stored in a base unit (bytes, bytes per second, nanoseconds,
 //! counts, shares) and becomes text only here. Sizes use powers of 1024. Rates are shown in MiB/s,
@@ -10,7 +10,7 @@ const MIB: f64 = KIB * 1024.0;
 const GIB: f64 = MIB * 1024.0;
 const TIB: f64 = GIB * 1024.0;
 
-/// Shown where a number is missing, infinite or not a number.
+/// Text that is shown for a number that is missing, infinite or NaN: an en dash.
 pub const MISSING: &str = "\u{2013}";
 
 /// The base unit of an axis or a table column.
@@ -38,16 +38,15 @@ pub enum Unit {
 /// once beside the axis label.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AxisUnit {
-    /// Base units in one displayed unit.
+    /// Number of base units in one displayed unit.
     pub divisor: f64,
-    /// The displayed unit, empty for plain counts.
+    /// Name of the displayed unit, empty for plain counts.
     pub suffix: &'static str,
 }
 
 impl Unit {
-    /// Formats a value with its unit for tooltips and tables: three significant digits, or
-    /// [`MISSING`]
-    /// if it is not finite.
+    /// Formats a value with its unit, for tooltips and tables. The text has three significant
+    /// digits, or is [`MISSING`] if the value is not finite.
     pub fn format(self, value: f64) -> String {
         match self {
             Unit::Bytes => bytes(value),
@@ -62,8 +61,7 @@ impl Unit {
     }
 
     /// Formats a value for an axis tick, without unneeded zeros: `64 KiB`, `10 ms`. Shares below
-    /// 0.01%
-    /// are in parts per million.
+    /// 0.01% are shown in parts per million.
     pub fn tick(self, value: f64) -> String {
         let scaled = |units, gap| scaled(value, units, gap, Zeros::Drop);
         match self {
@@ -80,7 +78,7 @@ impl Unit {
         }
     }
 
-    /// The unit of a linear axis that reaches up to `largest`.
+    /// Returns the unit for a linear axis whose largest value is `largest`.
     pub fn axis_unit(self, largest: f64) -> AxisUnit {
         let pick = |units: &[(f64, &'static str)]| {
             let unit = units.iter().rev().find(|unit| largest >= unit.0).unwrap_or(&units[0]);
@@ -97,7 +95,7 @@ impl Unit {
         }
     }
 
-    /// The base unit as a suffix of a CSV column name; empty for counts.
+    /// Returns the base unit as a suffix for the name of a CSV column. Empty for counts.
     pub fn csv_suffix(self) -> &'static str {
         match self {
             Unit::Bytes => "bytes",
@@ -123,13 +121,13 @@ enum Zeros {
     Drop,
 }
 
-/// A size in bytes: `512 B`, `64 KiB`, `1.5 MiB`.
+/// Formats a size in bytes: `512 B`, `64 KiB`, `1.5 MiB`.
 pub fn bytes(value: f64) -> String {
     scaled(value, SIZES, " ", Zeros::Drop)
 }
 
-/// A rate in bytes per second in MiB/s, as in the papers, and in MB/s, as in data sheets: `1,252
-/// MiB/s (1,313 MB/s)`.
+/// Formats a rate in bytes per second in MiB/s, as in the papers, and in MB/s, as in data sheets:
+/// `1,252 MiB/s (1,313 MB/s)`.
 pub fn rate(bytes_per_s: f64) -> String {
     if !bytes_per_s.is_finite() {
         return MISSING.to_string();
@@ -139,23 +137,24 @@ pub fn rate(bytes_per_s: f64) -> String {
     format!("{binary} MiB/s ({decimal} MB/s)")
 }
 
-/// A number of events per second: `76.5k/s`.
+/// Formats a number of events per second: `76.5k/s`.
 pub fn per_second(value: f64) -> String {
     if value.is_finite() { format!("{}/s", count(value)) } else { MISSING.to_string() }
 }
 
-/// A duration in nanoseconds with three significant digits: `518 ns`, `1.50 ms`.
+/// Formats a duration in nanoseconds with three significant digits: `518 ns`, `1.50 ms`.
 pub fn nanoseconds(value: f64) -> String {
     scaled(value, TIMES, " ", Zeros::Keep)
 }
 
-/// A count: integers below one thousand unchanged, then `1.23k`, `76.5k`, `1.20M`.
+/// Formats a count. Integers below one thousand are unchanged. Other values have three significant
+/// digits: `1.23k`, `76.5k`, `1.20M`.
 pub fn count(value: f64) -> String {
     let zeros = if value.abs() < 1e3 && value.fract() == 0.0 { Zeros::Drop } else { Zeros::Keep };
     scaled(value, COUNTS, "", zeros)
 }
 
-/// A share in percent with three significant digits: `93.1%`.
+/// Formats a share in percent with three significant digits: `93.1%`.
 pub fn percent(share: f64) -> String {
     if !share.is_finite() {
         return MISSING.to_string();
@@ -163,7 +162,8 @@ pub fn percent(share: f64) -> String {
     format!("{}%", significant(share * 100.0, Zeros::Keep))
 }
 
-/// A percentile as a share of one, in percent without unneeded zeros: `50%`, `99.9%`, `99.995%`.
+/// Formats a percentile, given as a share of one, in percent without unneeded zeros: `50%`,
+/// `99.9%`, `99.995%`.
 pub fn percentile(share: f64) -> String {
     if !share.is_finite() {
         return MISSING.to_string();
@@ -174,7 +174,8 @@ pub fn percentile(share: f64) -> String {
     format!("{text}%")
 }
 
-/// A number for an axis with a separate unit: thousands separated, no unneeded zeros.
+/// Formats a number for an axis whose unit is written elsewhere: thousands are separated, and
+/// unneeded zeros are dropped.
 pub fn trimmed(value: f64) -> String {
     if !value.is_finite() {
         return MISSING.to_string();
@@ -182,8 +183,8 @@ pub fn trimmed(value: f64) -> String {
     significant(value, Zeros::Drop)
 }
 
-/// `value` in the largest of `units` in which it is at least 1. Rounding comes first, so that 999.9
-/// of one unit becomes 1 of the next.
+/// Formats `value` in the largest of `units` in which it is at least 1. The value is rounded first,
+/// so that 999.9 of one unit becomes 1 of the next.
 fn scaled(value: f64, units: &[(f64, &str)], gap: &str, zeros: Zeros) -> String {
     if !value.is_finite() {
         return MISSING.to_string();
@@ -198,8 +199,8 @@ fn scaled(value: f64, units: &[(f64, &str)], gap: &str, zeros: Zeros) -> String 
     if unit.1.is_empty() { number } else { format!("{number}{gap}{}", unit.1) }
 }
 
-/// A number with three significant digits, but with all digits before the decimal point; thousands
-/// are separated by commas.
+/// Formats a number with three significant digits, but keeps all digits before the decimal point.
+/// Commas separate thousands.
 fn significant(value: f64, zeros: Zeros) -> String {
     if value == 0.0 {
         return "0".to_string();
@@ -212,14 +213,14 @@ fn significant(value: f64, zeros: Zeros) -> String {
     text.strip_prefix('-').map(|rest| format!("\u{2212}{rest}")).unwrap_or(text)
 }
 
-/// Number of decimals for three significant digits, after rounding.
+/// Returns the number of decimals that show three significant digits after rounding.
 fn decimals(value: f64) -> usize {
     let rounded = format!("{value:.2e}");
     let exponent = rounded.rsplit_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
     (2 - exponent.unwrap_or(0)).clamp(0, 12) as usize
 }
 
-/// The value that the rounded text shows.
+/// Returns the value that the rounded text shows.
 fn as_shown(value: f64) -> f64 {
     format!("{value:.*}", decimals(value)).parse().unwrap_or(value)
 }

@@ -1,5 +1,5 @@
-//! The programs at the block layer: bytes that a call asks of devices, and requests of all devices
-//! from issue to completion.
+//! The programs at the block layer. They count the bytes that a system call requests from devices,
+//! and record the requests of all devices from issue to completion.
 
 use super::common::Writer;
 use super::{Context, Program, calls};
@@ -7,7 +7,8 @@ use crate::assembler::{Do, FRAME, Helper, If, Width};
 use crate::layout::{BioLayout, BlockLayout};
 use crate::record::{self, Kind};
 
-/// A request in progress: start; process and thread; device; flags; sector; bytes.
+/// Offsets in the state of a request in progress: start, process and thread, device and flags,
+/// sector, bytes.
 const START: i16 = 0;
 const THREAD: i16 = 8;
 const DEVICE: i16 = 16;
@@ -22,10 +23,11 @@ const POINTER: i16 = -56;
 const MINOR: i16 = -64;
 const NOW: i16 = -72;
 
-/// Bits of the flags that are the operation; 0 is a read, 1 a write.
+/// Mask of the operation in the flags. The operation is 0 for a read and 1 for a write.
 const OPERATION_MASK: i32 = 0xFF;
 
-/// At the submission of a bio: adds its length to the call in progress.
+/// Program for the submission of a bio. If the bio reads or writes, adds the length of the bio to
+/// the bytes of the system call in progress.
 pub fn bio(context: &Context<'_>, layout: &BioLayout) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
@@ -44,7 +46,8 @@ pub fn bio(context: &Context<'_>, layout: &BioLayout) -> Program {
     w.finish("block_bio_queue", out)
 }
 
-/// At the issue of a request to its driver.
+/// Program for the issue of a request to its driver. Saves the start and the properties of the
+/// request.
 pub fn issue(context: &Context<'_>, layout: &BlockLayout) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
@@ -73,7 +76,7 @@ pub fn issue(context: &Context<'_>, layout: &BlockLayout) -> Program {
     w.finish("block_rq_issue", out)
 }
 
-/// At the completion of a request.
+/// Program for the completion of a request. Writes the record of the request.
 pub fn complete(context: &Context<'_>, layout: &BlockLayout) -> Program {
     let mut w = Writer::new(context);
     let (out, done) = (w.asm.label(), w.asm.label());

@@ -1,5 +1,5 @@
-//! The programs at the beginning and the end of system calls. The beginning saves the time and the
-//! arguments of a call of a watched process; the end writes the records.
+//! The programs at the entry and the exit of system calls. At the entry, the time and the arguments
+//! of a call of a watched process are saved. At the exit, the records are written.
 
 use super::common::{CURRENT_FOLDER, FILE_BYTES, Writer};
 use super::{Context, Lost, Program};
@@ -7,7 +7,7 @@ use crate::assembler::{Do, FRAME, Helper, If, Label, Width};
 use crate::calls::{ARGUMENTS, NUMBERS, REGISTER_BYTES, REGISTERS_AT};
 use crate::record::{self, Kind};
 
-/// Kinds of actions.
+/// How a call is traced: the lowest byte of an action.
 pub const DESCRIPTOR: i32 = 1;
 pub const OPEN: i32 = 2;
 pub const AIO_SUBMIT: i32 = 3;
@@ -15,10 +15,11 @@ pub const AIO_REAP: i32 = 4;
 pub const PLAIN: i32 = 5;
 pub const FOLDER_CHANGE: i32 = 6;
 
-/// A call in progress: number, start, bytes of the device, action, thread (0: none), how often the
-/// thread had slept before, registers with arguments. The low bits of the thread are the index of
-/// its call in the map, so that it is found without a search. Two threads with the same index are
-/// told apart by their numbers.
+/// Offsets in the state of a call in progress: number, start, bytes requested from devices, action,
+/// thread (0 if no call is in progress), number of times that the thread had slept before the call,
+/// and registers with the arguments. The low bits of the thread id are the index of the call in the
+/// map, so no search is needed. Two threads with the same index are distinguished by their full
+/// ids.
 const NUMBER: i16 = 0;
 const START: i16 = 8;
 pub const DEVICE_BYTES: i16 = 16;
@@ -32,7 +33,7 @@ pub const STATE_BYTES: u32 = REGISTERS as u32 + REGISTER_BYTES as u32;
 /// Maximum number of requests of one call that are recorded.
 const BATCH_MAX: i32 = 128;
 
-/// Places on the stack of the program at the end of a call.
+/// Offsets on the stack of the program at the exit of a call.
 const KEY: i16 = -8;
 const RESULT: i16 = -16;
 const NOW: i16 = -24;
@@ -42,17 +43,18 @@ const FOLDER: i16 = -96;
 const ITEM: i16 = -168;
 const POINTER: i16 = -176;
 const SLEPT: i16 = -184;
-/// The lowest of these places.
+/// The lowest of the stack offsets of the exit program.
 #[cfg(test)]
 pub const LOWEST: i16 = SLEPT;
 
-/// Length of a request in memory, `struct iocb`, and of a completion, `struct io_event`, of Linux
-/// native asynchronous I/O (bytes).
+/// Lengths of a request (`struct iocb`) and of a completion (`struct io_event`) of Linux native
+/// asynchronous I/O in memory (bytes).
 const IOCB_BYTES: i32 = 64;
 const IO_EVENT_BYTES: i32 = 32;
 
-/// r8 = the place of the call of the thread in r7. Jumps to `out` if there is none: the verifier
-/// demands this check, but each index has a place. Uses the stack at [`KEY`].
+/// Sets r8 to the address of the map entry for the thread in r7. Jumps to `out` if there is no
+/// entry. The verifier demands this check, although each index has an entry. Uses the stack at
+/// [`KEY`].
 pub fn find_call(w: &mut Writer<'_>, out: Label) {
     w.asm.copy(1, 7);
     w.asm.number(Do::And, 1, (super::CALLS_MAX - 1) as i32);
@@ -62,14 +64,14 @@ pub fn find_call(w: &mut Writer<'_>, out: Label) {
     w.asm.copy(8, 0);
 }
 
-/// r1 = the thread of r7, without its process.
+/// Sets r1 to the thread id. Register r7 contains both the process id and the thread id.
 pub fn thread(w: &mut Writer<'_>) {
     w.asm.copy(1, 7);
     w.asm.number(Do::ShiftLeft, 1, 32);
     w.asm.number(Do::ShiftRight, 1, 32);
 }
 
-/// As [`find_call`], and jumps to `out` unless the thread is in a call.
+/// Like [`find_call`], but also jumps to `out` unless a call of this thread is in progress.
 pub fn find_own_call(w: &mut Writer<'_>, out: Label) {
     find_call(w, out);
     thread(w);
@@ -77,7 +79,7 @@ pub fn find_own_call(w: &mut Writer<'_>, out: Label) {
     w.asm.jump_if_register(If::NotEqual, 1, 2, out);
 }
 
-/// At the beginning of a call.
+/// Program for the entry of a system call. Saves the state of the call.
 pub fn enter(context: &Context<'_>) -> Program {
     let mut w = Writer::new(context);
     let (out, free) = (w.asm.label(), w.asm.label());
@@ -115,13 +117,13 @@ pub fn enter(context: &Context<'_>) -> Program {
     w.finish("sys_enter", out)
 }
 
-/// r1 = how often the current thread has slept. Uses the stack at [`SLEPT`].
+/// Sets r1 to the number of times that the current thread has slept. Uses the stack at [`SLEPT`].
 fn read_sleeps(w: &mut Writer<'_>) {
     w.asm.call(Helper::CurrentTask);
     w.follow(1, 0, w.context.layout.task.sleeps, SLEPT);
 }
 
-/// At the end of a call.
+/// Program for the exit of a system call. Writes the records of the call.
 pub fn exit(context: &Context<'_>) -> Program {
     let mut w = Writer::new(context);
     let [out, done, open, submit, reap, plain] = std::array::from_fn(|_| w.asm.label());
@@ -159,14 +161,14 @@ pub fn exit(context: &Context<'_>) -> Program {
     w.finish("sys_exit", out)
 }
 
-/// r1 = the argument whose place is in the low bits of r1.
+/// Sets r1 to the argument whose offset in the registers is in the low bits of r1.
 fn argument(w: &mut Writer<'_>) {
     w.asm.number(Do::And, 1, 0x38);
     w.asm.register(Do::Add, 1, 8);
     w.asm.load(Width::Double, 1, 1, REGISTERS);
 }
 
-/// One record for the descriptor, and one for a second one.
+/// Writes one record for the descriptor, and a second record if the call has a second descriptor.
 fn of_descriptors(w: &mut Writer<'_>, plain: Label, done: Label) {
     let [again, wanted, second] = std::array::from_fn(|_| w.asm.label());
     w.asm.number(Do::ShiftRight, 9, 8);
@@ -187,7 +189,7 @@ fn of_descriptors(w: &mut Writer<'_>, plain: Label, done: Label) {
     w.asm.load(Width::Double, 1, FRAME, PASS);
     w.asm.store(Width::Word, 0, record::NUMBER + 4, 1);
     w.submit();
-    // A second descriptor, in a second pass.
+    // A second pass writes the record for the second descriptor.
     w.asm.place(second);
     w.asm.load(Width::Double, 1, FRAME, PASS);
     w.asm.jump_if(If::NotEqual, 1, 0, done);
@@ -199,7 +201,7 @@ fn of_descriptors(w: &mut Writer<'_>, plain: Label, done: Label) {
     w.asm.jump(again);
 }
 
-/// Writes what all records of calls have into the record of r0; uses r1.
+/// Writes the fields that all records of calls have in common into the record at r0. Overwrites r1.
 fn put_call(w: &mut Writer<'_>) {
     w.put(record::START, 8, START, 8);
     w.put_stack(record::END, NOW, 8);
@@ -211,9 +213,10 @@ fn put_call(w: &mut Writer<'_>) {
     w.put_stack(record::SLEEPS, SLEPT, 8);
 }
 
-/// One record for an opened file, with its name and its folder, or for the new current folder.
+/// Writes one record for an opened file or for a new working directory, with the path and the
+/// directory at which a relative path starts.
 fn of_open(w: &mut Writer<'_>, done: Label) {
-    let [here, opened, described] = std::array::from_fn(|_| w.asm.label());
+    let [here, opened, described, no_path] = std::array::from_fn(|_| w.asm.label());
     w.asm.load(Width::Double, 1, FRAME, RESULT);
     w.asm.jump_if(If::SignedBelow, 1, 0, done);
     w.asm.copy(2, 9);
@@ -231,7 +234,7 @@ fn of_open(w: &mut Writer<'_>, done: Label) {
     w.asm.number(Do::And, 2, 0xFF);
     w.asm.jump_if(If::Equal, 2, super::NO_ARGUMENT as i32, here);
     argument(w);
-    // A descriptor has 32 bits, with a sign.
+    // A descriptor is a signed 32-bit number, so only the low 32 bits are compared.
     w.asm.copy(2, 1);
     w.asm.number(Do::ShiftLeft, 2, 32);
     w.asm.number(Do::ShiftRight, 2, 32);
@@ -250,6 +253,10 @@ fn of_open(w: &mut Writer<'_>, done: Label) {
     w.asm.store_number(Width::Double, 0, record::PATH, 0);
     w.asm.copy(1, 9);
     w.asm.number(Do::ShiftRight, 1, 16);
+    // fchdir has no path.
+    w.asm.copy(2, 1);
+    w.asm.number(Do::And, 2, 0xFF);
+    w.asm.jump_if(If::Equal, 2, super::NO_ARGUMENT as i32, no_path);
     argument(w);
     w.asm.copy(3, 1);
     w.asm.copy(6, 0);
@@ -258,11 +265,13 @@ fn of_open(w: &mut Writer<'_>, done: Label) {
     w.asm.set(2, record::PATH_BYTES as i32);
     w.asm.call(Helper::ReadUserString);
     w.asm.copy(0, 6);
+    w.asm.place(no_path);
     w.submit();
     w.asm.jump(done);
 }
 
-/// Begins a loop over the items of a call: r9 = 0, and jumps to `done` after the last one.
+/// Begins a loop over the items of a call, with r9 as the index. Jumps to `done` after the last
+/// item. Items beyond [`BATCH_MAX`] are counted as lost.
 fn begin_loop(w: &mut Writer<'_>, done: Label) -> Label {
     let (again, within) = (w.asm.label(), w.asm.label());
     w.asm.set(9, 0);
@@ -284,14 +293,14 @@ fn end_loop(w: &mut Writer<'_>, again: Label) {
     w.asm.jump(again);
 }
 
-/// Copies an item of the process's memory at r3 to the stack.
+/// Copies `bytes` bytes at the address in r3 from the memory of the process to the stack.
 fn read_user(w: &mut Writer<'_>, to: i16, bytes: i32) {
     w.asm.stack(1, to);
     w.asm.set(2, bytes);
     w.asm.call(Helper::ReadUser);
 }
 
-/// r3 = `argument` + r9 * `step`.
+/// Sets r3 to the argument with the index `argument`, plus r9 * `step`.
 fn item_address(w: &mut Writer<'_>, argument: usize, step: i32) {
     w.asm.load(Width::Double, 3, 8, REGISTERS + i16::from(ARGUMENTS[argument]));
     w.asm.copy(1, 9);
@@ -299,7 +308,7 @@ fn item_address(w: &mut Writer<'_>, argument: usize, step: i32) {
     w.asm.register(Do::Add, 3, 1);
 }
 
-/// One record for each submitted request: `io_submit(context, count, requests)`.
+/// Writes one record for each request that `io_submit(context, count, requests)` submitted.
 fn of_aio_submit(w: &mut Writer<'_>, done: Label) {
     let next = w.asm.label();
     let again = begin_loop(w, done);
@@ -322,7 +331,8 @@ fn of_aio_submit(w: &mut Writer<'_>, done: Label) {
     end_loop(w, again);
 }
 
-/// One record for each completion: `io_getevents(context, least, most, completions, ..)`.
+/// Writes one record for each completion that `io_getevents(context, least, most, completions, ..)`
+/// returned.
 fn of_aio_reap(w: &mut Writer<'_>, done: Label) {
     let next = w.asm.label();
     let again = begin_loop(w, done);

@@ -1,43 +1,45 @@
-//! What several programs do: read the kernel's memory, identify a file, write a record.
+//! Code that several programs share, to read kernel memory, describe a file, or write a record.
 
 use super::{Context, Lost, Program, WATCHED};
 use crate::assembler::{Assembler, Do, FRAME, Helper, If, Label, Register, Width};
 use crate::record::Kind;
 
-/// Flag of `bpf_ringbuf_submit`: do not wake the reader, who polls.
+/// Flag of `bpf_ringbuf_submit` that does not wake the reader, because the reader polls.
 const NO_WAKEUP: i32 = 1;
-/// Bits of a mode that are the type of the file, and types (`inode(7)`).
+/// Mask of the file type in a mode (`inode(7)`), and the type of a block device.
 const TYPE_MASK: i32 = 0o170_000;
 const TYPE_DEVICE: i32 = 0o060_000;
 
-/// Members of a structure that lie within this length are copied at once (bytes).
+/// Maximum length of a part of a structure that is copied at once to read several members (bytes).
 const SPAN_MAX: i32 = 128;
-/// Where functions keep members of structures on the stack. Kernels before 6.13 allow a chain of
-/// functions that call each other 512 bytes of stack in total, each rounded up to 32 bytes. So
-/// functions that call others keep only few members.
+/// Stack offset at which functions keep members of structures. Before Linux 6.13, all functions of
+/// a call chain together may use at most 512 bytes of stack. The kernel rounds the usage of each
+/// function up to 32 bytes. Functions that call other functions therefore use [`FEW_MEMBERS`].
 const MEMBERS: i16 = -144;
-/// The same for two members beside each other, in functions that call others.
+/// Stack offset at which functions that call other functions keep two adjacent members.
 const FEW_MEMBERS: i16 = -32;
 
-/// `dfd` of calls that start in the current folder.
+/// Value of `dfd` for calls that start in the working directory (`AT_FDCWD`).
 pub const CURRENT_FOLDER: i32 = -100;
 
-/// Length of the description of a file: inode; device and mode; flags; position.
+/// Length of the description of a file: inode, device and mode, flags, position (bytes).
 pub const FILE_BYTES: i16 = 32;
 
-/// A program that is being written, with what all programs need.
+/// A program that is being written, and the context of all programs.
 pub struct Writer<'a> {
     pub asm: Assembler,
     pub context: &'a Context<'a>,
-    /// Describes the file of a descriptor.
+    /// Label of the function that fills in the description of a file, given its descriptor.
     descriptor: Label,
-    /// Describes a file by its address.
+    /// Label of the function that fills in the description of a file, given the address of the
+    /// kernel's `struct file`.
     file: Label,
-    /// Describes a file without its inode.
+    /// Label of the function that describes a file without its inode.
     open_file: Label,
-    /// Describes an inode by its address.
+    /// Label of the function that fills in the description of a file, given the address of the
+    /// kernel's `struct inode`.
     inode: Label,
-    /// Describes the current folder.
+    /// Label of the function that describes the working directory.
     folder: Label,
     uses: [bool; 4],
 }
@@ -49,7 +51,7 @@ impl<'a> Writer<'a> {
         Writer { asm, context, descriptor, file, open_file, inode, folder, uses: [false; 4] }
     }
 
-    /// Copies `bytes` of the kernel's memory at `from + offset` to the stack.
+    /// Copies `bytes` bytes of kernel memory at `from + offset` to the stack at `to`.
     pub fn read_kernel(&mut self, to: i16, bytes: i32, from: Register, offset: i32) {
         self.asm.copy(3, from);
         self.asm.number(Do::Add, 3, offset);
@@ -58,14 +60,14 @@ impl<'a> Writer<'a> {
         self.asm.call(Helper::ReadKernel);
     }
 
-    /// `to` = the pointer at `from + offset` in the kernel's memory; uses the stack at `place`.
+    /// Sets `to` to the pointer at `from + offset` in kernel memory. Uses the stack at `place`.
     pub fn follow(&mut self, to: Register, from: Register, offset: i32, place: i16) {
         self.read_kernel(place, 8, from, offset);
         self.asm.load(Width::Double, to, FRAME, place);
     }
 
-    /// r7 = process and thread id, r1 = the value of the process in the map of watched ones; jumps
-    /// to `out` if it has none. Uses the stack at -8.
+    /// Sets r7 to the process and thread id, and r1 to the value of the process in the map of
+    /// watched processes. Jumps to `out` if the process is not in the map. Uses the stack at -8.
     pub fn load_watched(&mut self, out: Label) {
         self.asm.call(Helper::ProcessAndThread);
         self.asm.copy(7, 0);
@@ -77,21 +79,22 @@ impl<'a> Writer<'a> {
         self.asm.load(Width::Double, 1, 0, 0);
     }
 
-    /// As [`Writer::load_watched`], and jumps to `out` unless the process itself is watched.
+    /// Like [`Writer::load_watched`], but also jumps to `out` unless the process itself is watched.
     pub fn only_watched(&mut self, out: Label) {
         self.load_watched(out);
         self.asm.jump_if(If::NotEqual, 1, WATCHED as i32, out);
     }
 
-    /// r0 = the value of a map for the key on the stack.
+    /// Sets r0 to the address of the value in a map for the key on the stack, or to 0 if the map
+    /// does not contain the key.
     pub fn look_up(&mut self, map: i32, key: i16) {
         self.asm.map(1, map);
         self.asm.stack(2, key);
         self.asm.call(Helper::MapLookup);
     }
 
-    /// Copies members of a structure of the kernel, each of at most 8 bytes, to the stack at `to`,
-    /// and returns their places. Members that are close together are copied at once.
+    /// Copies members of a kernel structure, each of at most 8 bytes, to the stack at `to`, and
+    /// returns their stack offsets. Members that are close together are copied at once.
     pub fn read_members<const N: usize>(
         &mut self,
         to: i16,
@@ -111,12 +114,13 @@ impl<'a> Writer<'a> {
         places
     }
 
-    /// Sets the value of a map, both on the stack; counts a loss if the map is full.
+    /// Sets an entry of a map. Key and value are on the stack. If the map is full, counts a lost
+    /// request.
     pub fn update(&mut self, map: i32, key: i16, value: i16) {
         self.update_or_count(map, key, value, Lost::InProgress);
     }
 
-    /// As [`Writer::update`], but a failed update is counted as a loss of the kind `loss`.
+    /// Like [`Writer::update`], but counts a failed update as a loss of the kind `loss`.
     pub fn update_or_count(&mut self, map: i32, key: i16, value: i16, loss: Lost) {
         self.asm.map(1, map);
         self.asm.stack(2, key);
@@ -129,19 +133,20 @@ impl<'a> Writer<'a> {
         self.asm.place(done);
     }
 
-    /// Removes a key on the stack from a map.
+    /// Removes the key on the stack from a map.
     pub fn delete(&mut self, map: i32, key: i16) {
         self.asm.map(1, map);
         self.asm.stack(2, key);
         self.asm.call(Helper::MapDelete);
     }
 
-    /// Counts one lost event; uses the stack at `place`.
+    /// Counts one lost event. Uses the stack at `place`.
     pub fn count(&mut self, what: Lost, place: i16) {
         self.count_loss(what, place, None);
     }
 
-    /// Counts as many lost events as a register says, one of r6 to r9.
+    /// Counts several lost events. The register `number`, which must be one of r6 to r9, contains
+    /// how many events were lost.
     pub fn count_many(&mut self, what: Lost, place: i16, number: Register) {
         self.count_loss(what, place, Some(number));
     }
@@ -159,9 +164,9 @@ impl<'a> Writer<'a> {
         self.asm.place(none);
     }
 
-    /// r0 = a new record of `bytes`, whose first words are written: kind, then r7, which holds
-    /// process and thread. Jumps to `out` if there is no space, after counting it. Uses the stack
-    /// at `place`.
+    /// Sets r0 to a new record of `bytes` bytes and writes the first two words of the record: the
+    /// kind, and r7 with the process and thread. If there is no space, counts the loss and jumps to
+    /// `out`. Uses the stack at `place`.
     pub fn reserve(&mut self, kind: Kind, bytes: usize, place: i16, out: Label) {
         self.asm.map(1, self.context.ring);
         self.asm.set(2, bytes as i32);
@@ -176,12 +181,12 @@ impl<'a> Writer<'a> {
         self.asm.store(Width::Double, 0, 8, 7);
     }
 
-    /// Copies words from the stack into the record of r0; uses r1.
+    /// Copies words from the stack into the record at r0. Overwrites r1.
     pub fn put_stack(&mut self, at: i16, from: i16, bytes: i16) {
         self.put(at, FRAME, from, bytes);
     }
 
-    /// Copies words from memory at `base + from` into the record of r0; uses r1.
+    /// Copies words from memory at `base + from` into the record at r0. Overwrites r1.
     pub fn put(&mut self, at: i16, base: Register, from: i16, bytes: i16) {
         for step in (0..bytes).step_by(8) {
             self.asm.load(Width::Double, 1, base, from + step);
@@ -189,7 +194,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Publishes the record of r0.
+    /// Publishes the record at r0.
     pub fn submit(&mut self) {
         self.asm.copy(1, 0);
         self.asm.set(2, NO_WAKEUP);
@@ -203,36 +208,37 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Describes the file whose descriptor is in r1 at `to` on the stack; r0 = its type, 0 if there
-    /// is none.
+    /// Writes a description of a file to the stack at `to`. The descriptor of the file is in r1.
+    /// Sets r0 to the type of the file, or to 0 if there is no file.
     pub fn describe_descriptor(&mut self, to: i16) {
         self.uses[0] = true;
         self.asm.stack(2, to);
         self.asm.call_label(self.descriptor);
     }
 
-    /// Describes the file at the address in r1.
+    /// Writes a description of a file to the stack at `to`. The address of the file is in r1.
     pub fn describe_file(&mut self, to: i16) {
         self.uses[1] = true;
         self.asm.stack(2, to);
         self.asm.call_label(self.file);
     }
 
-    /// Describes the inode at the address in r1.
+    /// Writes a description of an inode to the stack at `to`. The address of the inode is in r1.
     pub fn describe_inode(&mut self, to: i16) {
         self.uses[2] = true;
         self.asm.stack(2, to);
         self.asm.call_label(self.inode);
     }
 
-    /// Describes the current folder of the process.
+    /// Writes a description of the working directory of the process to the stack at `to`.
     pub fn describe_folder(&mut self, to: i16) {
         self.uses[3] = true;
         self.asm.stack(2, to);
         self.asm.call_label(self.folder);
     }
 
-    /// The program: `out` is placed at its end.
+    /// Places `out` at the end of the program, adds the functions that the program uses, and
+    /// returns the program.
     pub fn finish(mut self, tracepoint: &'static str, out: Label) -> Program {
         self.asm.place(out);
         self.asm.set(0, 0);
@@ -254,7 +260,8 @@ impl<'a> Writer<'a> {
         Program { tracepoint, instructions: self.asm.finish() }
     }
 
-    /// r1 = descriptor, r2 = where to describe it.
+    /// Adds the function that describes the file of a descriptor. Arguments: r1 = descriptor, r2 =
+    /// address of the description.
     fn descriptor_function(&mut self) {
         let layout = self.context.layout.file;
         let none = self.begin_function(self.descriptor);
@@ -279,7 +286,8 @@ impl<'a> Writer<'a> {
         self.end_function(none);
     }
 
-    /// r1 = address of a file, r2 = where to describe it.
+    /// Adds the function that describes a file. Arguments: r1 = address of the file, r2 = address
+    /// of the description.
     fn file_function(&mut self) {
         let none = self.begin_function(self.file);
         self.asm.call_label(self.open_file);
@@ -291,7 +299,8 @@ impl<'a> Writer<'a> {
         self.end_function(none);
     }
 
-    /// r1 = address of a file, r2 = where to describe its flags and position; r0 = its inode.
+    /// Adds the function that describes the flags and the position of a file. Arguments: r1 =
+    /// address of the file, r2 = address of the description. Result: r0 = address of the inode.
     fn open_file_function(&mut self) {
         let layout = self.context.layout.file;
         self.begin_function(self.open_file);
@@ -308,8 +317,9 @@ impl<'a> Writer<'a> {
         self.asm.exit();
     }
 
-    /// r1 = address of an inode, r2 = where to describe it. A device is described by its own
-    /// number, without an inode number.
+    /// Adds the function that describes an inode. Arguments: r1 = address of the inode, r2 =
+    /// address of the description. A device is described by its device number, with 0 as the inode
+    /// number.
     fn inode_function(&mut self) {
         let layout = self.context.layout.file;
         let none = self.begin_function(self.inode);
@@ -339,7 +349,8 @@ impl<'a> Writer<'a> {
         self.end_function(none);
     }
 
-    /// r2 = where to describe the current folder.
+    /// Adds the function that describes the working directory. Argument: r2 = address of the
+    /// description.
     fn folder_function(&mut self) {
         let layout = self.context.layout.file;
         let none = self.begin_function(self.folder);
@@ -355,7 +366,7 @@ impl<'a> Writer<'a> {
         self.end_function(none);
     }
 
-    /// Begins a function: r6 = the first argument, r7 = the second.
+    /// Begins a function, which keeps its first argument in r6 and its second argument in r7.
     fn begin_function(&mut self, label: Label) -> Label {
         self.asm.place(label);
         self.asm.copy(6, 1);
@@ -369,7 +380,7 @@ impl<'a> Writer<'a> {
         self.asm.exit();
     }
 
-    /// Copies `bytes` of the kernel's memory at `from + offset` to the description of r7.
+    /// Copies `bytes` bytes of kernel memory at `from + offset` into the description at r7.
     fn read_into(&mut self, at: i32, bytes: i32, from: Register, offset: i32) {
         self.asm.copy(3, from);
         self.asm.number(Do::Add, 3, offset);
@@ -388,7 +399,8 @@ mod tests {
     #[test]
     fn the_longest_chain_of_functions_fits_the_stack_of_older_kernels() {
         let rounded = |bytes: i16| bytes.unsigned_abs().max(1).next_multiple_of(32);
-        // The end of a call describes a descriptor, whose file has an inode.
+        // The exit program calls the function for descriptors, which calls the function for files,
+        // which calls the function for inodes.
         let chain = [calls::LOWEST, FEW_MEMBERS, 0, MEMBERS];
         assert!(chain.into_iter().map(rounded).sum::<u16>() <= 512);
     }

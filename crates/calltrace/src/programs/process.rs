@@ -1,5 +1,5 @@
-//! The programs that follow processes: children of watched processes are watched, and programs that
-//! are executed are named. Also page faults in mapped files.
+//! The programs that follow processes: children of watched processes become watched, and the names
+//! of executed programs are recorded. A further program records page faults in mapped files.
 
 use super::common::{FILE_BYTES, Writer};
 use super::{Context, Lost, Program, WATCHED, calls};
@@ -14,7 +14,8 @@ const NOW: i16 = -48;
 const FILE: i16 = -80;
 const PARENT: i16 = -88;
 
-/// At the creation of a process or thread: `parent, child`.
+/// Program for the creation of a process or thread (arguments: `parent, child`). A child process of
+/// a watched process becomes watched.
 pub fn fork(context: &Context<'_>) -> Program {
     let layout = context.layout.task;
     let mut w = Writer::new(context);
@@ -26,7 +27,7 @@ pub fn fork(context: &Context<'_>) -> Program {
     w.clear(CHILD, 8);
     w.read_kernel(CHILD, 4, 8, layout.process);
     w.asm.load(Width::Word, 9, FRAME, CHILD);
-    // The child is a thread of the watched process itself.
+    // If the process id is the same, the child is only a new thread of the watched process.
     w.asm.copy(1, 7);
     w.asm.number(Do::ShiftRight, 1, 32);
     w.asm.jump_if_register(If::Equal, 9, 1, out);
@@ -43,7 +44,8 @@ pub fn fork(context: &Context<'_>) -> Program {
     w.finish("sched_process_fork", out)
 }
 
-/// At the execution of a program: `task, ..`.
+/// Program for the execution of an executable file (arguments: `task, ..`). Records the new name of
+/// the process.
 pub fn exec(context: &Context<'_>) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
@@ -56,8 +58,9 @@ pub fn exec(context: &Context<'_>) -> Program {
     w.finish("sched_process_exec", out)
 }
 
-/// At the end of a thread: `task, ..`. A call in progress, such as the one that ends the thread, is
-/// forgotten. A process whose last thread ends is no longer watched.
+/// Program for the exit of a thread (arguments: `task, ..`). Discards the call in progress of this
+/// thread, such as the call that ends the thread. If this is the last thread of a process, the
+/// process is no longer watched.
 pub fn exit(context: &Context<'_>) -> Program {
     let layout = context.layout.task;
     let mut w = Writer::new(context);
@@ -82,7 +85,7 @@ pub fn exit(context: &Context<'_>) -> Program {
     w.finish("sched_process_exit", out)
 }
 
-/// At a page fault in a mapped file.
+/// Program for a page fault in a mapped file. Records the page and the file.
 pub fn fault(context: &Context<'_>, layout: &FaultLayout) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
@@ -104,7 +107,7 @@ pub fn fault(context: &Context<'_>, layout: &FaultLayout) -> Program {
     w.finish("mm_filemap_fault", out)
 }
 
-/// Writes a record with the name on the stack.
+/// Writes a record with the process name that is on the stack.
 fn put_named(w: &mut Writer<'_>, kind: Kind, out: Label) {
     w.asm.call(Helper::Now);
     w.asm.store(Width::Double, FRAME, NOW, 0);

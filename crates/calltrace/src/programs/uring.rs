@@ -1,5 +1,5 @@
-//! The programs at the submission and the completion of a request of io_uring. The completion
-//! writes one record with both.
+//! The programs at the submission and the completion of io_uring requests. The completion writes
+//! one record that contains both times.
 
 use super::common::{FILE_BYTES, Writer};
 use super::{Context, Program};
@@ -7,7 +7,8 @@ use crate::assembler::{FRAME, Helper, If, Width};
 use crate::layout::UringLayout;
 use crate::record::{self, Kind};
 
-/// A request in progress: start; process and thread; opcode; length; position.
+/// Offsets in the state of a request in progress: start, process and thread, opcode, length,
+/// position.
 const START: i16 = 0;
 const THREAD: i16 = 8;
 const OPCODE: i16 = 16;
@@ -22,7 +23,7 @@ const FILE: i16 = -88;
 const NOW: i16 = -96;
 const RESULT: i16 = -104;
 
-/// At the submission of a request.
+/// Program for the submission of a request. Saves the start and the properties of the request.
 pub fn submit(context: &Context<'_>, layout: &UringLayout) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
@@ -41,7 +42,8 @@ pub fn submit(context: &Context<'_>, layout: &UringLayout) -> Program {
     w.finish("io_uring_submit_req", out)
 }
 
-/// At the completion of a request, whichever process is running.
+/// Program for the completion of a request. Any process may be running at that time, so the process
+/// of the request is taken from the saved state.
 pub fn complete(context: &Context<'_>, layout: &UringLayout) -> Program {
     let mut w = Writer::new(context);
     let (out, done, has_file) = (w.asm.label(), w.asm.label(), w.asm.label());

@@ -1,37 +1,38 @@
-//! Random numbers with the distributions that the fleet needs.
+//! Random numbers for the simulated fleet.
 //!
-//! Hosts differ with Student's distribution, whose tails are heavier than those of a normal one.
-//! Disturbances are events with a probability, and their size is evenly distributed.
+//! The differences between hosts follow Student's distribution, whose tails are heavier than those
+//! of a normal distribution. Disturbances happen with a given probability, and their size is
+//! uniformly distributed.
 
 use std::f64::consts::TAU;
 
 use fastrand::Rng;
 
-/// A normal number with mean 0 and standard deviation 1 (Box and Muller).
+/// Returns a normally distributed number with mean 0 and standard deviation 1 (Box and Muller).
 pub fn normal(random: &mut Rng) -> f64 {
     let radius = (-2.0 * (1.0 - random.f64()).ln()).sqrt();
     radius * (TAU * random.f64()).cos()
 }
 
-/// A number with Student's distribution, scaled to standard deviation 1. Fewer degrees of freedom
-/// give heavier tails.
+/// Returns a number with Student's distribution, scaled to standard deviation 1. Fewer degrees of
+/// freedom give heavier tails.
 pub fn heavy(random: &mut Rng, freedom: u32) -> f64 {
     let squares: f64 = (0..freedom).map(|_| normal(random).powi(2)).sum();
     let freedom = f64::from(freedom);
     normal(random) / (squares / freedom).sqrt() * ((freedom - 2.0) / freedom).sqrt()
 }
 
-/// Whether an event of this probability happens.
+/// Decides at random whether an event with this probability happens.
 pub fn happens(random: &mut Rng, probability: f64) -> bool {
     random.f64() < probability
 }
 
-/// A number between two bounds, evenly distributed.
+/// Returns a uniformly distributed number between two bounds.
 pub fn between(random: &mut Rng, low: f64, high: f64) -> f64 {
     low + (high - low) * random.f64()
 }
 
-/// One of several choices with these weights.
+/// Returns one of the choices at random, with the given weights.
 pub fn choice<T: Copy>(random: &mut Rng, choices: &[(T, f64)]) -> T {
     let mut left = random.f64() * choices.iter().map(|(_, weight)| weight).sum::<f64>();
     let found = choices.iter().find(|(_, weight)| {

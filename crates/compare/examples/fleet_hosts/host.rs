@@ -1,9 +1,10 @@
-//! The hosts: what they are made of, how they differ, and what is wrong with the bad ones.
+//! The hosts of the simulated fleet: their hardware, how they differ, and what is wrong with the
+//! bad hosts.
 //!
-//! All magnitudes are standard deviations of logarithms. The speed of a host has two random factors
-//! of 1.7% each: one is common to all its workloads, and each workload has one of its own. Their
-//! tails are heavier than those of a normal distribution. Runs and trials vary too, so that one run
-//! shows a spread of 3% between hosts.
+//! All spreads are standard deviations of logarithms. The speed of a host has two random factors
+//! with a spread of 1.7% each: the first is common to all workloads, and the second is different
+//! for each workload. The distributions of both factors have heavier tails than a normal
+//! distribution. Runs and trials vary too, so that one run shows a spread of 3% between hosts.
 
 use std::collections::BTreeMap;
 
@@ -14,38 +15,38 @@ use crate::Options;
 use crate::chance::{between, choice, happens, heavy};
 use crate::measurement::WORKLOADS;
 
-/// Runs of each host, a week apart.
+/// Number of runs of each host, a week apart.
 pub const RUNS: usize = 8;
-/// Nanoseconds in a week.
 const WEEK_NS: i64 = 7 * 86_400_000_000_000;
-/// The first run of the fleet: 2025-01-06.
+/// Start of the first run of the fleet: 2025-01-06 (ns since 1970).
 const FIRST_RUN_UNIX_NS: i64 = 1_736_121_600_000_000_000;
 
-/// Spread of hosts that all workloads share.
+/// Spread of speed between hosts, common to all workloads of a host.
 const SPREAD_SHARED: f64 = 0.017;
-/// Spread of hosts in each workload alone.
+/// Spread of speed between hosts, different for each workload.
 const SPREAD_ALONE: f64 = 0.017;
-/// Spread of the tails of latency between hosts.
+/// Spread of tail latency between hosts.
 const SPREAD_TAIL: f64 = 0.10;
-/// Degrees of freedom of these spreads.
+/// Degrees of freedom of Student's distribution for these spreads.
 const SPREAD_FREEDOM: u32 = 10;
 
-/// A way of being bad.
+/// What is wrong with a bad host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ailment {
     /// All rates are 15% lower.
     Slow,
     /// Every other trial is 25% slower.
     Bimodal,
-    /// An old firmware: 12% fewer random requests.
+    /// The firmware is old: 12% fewer random requests per second.
     OldFirmware,
-    /// The link runs at half its speed: sequential rates are halved.
+    /// The link runs at half of its speed, so sequential rates are halved.
     HalfLink,
-    /// The 99.9th percentile of random requests is three times as high; the median is the same.
+    /// The 99.9th percentile of the latency of random requests is three times as high. The median
+    /// is the same.
     Tail,
-    /// After a minute of load the rate falls by 40%.
+    /// After a minute of load, the rate falls by 40%.
     Throttled,
-    /// Another I/O scheduler: 10% fewer random requests.
+    /// Another I/O scheduler is selected: 10% fewer random requests per second.
     Scheduler,
 }
 
@@ -73,10 +74,10 @@ impl Ailment {
     }
 }
 
-/// A model of device, with its rates (requests per second) in the order of the workloads.
+/// A device model, with its rates in the order of the workloads.
 #[derive(Debug)]
 pub struct Model {
-    /// Name as the device reports it.
+    /// Name of the model, as the device reports it.
     pub name: &'static str,
     /// Requests per second in each workload.
     pub requests_per_s: [f64; WORKLOADS.len()],
@@ -84,7 +85,7 @@ pub struct Model {
     old_firmware: &'static str,
 }
 
-/// The models, with their shares of the fleet.
+/// The device models, with their shares of the fleet.
 static MODELS: [(Model, f64); 3] = [
     (
         Model {
@@ -115,18 +116,20 @@ static MODELS: [(Model, f64); 3] = [
     ),
 ];
 
-/// A host of the fleet.
+/// A host of the simulated fleet.
 #[derive(Debug)]
 pub struct Machine {
     /// Number of the host.
     pub number: usize,
-    /// Model of its device.
+    /// Model of the host's device.
     pub model: &'static Model,
-    /// What is wrong, and the first run in which it is.
+    /// What is wrong with the host, and the index of the first affected run. None for a healthy
+    /// host.
     pub ailment: Option<(Ailment, usize)>,
-    /// Logarithm of its speed in each workload.
+    /// Logarithm of the host's speed in each workload, relative to its model.
     pub speeds: [f64; WORKLOADS.len()],
-    /// Logarithm of its tail of latency in each workload.
+    /// Logarithm of the host's tail latency in each workload, relative to the workload's normal
+    /// tail.
     pub tails: [f64; WORKLOADS.len()],
     /// Start of each run (ns since 1970).
     pub starts_unix_ns: [i64; RUNS],
@@ -137,7 +140,7 @@ pub struct Machine {
     governor: &'static str,
 }
 
-/// All hosts.
+/// Generates all hosts of the fleet.
 pub fn fleet(options: &Options) -> Vec<Machine> {
     let mut random = Rng::with_seed(options.seed);
     let mut order: Vec<usize> = (0..options.hosts).collect();
@@ -158,11 +161,12 @@ fn machine(seed: u64, number: usize, ailment: Option<Ailment>) -> Machine {
     let speeds = std::array::from_fn(|_| shared + SPREAD_ALONE * heavy(random, SPREAD_FREEDOM));
     let tail = SPREAD_TAIL * heavy(random, SPREAD_FREEDOM);
     let tails = std::array::from_fn(|_| tail + SPREAD_TAIL / 2.0 * heavy(random, SPREAD_FREEDOM));
-    // Half of the bad hosts were always bad, half became bad in one of the middle runs.
+    // About half of the bad hosts are bad in all runs. The remaining bad hosts become bad in one of
+    // the middle runs.
     let first = if happens(random, 0.5) { 0 } else { 3 + random.usize(..3) };
     let hour_ns = between(random, 0.0, 24.0 * 3_600e9) as i64;
-    // Most hosts get a new kernel in one of their runs, which changes nothing. One host in a
-    // hundred has a special kernel in all runs.
+    // Most hosts get a new kernel before one of their runs, which does not change their results.
+    // One host in a hundred has a special kernel in all runs.
     let replaced = 1 + random.usize(..RUNS + 2);
     let special = happens(random, 0.01);
     let kernel = |run| match (special, run >= replaced) {
@@ -187,9 +191,10 @@ fn machine(seed: u64, number: usize, ailment: Option<Ailment>) -> Machine {
     }
 }
 
-/// The random numbers of a host, for one purpose.
+/// Returns the random number generator of a host for one purpose. Each purpose has a separate
+/// sequence of random numbers.
 pub fn random_of(seed: u64, number: usize, purpose: u64) -> Rng {
-    // Each number passes through a generator, so that the numbers of neighbouring hosts are
+    // Each number passes through a generator, so that the random numbers of neighbouring hosts are
     // unrelated.
     let mut mixed = Rng::with_seed(seed);
     let mut mixed = Rng::with_seed(mixed.u64(..) ^ number as u64);
@@ -197,17 +202,17 @@ pub fn random_of(seed: u64, number: usize, purpose: u64) -> Rng {
 }
 
 impl Machine {
-    /// Name of the host.
+    /// Returns the name of the host.
     pub fn name(&self) -> String {
         format!("node{:05}", self.number + 1)
     }
 
-    /// What is wrong in a run.
+    /// Returns what is wrong with the host in a run. None if the host is healthy in this run.
     pub fn ailment_in(&self, run: usize) -> Option<Ailment> {
         self.ailment.filter(|(_, first)| run >= *first).map(|(ailment, _)| ailment)
     }
 
-    /// Facts about the host in a run.
+    /// Returns the facts about the host in a run.
     pub fn facts(&self, run: usize) -> Host {
         let kernel = self.kernels[run];
         Host {
@@ -225,7 +230,7 @@ impl Machine {
         }
     }
 
-    /// Facts about its device in a run.
+    /// Returns the facts about the target and its device in a run.
     pub fn target(&self, run: usize) -> TargetFacts {
         let ailment = self.ailment_in(run);
         let is = |what| ailment == Some(what);
@@ -270,7 +275,7 @@ impl Machine {
     }
 }
 
-/// The bad hosts as JSON.
+/// Returns the list of bad hosts as JSON.
 pub fn truth(hosts: &[Machine]) -> String {
     let bad = hosts.iter().filter_map(|host| {
         let (ailment, first) = host.ailment?;

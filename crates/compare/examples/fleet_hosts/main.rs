@@ -1,16 +1,17 @@
-//! Makes databases of an invented fleet, to measure how well and how fast `halfpower fleet` works.
+//! Generates databases of a simulated fleet, to measure the accuracy and the speed of `halfpower
+//! fleet`.
 //!
 //! ```text
 //! cargo run --release -p halfpower-compare --example fleet_hosts -- --hosts 500 --bad 7 DIR
 //! ```
 //!
 //! Each host has several runs with several workloads. Healthy hosts differ a little, some trials
-//! and runs are disturbed, and a few hosts are bad, each in one way. The results pass through the
-//! program's own types: its verdicts judge each trial, its conversions make the rows, and its store
-//! writes them. The list of bad hosts is printed as JSON. `cargo xtask accuracy --only fleet` runs
-//! this.
+//! and runs are disturbed, and a few hosts are bad, each with one defect. The results are generated
+//! with the program's own code: it judges each trial, converts the trials to rows, and writes them
+//! to the database. The list of bad hosts is printed as JSON. `cargo xtask accuracy --only fleet`
+//! runs this example.
 
-// An example is a program; its output goes to stdout.
+// This example is a program whose result is printed to stdout.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod chance;
@@ -21,20 +22,21 @@ mod store;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What is made.
+/// Options from the command line.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Number of hosts.
     pub hosts: usize,
-    /// Number of bad hosts. Each is bad in one way; the ways take turns.
+    /// Number of bad hosts. Each has one defect. The kinds of defects are assigned in turn.
     pub bad: usize,
-    /// Number of hosts in a database.
+    /// Number of hosts in each database.
     pub hosts_per_file: usize,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Whether histograms and series have about a tenth of the rows of real ones.
+    /// Whether histograms and series have only about a tenth of the rows of real histograms and
+    /// series.
     pub thin: bool,
-    /// The folder, which must exist.
+    /// Directory in which the databases are created. The directory must exist.
     pub folder: PathBuf,
 }
 
@@ -81,10 +83,10 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
         }
     }
     if !options.folder.is_dir() {
-        return Err("name a folder that exists".to_owned());
+        return Err("specify a directory that exists".to_owned());
     }
     if options.bad > options.hosts {
-        return Err("more bad hosts than hosts".to_owned());
+        return Err("--bad is greater than --hosts; specify fewer bad hosts".to_owned());
     }
     Ok(options)
 }

@@ -1,7 +1,8 @@
-//! What a run of a host measures: the workloads, and trials with rates, latencies and series.
+//! Generates the measurements of a run: the workloads, and trials with rates, latencies and time
+//! series.
 //!
-//! Rates vary by 1.3% from run to run and by 1.5% from trial to trial. Disturbances come on top: 2%
-//! of the runs are slower by 3% to 12%, and 3% of the trials by 5% to 30%, as if another program
+//! Rates vary by 1.3% from run to run and by 1.5% from trial to trial. In addition, 2% of the runs
+//! are slower by 3% to 12%, and 3% of the trials are slower by 5% to 30%, as if another program
 //! used the host.
 
 use std::array;
@@ -22,7 +23,7 @@ use crate::host::{Ailment, Machine, random_of};
 /// Size of the test file (bytes).
 pub const REGION_BYTES: u64 = 64 << 30;
 
-/// A workload of every run.
+/// A workload that every run measures.
 #[derive(Debug)]
 pub struct Task {
     pattern: Pattern,
@@ -31,11 +32,11 @@ pub struct Task {
     depth: u32,
     seconds: u64,
     trials: u32,
-    /// The 99th and the 99.9th percentile of latency, as multiples of the median.
+    /// The 99th and the 99.9th percentile of the latency, as multiples of the median.
     tail: [f64; 2],
 }
 
-/// The workloads; the last one is long enough to make a device hot.
+/// The workloads of a run. The last one is long enough to make a device hot.
 pub const WORKLOADS: [Task; 5] = [
     Task::random(100, 1, [1.4, 2.2]),
     Task::random(100, 32, [2.0, 4.0]),
@@ -75,30 +76,30 @@ impl Task {
     }
 }
 
-/// Spread from run to run that all workloads of a host share.
+/// Spread of speed from run to run, common to all workloads of a host.
 const RUN_SPREAD_SHARED: f64 = 0.012;
-/// Spread from run to run of each workload alone.
+/// Spread of speed from run to run, different for each workload.
 const RUN_SPREAD_ALONE: f64 = 0.006;
-/// Share of runs that something disturbs.
+/// Share of runs that are disturbed.
 const DISTURBED_RUNS: f64 = 0.02;
-/// Spread from trial to trial.
+/// Spread of speed from trial to trial.
 const TRIAL_SPREAD: f64 = 0.015;
-/// Share of trials that something disturbs.
+/// Share of trials that are disturbed.
 const DISTURBED_TRIALS: f64 = 0.03;
-/// Spread of the tails of latency from run to run.
+/// Spread of tail latency from run to run.
 const RUN_SPREAD_TAIL: f64 = 0.04;
-/// Spread of the tails of latency from trial to trial.
+/// Spread of tail latency from trial to trial.
 const TRIAL_SPREAD_TAIL: f64 = 0.08;
-/// Degrees of freedom of the spreads between trials.
+/// Degrees of freedom of Student's distribution for the spreads between trials.
 const TRIAL_FREEDOM: u32 = 4;
 /// Spread of the rate from one interval of a trial to the next.
 const INTERVAL_SPREAD: f64 = 0.02;
 /// Pause between trials (ns).
 const PAUSE_NS: i64 = 2_000_000_000;
-/// Time after which a hot device is slower (s).
+/// Time after which a device becomes hot and slower (s).
 const HOT_AFTER_S: f64 = 60.0;
 
-/// The points of a run of a host.
+/// Returns the points of a run of a host.
 pub fn points(seed: u64, host: &Machine, run: usize, thin: bool) -> Vec<Point> {
     let mut random = random_of(seed, host.number, 1 + run as u64);
     let random = &mut random;
@@ -127,14 +128,14 @@ pub fn points(seed: u64, host: &Machine, run: usize, thin: bool) -> Vec<Point> {
     all
 }
 
-/// The speed and the tail latency of a trial, with its random variation and the ailment of the
+/// The speed and the tail latency of a trial, including its random variation and the defect of the
 /// host.
 struct Drawn {
     /// Logarithm of the speed.
     speed: f64,
-    /// Logarithm of the tail of latency.
+    /// Logarithm of the tail latency.
     tail: f64,
-    /// Whether the device becomes hot.
+    /// Whether the device becomes hot and then slower.
     throttles: bool,
 }
 
@@ -166,7 +167,7 @@ impl Drawn {
     }
 }
 
-/// A trial with a rate (requests per second at the start).
+/// Generates a trial with a rate (requests per second at the start).
 fn trial(
     random: &mut Rng,
     task: &Task,
@@ -230,7 +231,7 @@ fn trial(
     trial
 }
 
-/// Requests over time. A hot device is slower by 40%.
+/// Generates the number of requests in each interval. A hot device is slower by 40%.
 fn series(
     random: &mut Rng,
     task: &Task,
@@ -242,7 +243,8 @@ fn series(
     let length_ns = ms * 1_000_000;
     let count = task.seconds * 1000 / ms;
     let noise: Vec<f64> = (0..count).map(|_| (INTERVAL_SPREAD * normal(random)).exp()).collect();
-    // The noise within a trial does not change its rate.
+    // The noise is divided by its mean, so that the noise does not change the mean rate of the
+    // trial.
     let mean = noise.iter().sum::<f64>() / count as f64;
     let point = |(index, noise): (u64, f64)| {
         let start_ns = index * length_ns;
@@ -255,11 +257,13 @@ fn series(
     (0..).zip(noise).map(point).collect()
 }
 
-/// Latencies. Their mean obeys Little's law, and their shape is interpolated between percentiles.
+/// Generates the latencies. Their mean obeys Little's law, and their distribution is interpolated
+/// between percentiles.
 fn latency(task: &Task, requests: u64, per_s: f64, tail: f64, thin: bool) -> Histogram {
     let [p99, p99_9] = task.tail;
     let p99_9 = p99_9 * tail.exp();
-    // The share of requests beyond each of these latencies, in powers of ten.
+    // Points of the latency distribution: pairs (power, latency). The share of requests with a
+    // higher latency is 10^-power. The latency is a multiple of the median.
     let shape: [(f64, f64); 7] = [
         (0.0, 0.8),
         (0.301, 1.0),

@@ -1,10 +1,10 @@
-//! What the databases contain of a fleet: the hosts with their facts, their runs, and a measurement
-//! for each workload of each run.
+//! Reads the data of a fleet from the databases: the hosts with their facts, their runs, and one
+//! measurement for each workload of each run.
 //!
-//! First the heads of all runs are read, which name the host and the target. Then threads read the
-//! measurements, each up to 500 runs at a time. A measurement is a few numbers: no trial stays in
-//! memory, and files are open only while they are read. Thousands of hosts therefore need little
-//! memory, and hundreds of databases few file descriptors.
+//! The heads of all runs are read first, because they contain the host and the target. Then several
+//! threads read the measurements, each up to 500 runs at a time. A measurement has only a few
+//! numbers, and trials are not kept in memory, so thousands of hosts need little memory. A database
+//! is open only while it is read, so hundreds of databases need few file descriptors.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -24,42 +24,43 @@ use crate::matching::{self, Settings};
 use crate::quantity::Quantity;
 use crate::side::RunFacts;
 
-/// Half-width of a 95% interval in standard errors.
+/// Half-width of a 95% interval (number of standard errors).
 const ERRORS_OF_HALF_WIDTH: f64 = 1.96;
-/// A run needs this many trials for its scatter to count.
+/// Minimum number of trials of a run for which the scatter is computed.
 const TRIALS_MIN: usize = 3;
-/// Lower limit of scatter, which is the mean distance from the median, as a share.
+/// Lower limit of the computed scatter, as a share. The scatter is the mean distance of the trials
+/// from their median.
 const SCATTER_MIN: f64 = 1e-4;
-/// Runs that a thread reads at a time.
+/// Maximum number of runs that a thread reads at a time.
 const RUNS_AT_A_TIME: usize = 500;
 
-/// A host with a target.
+/// A host and one of its targets.
 #[derive(Debug)]
 pub struct Member {
     /// Name of the host.
     pub host: String,
-    /// The target on it.
+    /// The target on the host.
     pub target: String,
     /// Model of the target.
     pub model: String,
-    /// Facts of its newest run.
+    /// Facts about the newest run of the host on the target.
     pub newest: RunFacts,
 }
 
-/// A run of a member.
+/// A run on one host and target.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Index of its database.
+    /// Index of the run's database in [`Contents::databases`].
     pub database: usize,
-    /// Number of the run there.
+    /// Number of the run in that database.
     pub id: i64,
-    /// Start (ns since 1970).
+    /// Start of the run (ns since 1970).
     pub started_unix_ns: i64,
-    /// Index of the member.
+    /// Index of the host and target in [`Contents::members`].
     pub member: usize,
 }
 
-/// What a run measured of a workload.
+/// The result of a workload in one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement {
     /// Start of the run (ns since 1970).
@@ -68,27 +69,29 @@ pub struct Measurement {
     pub bytes_per_s: f64,
     /// Standard error of the logarithm of the rate, from the scatter of the trials.
     pub error: f32,
-    /// Median 99th and 99.9th percentile of latency (ns); None with too few requests.
+    /// Medians over the trials: of the p99 latency, and of the p99.9 latency (ns). None if a trial
+    /// has too few requests.
     pub tails_ns: [Option<f32>; 2],
-    /// Mean distance of the trials from their median, as a share; None for fewer than three.
+    /// Mean distance of the trials from their median, as a share. None if there are fewer than
+    /// three trials.
     pub scatter: Option<f32>,
 }
 
-/// A workload: all points with the same settings, on any host.
+/// A workload. All points with the same settings, on any host, belong to one workload.
 #[derive(Debug)]
 pub struct Workload {
-    /// The settings that are compared.
+    /// The settings that identify the workload.
     pub settings: Settings,
-    /// One of its keys.
+    /// Key of one of the points with these settings.
     pub key: PointKey,
 }
 
 /// A reason why a result is not valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Doubt {
-    /// Index of the workload.
+    /// Index of the workload in [`Contents::workloads`].
     pub workload: usize,
-    /// Index of the member.
+    /// Index of the host and target in [`Contents::members`].
     pub member: usize,
     /// Index of the reason in [`Contents::reasons`].
     pub reason: usize,
@@ -96,37 +99,38 @@ pub struct Doubt {
     pub started_unix_ns: i64,
 }
 
-/// What the databases contain.
+/// The data that was read from all databases.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// The databases, each once.
+    /// Paths of the databases. Each database is listed once.
     pub databases: Vec<PathBuf>,
-    /// All hosts with their targets.
+    /// All pairs of a host and a target.
     pub members: Vec<Member>,
-    /// All runs, in the order of databases and numbers.
+    /// All runs, in the order of the databases and of the run numbers in each database.
     pub runs: Vec<Run>,
-    /// All workloads that were asked for.
+    /// All workloads that the words of [`Question`] select.
     pub workloads: Vec<Workload>,
-    /// Measurements by workload and member, the oldest first.
+    /// Measurements of each workload on each member, the oldest first. A key is the index of the
+    /// workload and the index of the member.
     pub measured: BTreeMap<(usize, usize), Vec<Measurement>>,
-    /// Reasons without their numbers; see [`words_of`].
+    /// Texts of the reasons, without numbers (see [`words_of`]).
     pub reasons: Vec<String>,
-    /// Which results have which reasons.
+    /// One entry for each result that is not valid and each of its reasons.
     pub doubts: Vec<Doubt>,
     /// Number of results that are used.
     pub results: usize,
-    /// Number of these that are suspect.
+    /// Number of used results that are suspect.
     pub suspect: usize,
-    /// Number of results that are not used.
+    /// Number of results that are not used because they are invalid.
     pub invalid: usize,
 }
 
-/// A reason without its numbers, so that equal doubts are recognised.
+/// Removes the numbers from a reason, so that reasons which differ only in numbers are equal.
 pub fn words_of(reason: &str) -> String {
     reason.replace(|c: char| c.is_ascii_digit() || c == '.', "")
 }
 
-/// A result as a thread found it.
+/// A result that a thread read.
 struct Found {
     run: usize,
     workload: usize,
@@ -135,7 +139,7 @@ struct Found {
     measurement: Measurement,
 }
 
-/// Names that all threads share.
+/// Tables that all threads share. They give each workload and each reason an index.
 #[derive(Default)]
 struct Shared {
     places: HashMap<Settings, usize>,
@@ -147,12 +151,13 @@ impl Contents {
     /// Reads all databases.
     ///
     /// # Errors
-    /// A database that cannot be read.
+    /// A database cannot be read.
     pub fn read(question: &Question) -> Outcome<Contents> {
         let mut contents = Contents::default();
         let (mut seen, mut files, mut known) = (HashSet::new(), HashSet::new(), HashMap::new());
         for path in &question.databases {
-            // A file that this process has open must not be opened again (Store::open_again).
+            // A database file that this process has open must not be opened a second time (see
+            // Store::open_again).
             let file = std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
             if file.is_none_or(|file| files.insert(file)) {
                 contents.add_runs(path, &mut seen, &mut known)?;
@@ -175,7 +180,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Adds the runs of a database, except those that an earlier database had.
+    /// Adds the runs of a database, except runs that an earlier database contains too.
     fn add_runs(
         &mut self,
         path: &Path,
@@ -197,7 +202,7 @@ impl Contents {
         Ok(())
     }
 
-    /// The index of the member to which a run belongs.
+    /// Returns the index of the member to which a run belongs. Adds the member if it is new.
     fn member_of(
         &mut self,
         newest: RunFacts,
@@ -218,7 +223,8 @@ impl Contents {
         index
     }
 
-    /// The runs in parts that belong to one database each, with the index of their first run.
+    /// Splits the runs into parts that belong to one database each. Returns each part with the
+    /// index of its first run.
     fn parts(&self) -> Vec<(usize, &[Run])> {
         let mut parts = Vec::new();
         let mut first = 0;
@@ -231,7 +237,7 @@ impl Contents {
         parts
     }
 
-    /// The results of all runs, in the order of the runs.
+    /// Reads the results of all runs with several threads. Returns them in the order of the runs.
     fn measurements(
         &self,
         parts: &[(usize, &[Run])],
@@ -268,8 +274,8 @@ impl Contents {
     }
 
     fn add(&mut self, found: Found) {
-        // An invalid result did not measure this workload as asked, so it says nothing about the
-        // host.
+        // An invalid result did not measure this workload as requested, so it says nothing about
+        // the host.
         if found.state == State::Invalid {
             self.invalid += 1;
             return;
@@ -284,13 +290,13 @@ impl Contents {
     }
 }
 
-/// Reads the measurements of some runs. A thread keeps its reader, which knows the workloads that
-/// it has seen.
+/// Reads the measurements of runs. Each thread has its own reader, which remembers the workloads
+/// that it has read.
 struct Reader<'a> {
     words: &'a [String],
     shared: &'a Mutex<Shared>,
     rates: RatesReader,
-    /// Index of each workload of `rates` in the list that all threads share.
+    /// For each workload of `rates`, its index in `Shared::workloads`.
     places: Vec<usize>,
 }
 
@@ -325,7 +331,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What a point shows; None if nothing moved.
+    /// Computes the result of a point. None if the point transferred no data, unless it is invalid.
     fn found(&self, run: usize, of: &Run, workload: usize, point: &Point) -> Option<Found> {
         let (rate, verdict) = point.rate_and_verdict();
         let has_moved = rate.value > 0.0;
@@ -377,7 +383,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the description of a workload contains all words.
+/// Checks whether the description of a workload contains all `words`.
 fn is_named(key: &PointKey, words: &[String]) -> bool {
     let text = key.describe();
     words.iter().all(|word| text.contains(word.as_str()))

@@ -1,10 +1,11 @@
-//! Means over the workloads of a host, and the ratio of the means of two kinds of workloads.
+//! Computes the mean rate over all workloads of a host, and ratios between the mean rates of two
+//! kinds of workloads.
 //!
-//! Each workload of a host differs by chance from that of other hosts. A real cause often affects
-//! all workloads of one kind: a scheduler or a firmware makes all random requests slower and leaves
-//! the sequential ones as they are. The ratio of the means of both kinds does not depend on what
-//! all workloads of the host share, such as its processor, and it scatters less than each workload.
-//! So it shows smaller differences.
+//! The rate of a host in a single workload differs from that of other hosts by chance. A real cause
+//! often affects all workloads of one kind. For example, a scheduler or a firmware makes all random
+//! requests slower and does not affect sequential requests. The ratio of the two means does not
+//! depend on causes that all workloads of the host share, such as the processor, and it scatters
+//! less than the rate of a single workload. The ratio therefore shows smaller differences.
 
 use analysis::fleet::{Standing, standings};
 use lab::point_key::PointKey;
@@ -12,36 +13,37 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use workload::Pattern;
 
-/// Lower limit of the scatter of a workload (0.1%).
+/// Lower limit of a workload's scatter when its weight in a mean is computed (0.1%).
 const SCATTER_MIN: f64 = 0.001;
 
-/// A mean over workloads, or a ratio of two means.
+/// A mean rate over workloads, or a ratio of two mean rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Contrast {
-    /// The mean over all workloads.
+    /// Mean rate over all workloads.
     All,
-    /// Random requests against others.
+    /// Mean rate of random workloads divided by the mean rate of all other workloads.
     RandomToSequential,
-    /// Reads against writes.
+    /// Mean rate of reads divided by the mean rate of writes.
     ReadsToWrites,
 }
 
 impl Contrast {
-    /// All of them.
+    /// All contrasts.
     pub const ALL: [Contrast; 3] =
         [Contrast::All, Contrast::RandomToSequential, Contrast::ReadsToWrites];
 
-    /// In words, as a quantity.
+    /// Returns the name of the contrast for output.
     pub fn words(self) -> &'static str {
         match self {
-            Contrast::All => "mean over all workloads",
-            Contrast::RandomToSequential => "random against sequential requests",
-            Contrast::ReadsToWrites => "reads against writes",
+            Contrast::All => "mean rate over all workloads",
+            Contrast::RandomToSequential => "rate of random compared with sequential requests",
+            Contrast::ReadsToWrites => "rate of reads compared with writes",
         }
     }
 
-    /// Whether a workload belongs to the first or to the second mean; None if to neither.
+    /// Returns the index of the mean (0 or 1) that includes a workload. None if neither mean
+    /// includes the workload.
     fn side(self, key: &PointKey) -> Option<usize> {
         match self {
             Contrast::All => Some(0),
@@ -60,29 +62,29 @@ impl Contrast {
 /// The rate of a host in a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
-    /// The workload.
+    /// Settings of the workload.
     pub key: &'a PointKey,
-    /// Logarithm of the ratio to the median of all hosts.
+    /// Logarithm of the ratio of the host's rate to the median of all hosts.
     pub log: f64,
     /// Standard error of the logarithm.
     pub error: f64,
-    /// Scatter of the hosts in this workload.
+    /// Scatter of the rates of all hosts in this workload.
     pub scatter: f64,
 }
 
-/// A host's mean, or ratio of means, among all hosts.
+/// A contrast of one host, compared with the same contrast of all hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Contrasted {
-    /// What was compared.
+    /// The mean or ratio that was compared.
     pub contrast: Contrast,
-    /// Where the host stands.
+    /// Ratio of the host to the median of all hosts, with its probability.
     pub standing: Standing,
-    /// Whether the host is slower: its mean is below that of the other hosts. Of two means, the one
-    /// that differs more decides.
+    /// Whether the mean of the host is below the mean of the other hosts. If the contrast has two
+    /// means, the mean that differs more decides.
     pub is_slower: bool,
 }
 
-/// The contrasts of all hosts with a model, given the rates of each host.
+/// Computes the contrasts of all hosts with one model, given the rates of each host.
 pub fn contrasts(hosts: &[Vec<Part<'_>>]) -> Vec<Vec<Contrasted>> {
     let mut all: Vec<Vec<Contrasted>> = vec![Vec::new(); hosts.len()];
     for contrast in Contrast::ALL {
@@ -93,8 +95,8 @@ pub fn contrasts(hosts: &[Vec<Part<'_>>]) -> Vec<Vec<Contrasted>> {
             .collect();
         let values: Vec<f64> = means.iter().map(|(_, means)| means.value().exp()).collect();
         let errors: Vec<f64> = means.iter().map(|(_, means)| means.error).collect();
-        // The mean over all workloads contains what they share in a host, so it does not vary like
-        // a mean of independent values.
+        // All workloads of a host share causes such as the processor. Their mean therefore does not
+        // vary like a mean of independent values, and counts as a single value.
         let parts = match contrast {
             Contrast::All => 1,
             _ => means.iter().map(|(_, means)| means.least).min().unwrap_or(1),
@@ -108,18 +110,19 @@ pub fn contrasts(hosts: &[Vec<Part<'_>>]) -> Vec<Vec<Contrasted>> {
     all
 }
 
-/// The means of a host.
+/// The means of a host for one contrast.
 struct Means {
-    /// Logarithms; one for [`Contrast::All`].
+    /// Logarithms of the means. There is one mean for [`Contrast::All`], and two for other
+    /// contrasts.
     logs: Vec<f64>,
-    /// Standard error of the value.
+    /// Standard error of [`Means::value`].
     error: f64,
-    /// Number of workloads in the smaller mean.
+    /// Number of workloads in the mean that has fewer workloads.
     least: usize,
 }
 
 impl Means {
-    /// None if a mean has no workload, or there is only one workload.
+    /// Computes the means. None if a mean has no workload, or if the host has only one workload.
     fn of(contrast: Contrast, parts: &[Part<'_>]) -> Option<Means> {
         let sides = if contrast == Contrast::All { 1 } else { 2 };
         let mut means = Means { logs: Vec::new(), error: 0.0, least: usize::MAX };
@@ -163,8 +166,8 @@ mod tests {
         ]
     }
 
-    /// Logarithms of twenty hosts that scatter by some percent; in the first one, random requests
-    /// are 9% slower.
+    /// Returns the rates of 20 hosts that scatter by a few percent. Random requests of the first
+    /// host are 9% slower.
     fn fleet(keys: &[PointKey]) -> Vec<Vec<Part<'_>>> {
         let host = |number: usize| {
             let shared = ((number * 7) % 20) as f64 / 200.0 - 0.05;

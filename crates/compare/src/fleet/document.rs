@@ -1,4 +1,5 @@
-//! The output of `fleet --json`, from which the terminal and the page are made as well.
+//! Defines the output of `fleet --json`. The output for the terminal and the page are made from the
+//! same document.
 
 use lab::json::Program;
 use schemars::JsonSchema;
@@ -9,71 +10,73 @@ use super::contrast::Contrast;
 /// The output of `fleet --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetDocument {
-    /// The program.
+    /// The program that made the document.
     pub halfpower: Program,
-    /// The databases.
+    /// Paths of the databases.
     pub databases: Vec<String>,
     /// Rates that differ by at most this share count as equal.
     pub tolerated: f64,
-    /// Number of results (a workload in a run) that were compared.
+    /// Number of results that were compared. A result is one workload in one run.
     pub results: usize,
-    /// Number of these that are suspect.
+    /// Number of compared results that are suspect.
     pub suspect: usize,
     /// Number of results that were left out because they are invalid.
     pub invalid: usize,
-    /// The models, that with the most hosts first.
+    /// The models, sorted by number of hosts, the largest first.
     pub models: Vec<FleetModel>,
 }
 
 /// All hosts with a target of one model.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetModel {
-    /// The model.
+    /// Name of the model.
     pub model: String,
     /// The hosts, the oddest first.
     pub hosts: Vec<FleetHost>,
     /// The workloads that at least five hosts measured.
     pub workloads: Vec<FleetWorkload>,
-    /// Workloads that fewer hosts measured, so that they are not compared.
+    /// Workloads that are not compared because fewer than five hosts measured them.
     pub too_few_hosts: Vec<String>,
-    /// What several odd hosts have in common and few others have.
+    /// Facts that several odd hosts have and few other hosts have.
     pub distinguishing: Vec<Distinguishing>,
 }
 
-/// A host with a target.
+/// A host and one of its targets.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct FleetHost {
     /// Name of the host.
     pub host: String,
-    /// The target on it: device and file system, or simulated system.
+    /// The target on the host: device and file system, or simulated system.
     pub target: String,
-    /// Whether it is odd.
+    /// Whether and how the host is odd.
     pub verdict: Oddness,
-    /// Probability that a host like the others differs as much in any of its values, after
-    /// correction for all hosts; null if none is compared.
+    /// Probability that chance explains all values of the host, corrected for the number of hosts.
+    /// Null if no value of the host is compared.
     pub probability: Option<f64>,
-    /// Number of workloads in which it is compared.
+    /// Number of workloads in which the host is compared.
     pub workloads: usize,
-    /// Number of workloads in which it is odd.
+    /// Number of workloads in which the host is odd.
     pub odd: usize,
-    /// Geometric mean of the ratios of its rates to the medians; null if none is compared.
+    /// Geometric mean, over workloads, of the host's rate divided by the median of all hosts. Null
+    /// if no workload is compared.
     pub ratio: Option<f64>,
-    /// Start of the first run with its present odd values (ns since 1970), the earliest of all
-    /// these values; null if it has had them since its first run.
+    /// Start of the first run in which the host had one of its present outliers (ns since 1970).
+    /// Null if the host has had them since its first run.
     pub since_unix_ns: Option<i64>,
-    /// Means over its workloads that are odd.
+    /// Means over workloads, and ratios of such means, in which the host is odd.
     pub contrasts: Vec<FleetContrast>,
-    /// Workloads whose trials have two levels; only of an odd host whose trials scatter.
+    /// Workloads whose trials are either fast or slow. Empty unless the host is odd because its
+    /// trials scatter.
     pub levels: Vec<FleetLevels>,
-    /// Doubts about its results that few other hosts have; only of an odd host.
+    /// Doubts about the host's results that few other hosts have. Empty unless the host is odd.
     pub doubts: Vec<FleetDoubt>,
-    /// Facts that few other hosts have; only of an odd host.
+    /// Facts that few other hosts have. Empty unless the host is odd.
     pub unusual: Vec<UnusualFact>,
-    /// Facts that changed in the first run of its present values; only of an odd host.
+    /// Facts that changed in the run in which the host became odd. Empty unless the host is odd.
     pub changed: Vec<ChangedFact>,
 }
 
-/// Whether a host is odd.
+/// Whether and how a host is odd.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema,
 )]
@@ -83,24 +86,24 @@ pub enum Oddness {
     Slower,
     /// Slower in some workloads and faster in others.
     SlowerAndFaster,
-    /// Not slower, but with a higher tail of latency or more scatter between trials.
+    /// Neither slower nor faster, but with a higher tail latency or more scatter between trials.
     Unsteady,
     /// Faster than the others in at least one workload, and not slower in any.
     Faster,
-    /// Like the others.
+    /// Not different from the other hosts.
     Alike,
-    /// No workload of it was measured on enough hosts.
+    /// None of the host's workloads was measured on enough hosts.
     #[default]
     NotCompared,
 }
 
 impl Oddness {
-    /// Whether the host is odd.
+    /// Checks whether the host is odd in any way.
     pub fn is_odd(self) -> bool {
         !matches!(self, Oddness::Alike | Oddness::NotCompared)
     }
 
-    /// In words.
+    /// Returns the verdict in words, for output.
     pub fn words(self) -> &'static str {
         match self {
             Oddness::Slower => "slower",
@@ -116,61 +119,64 @@ impl Oddness {
 /// A workload on all hosts of a model.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetWorkload {
-    /// The workload in words.
+    /// Description of the workload.
     pub workload: String,
     /// Median rate of the hosts (bytes per second).
     pub median_bytes_per_s: f64,
-    /// The percentile of latency that is compared, such as 99.9; null with too few requests.
+    /// Latency percentile that is compared, such as 99.9. Null if too few hosts have enough
+    /// requests.
     pub tail_percentile: Option<f64>,
-    /// The hosts that measured it.
+    /// Results of the hosts that measured the workload.
     pub hosts: Vec<FleetResult>,
 }
 
-/// A workload on one host.
+/// The result of a workload on one host.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetResult {
     /// Name of the host.
     pub host: String,
-    /// The target on it.
+    /// The target on the host.
     pub target: String,
     /// Number of runs since the last change of the rate.
     pub runs: usize,
-    /// What is compared, the rate first.
+    /// The values that are compared, the rate first.
     pub values: Vec<FleetValue>,
 }
 
 impl FleetResult {
-    /// The value of a quantity; None if it is not compared.
+    /// Returns the value of a quantity. None if the quantity is not compared.
     pub fn value(&self, quantity: FleetQuantity) -> Option<&FleetValue> {
         self.values.iter().find(|value| value.quantity == quantity)
     }
 
-    /// Whether the host is odd in this workload.
+    /// Checks whether the host is odd in this workload.
     pub fn is_odd(&self) -> bool {
         self.values.iter().any(|value| value.is_odd)
     }
 }
 
-/// What is compared in a workload.
+/// A quantity that is compared in a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FleetQuantity {
-    /// Rate of the runs since its last change: their median (bytes per second).
+    /// Median rate of the runs since the last change of the rate (bytes per second).
     Rate,
-    /// The tail of latency since its last change: the median of the runs (ns).
+    /// Median tail latency of the runs since the last change of the tail latency (ns).
     TailLatency,
-    /// Scatter between the trials of a run: their mean distance from the median, as a share.
+    /// Scatter between the trials of a run: mean distance of the trials from their median, as a
+    /// share.
     Scatter,
-    /// The last change of the rate: the rate after it divided by the rate before.
+    /// Last change of the rate: the rate after the change divided by the rate before, relative to
+    /// the same ratio of the other hosts.
     Change,
 }
 
-/// A value of a host in a workload among those of all hosts.
+/// A value of a host in a workload, compared with the values of all hosts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetValue {
-    /// What it is.
+    /// The quantity.
     pub quantity: FleetQuantity,
-    /// The value.
+    /// The value of the host, in the unit of the quantity.
     pub value: f64,
     /// The value divided by the median of all hosts.
     pub ratio: f64,
@@ -178,34 +184,36 @@ pub struct FleetValue {
     pub ratio_low: f64,
     /// Upper bound of the ratio (95%).
     pub ratio_high: f64,
-    /// Probability that a host like the others is as far from the median, for this value alone. Of
-    /// tails and scatter only higher values count.
+    /// Probability that the value of a host without a fault is at least as far from the median, not
+    /// corrected for the number of values. For tail latency and scatter, only higher values count.
     pub probability: f64,
-    /// Whether the host is odd and this is one of its odd values.
+    /// Whether the host is odd in this value.
     pub is_odd: bool,
-    /// Start of the first run since the last change (ns since 1970); null if it never changed.
+    /// Start of the first run after the last change (ns since 1970). Null if the value never
+    /// changed.
     pub since_unix_ns: Option<i64>,
 }
 
-/// A mean over workloads in which a host is odd.
+/// A mean over workloads, or a ratio of two such means, in which a host is odd.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetContrast {
-    /// Which mean, or ratio of means.
+    /// The mean or ratio.
     pub contrast: Contrast,
-    /// The mean divided by the median of all hosts.
+    /// Value of the host divided by the median of all hosts.
     pub ratio: f64,
     /// Lower bound of the ratio (95%).
     pub ratio_low: f64,
     /// Upper bound of the ratio (95%).
     pub ratio_high: f64,
-    /// Probability that a host like the others is as far from the median, for this mean alone.
+    /// Probability that a host without a fault is at least as far from the median, not corrected
+    /// for the number of values.
     pub probability: f64,
 }
 
-/// Trials that are either fast or slow.
+/// A workload whose trials are either fast or slow (bimodal).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetLevels {
-    /// The workload in words.
+    /// Description of the workload.
     pub workload: String,
     /// Median of the slow trials (bytes per second).
     pub low_bytes_per_s: f64,
@@ -220,15 +228,15 @@ pub struct FleetLevels {
 /// A doubt about the results of a host that few other hosts have.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetDoubt {
-    /// The workload in words.
+    /// Description of the workload.
     pub workload: String,
-    /// The reason, as in the newest run that has it.
+    /// Text of the reason, from the newest run that has the reason.
     pub reason: String,
     /// Number of runs with this reason since the host became odd.
     pub runs_with: usize,
-    /// Number of runs since then.
+    /// Number of runs since the host became odd.
     pub runs: usize,
-    /// Number of other hosts that have it in at least half of their runs.
+    /// Number of other hosts that have this reason in at least half of their runs.
     pub others_with: usize,
     /// Number of other hosts.
     pub others: usize,
@@ -239,46 +247,47 @@ pub struct FleetDoubt {
 pub struct UnusualFact {
     /// Name of the fact.
     pub fact: String,
-    /// Its value.
+    /// Value of the fact.
     pub value: String,
     /// Number of hosts with this value.
     pub hosts_with: usize,
-    /// The most frequent value; null if most hosts do not have the fact.
+    /// Most frequent value of the fact. Null if the hosts without the fact are more numerous.
     pub usual: Option<String>,
-    /// Number of hosts with the most frequent value, or without the fact.
+    /// Number of hosts with the most frequent value. If `usual` is null, number of hosts without
+    /// the fact.
     pub hosts_with_usual: usize,
-    /// Number of hosts.
+    /// Number of hosts with this model of target.
     pub hosts: usize,
 }
 
-/// A fact that changed together with a rate.
+/// A fact that changed when the host became odd.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ChangedFact {
     /// Name of the fact.
     pub fact: String,
-    /// Value in the last run before.
+    /// Value in the last run before the change.
     pub before: String,
-    /// Value in the first run after.
+    /// Value in the first run after the change.
     pub after: String,
 }
 
-/// A fact that several odd hosts have and few others.
+/// A fact that several odd hosts have and few other hosts have.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Distinguishing {
-    /// Which odd hosts.
+    /// Verdict that these odd hosts have in common.
     pub hosts: Oddness,
     /// Name of the fact.
     pub fact: String,
-    /// Its value.
+    /// Value of the fact.
     pub value: String,
-    /// Number of these odd hosts with the value.
+    /// Number of odd hosts with this verdict that have the value.
     pub odd_with: usize,
-    /// Number of these odd hosts.
+    /// Number of odd hosts with this verdict.
     pub odd: usize,
-    /// Number of other hosts with the value.
+    /// Number of other hosts that have the value.
     pub others_with: usize,
     /// Number of other hosts.
     pub others: usize,
-    /// Probability that chance explains this, for this fact alone.
+    /// Probability that the hosts share the fact by chance, not corrected for the number of facts.
     pub probability: f64,
 }

@@ -1,5 +1,6 @@
-//! Reads again what odd hosts measured, to say more about them: trials with two levels, doubts that
-//! few others have, and facts that changed when the host became odd.
+//! Reads the results of odd hosts a second time and collects evidence about these hosts: workloads
+//! with both fast and slow trials, doubts that few other hosts have, and facts that changed when
+//! the host became odd.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,15 +18,15 @@ use super::judge::{Judged, Origin};
 use crate::matching;
 use crate::side::{self, RunFacts, Side};
 
-/// Maximum number of odd hosts that are looked at again.
+/// Maximum number of odd hosts for which evidence is collected.
 const HOSTS_MAX: usize = 300;
 /// A doubt is rare if at most this share of the other hosts has it.
 const OTHERS_MAX: f64 = 0.1;
 
-/// Adds the evidence to all odd hosts.
+/// Adds the evidence to at most `HOSTS_MAX` odd hosts.
 ///
 /// # Errors
-/// A database that cannot be read.
+/// A database cannot be read.
 pub fn add(contents: &Contents, judged: &mut [Judged]) -> Outcome<()> {
     let mut runs: HashMap<usize, Vec<Run>> = HashMap::new();
     for run in &contents.runs {
@@ -52,13 +53,14 @@ pub fn add(contents: &Contents, judged: &mut [Judged]) -> Outcome<()> {
     Ok(())
 }
 
-/// Which runs of each host have which doubts.
+/// The runs of each host in which its results are in doubt.
 struct Doubts {
-    /// Starts of the runs, by workload and reason and then by member.
+    /// Start times of the runs with a doubt (ns since 1970). The outer key is the workload and the
+    /// reason, and the inner key is the member.
     runs_with: HashMap<(usize, usize), BTreeMap<usize, Vec<i64>>>,
 }
 
-/// A doubt that a host has and few others.
+/// A doubt that a host has and few other hosts have.
 struct RareDoubt {
     reason: usize,
     runs_with: usize,
@@ -76,8 +78,9 @@ impl Doubts {
         Doubts { runs_with }
     }
 
-    /// The rare doubts of a host: it has them in at least half of its runs since a moment, and at
-    /// most a tenth of the other hosts have them in half of their runs.
+    /// Returns the rare doubts of a host. At least half of the host's runs since the time `since`
+    /// have such a doubt, and at most a tenth of the other hosts have it in at least half of their
+    /// runs.
     fn rare(
         &self,
         contents: &Contents,
@@ -112,16 +115,16 @@ impl Doubts {
     }
 }
 
-/// An odd host.
+/// An odd host with its runs.
 struct OfHost<'a> {
     contents: &'a Contents,
     member: usize,
-    /// Its runs, the oldest first.
+    /// Runs of the host, the oldest first.
     runs: Vec<Run>,
 }
 
 impl OfHost<'_> {
-    /// The facts that changed in the run that began at this time.
+    /// Returns the facts that changed in the run that began at `since_unix_ns`.
     fn changed(&self, since_unix_ns: Option<i64>) -> Outcome<Vec<ChangedFact>> {
         let since = since_unix_ns.unwrap_or(i64::MIN);
         let first = self.runs.iter().position(|run| run.started_unix_ns == since);
@@ -135,7 +138,8 @@ impl OfHost<'_> {
         Ok(differences.map(|(fact, before, after)| ChangedFact { fact, before, after }).collect())
     }
 
-    /// Adds the levels and the doubts of a workload in which the host is odd.
+    /// Adds the levels of the trials and the rare doubts of one workload. Does nothing if the host
+    /// is not odd in this workload.
     fn add_workload(
         &self,
         host: &mut FleetHost,
@@ -162,8 +166,8 @@ impl OfHost<'_> {
         for RareDoubt { reason, runs_with, runs, others_with } in rare {
             let text = &self.contents.reasons[reason];
             let mut all = trials.iter().rev().flat_map(|trial| &trial.verdict.reasons);
-            // A reason that no trial has belongs to the point as a whole. It is shown without its
-            // numbers.
+            // A reason that no trial has belongs to the whole point. Such a reason is shown without
+            // its numbers.
             let reason = all.find(|reason| words_of(reason) == *text).unwrap_or(text).clone();
             let (workload, others) = (words.clone(), origin.members.len() - 1);
             host.doubts.push(FleetDoubt { workload, reason, runs_with, runs, others_with, others });
@@ -171,7 +175,7 @@ impl OfHost<'_> {
         Ok(())
     }
 
-    /// The trials of a workload, the oldest first.
+    /// Reads the unsoaked trials of a workload, the oldest first.
     fn trials(&self, workload: usize) -> Outcome<Vec<Trial>> {
         let settings = &self.contents.workloads[workload].settings;
         let mut all = Vec::new();
@@ -189,7 +193,8 @@ impl OfHost<'_> {
     }
 }
 
-/// The levels of the trials since the scatter changed.
+/// Returns the two levels of the trials since the scatter last changed. None if the trials are not
+/// clearly either fast or slow.
 fn levels(workload: String, trials: &[Trial], result: &FleetResult) -> Option<FleetLevels> {
     let since = result.value(FleetQuantity::Scatter)?.since_unix_ns.unwrap_or(i64::MIN);
     let now = trials.iter().filter(|trial| trial.started_unix_ns >= since);

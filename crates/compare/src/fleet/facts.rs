@@ -1,7 +1,7 @@
-//! The facts of hosts: which ones few others have, and which ones odd hosts share.
+//! Finds facts that few hosts have, and facts that odd hosts share.
 //!
-//! A fact is a name and a value, such as the scheduler and `none`. Names whose values differ on
-//! most hosts, such as serial numbers, explain nothing and are left out.
+//! A fact is a name and a value, such as `scheduler` and `none`. Names whose values differ on most
+//! hosts, such as serial numbers, explain nothing and are ignored.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,32 +11,32 @@ use analysis::fleet::chance_of_association;
 use super::contents::Member;
 use super::document::{Distinguishing, Oddness, UnusualFact};
 
-/// Maximum share of the hosts that have an unusual fact.
+/// A fact is unusual if at most this share of the hosts has it.
 const UNUSUAL_MAX: f64 = 0.02;
-/// Minimum number of odd hosts that share a fact.
+/// A fact that odd hosts share is reported only if at least this many odd hosts have it.
 const SHARED_MIN: usize = 2;
-/// Maximum number of facts that are named for the odd hosts of a model.
+/// Maximum number of shared facts that are reported for each verdict of odd hosts.
 const FACTS_MAX: usize = 5;
 
-/// A fact: the indices of its name and of its value.
+/// A fact, as the indices of its name and of its value in `Facts::texts`.
 type Fact = (usize, usize);
 
-/// The facts of all hosts with a model.
+/// The facts of all hosts with one model.
 #[derive(Debug)]
 pub struct Facts {
-    /// Names and values.
+    /// Texts of the names and values. Each text is stored once.
     texts: Vec<String>,
-    /// The facts of each host.
+    /// The facts of each host, sorted.
     of_hosts: Vec<Vec<Fact>>,
-    /// Number of hosts with each fact.
+    /// Number of hosts with each fact, without facts whose values differ on most hosts.
     counts: BTreeMap<Fact, usize>,
-    /// The most frequent value of each name, and the number of hosts with it. None if most hosts
-    /// do not have the name.
+    /// For each name, the fact with the most frequent value and the number of hosts with it. If the
+    /// hosts without the name are more numerous, None and the number of these hosts.
     usual: HashMap<usize, (Option<Fact>, usize)>,
 }
 
 impl Facts {
-    /// The facts of the newest runs of these hosts.
+    /// Collects the facts from the newest run of each host.
     pub fn of(members: &[&Member]) -> Facts {
         let (mut numbers, mut texts) = (HashMap::<String, usize>::new(), Vec::<String>::new());
         let mut number = |text: String| {
@@ -60,7 +60,8 @@ impl Facts {
         counts.retain(|(name, _), _| 2 * values[name] <= members.len().max(4));
         let mut without: HashMap<usize, usize> = HashMap::new();
         for facts in &of_hosts {
-            // Lists have several values under one name; sorted facts have equal names in a row.
+            // A list has several values under one name. The facts are sorted, so equal names are
+            // adjacent.
             for of_name in facts.chunk_by(|a, b| a.0 == b.0) {
                 *without.entry(of_name[0].0).or_insert(members.len()) -= 1;
             }
@@ -75,7 +76,7 @@ impl Facts {
         Facts { texts, of_hosts, counts, usual }
     }
 
-    /// The facts of a host that few others have.
+    /// Returns the facts of a host that few other hosts have.
     pub fn unusual(&self, host: usize) -> Vec<UnusualFact> {
         let unusual = self.of_hosts[host].iter().filter(|fact| self.is_unusual(**fact));
         let named = |fact: &Fact| {
@@ -92,7 +93,7 @@ impl Facts {
         unusual.map(named).collect()
     }
 
-    /// Whether a host has a fact that few others have.
+    /// Checks whether a host has a fact that few other hosts have.
     pub fn has_unusual(&self, host: usize) -> bool {
         self.of_hosts[host].iter().any(|fact| self.is_unusual(*fact))
     }
@@ -103,8 +104,8 @@ impl Facts {
         self.counts.get(&fact).is_some_and(|count| *count <= most && !is_usual())
     }
 
-    /// The facts that odd hosts share and few others have, the least probable first. `verdicts` are
-    /// those on the hosts.
+    /// Returns the facts that several odd hosts share and few other hosts have. `verdicts` has one
+    /// verdict for each host. For each verdict, the least probable facts are first.
     pub fn distinguishing(&self, verdicts: &[Oddness]) -> Vec<Distinguishing> {
         let hosts = self.of_hosts.len();
         let kinds: HashSet<Oddness> = verdicts.iter().copied().filter(|v| v.is_odd()).collect();
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
     use crate::side::tests::ran_on;
 
-    /// Hosts with these kernels and a serial number each.
+    /// Returns the facts of hosts with these kernels. Each host has a different serial number.
     fn facts(kernels: &[&str]) -> Facts {
         let member = |(number, kernel): (usize, &&str)| Member {
             host: format!("host{number}"),

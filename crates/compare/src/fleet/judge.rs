@@ -1,13 +1,15 @@
 //! Decides which hosts are odd, and in which values.
 //!
-//! Each value of a host has a probability: how likely a host like the others is as far from the
-//! median. All values of a host together have one probability, the harmonic mean of these. It is
-//! corrected for the number of hosts (false-discovery rate 5%), so that of the odd hosts at most
-//! one in twenty is expected to be wrong. Hosts with unusual facts have a higher prior chance to be
-//! odd: a quarter of the accepted errors is reserved for them. Then the probabilities of each odd
-//! host are corrected for the number of its values, to name those in which it is odd. None of these
-//! may be wrong: a host that is much slower in some workloads must not be called faster in another
-//! by chance.
+//! For each value of a host, the probability is computed that the value of a host without a fault
+//! is at least as far from the median. The harmonic mean of these probabilities is the probability
+//! of the host. It is corrected for the number of hosts (false-discovery rate 5%), so that at most
+//! one in twenty odd hosts is expected to be a false alarm. Hosts with unusual facts are more
+//! likely to be odd, so a quarter of the accepted errors is reserved for them.
+//!
+//! To find the values in which an odd host is odd, the probabilities of its values are then
+//! corrected for the number of values. This correction limits the probability that any of these
+//! values is wrong, because a host that is much slower in some workloads must not be reported as
+//! faster in another workload by chance.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,37 +27,37 @@ use super::facts::Facts;
 use super::present::{self, Moments, Present};
 use crate::matching::Settings;
 
-/// Share of the accepted errors that belongs to hosts with unusual facts.
+/// Share of the accepted errors that is reserved for hosts with unusual facts.
 const UNUSUAL_SHARE: f64 = 0.25;
-/// Tails of latency that are higher by at most this share count as equal.
+/// Tail latencies that are higher by at most this share count as equal.
 const TAIL_TOLERATED: f64 = 0.25;
-/// Scatter that is higher by at most this share counts as equal.
+/// Scatters that are higher by at most this share count as equal.
 const SCATTER_TOLERATED: f64 = 1.0;
 
-/// A host needs this many runs for the spread between them to count.
+/// Minimum number of runs of a host for which the spread between its runs is used.
 const SPREAD_RUNS_MIN: usize = 3;
 
-/// Where the results of a workload in a document come from.
+/// A workload of the document, as indices of its data in [`Contents`].
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// Index of the workload in the contents.
+    /// Index of the workload in [`Contents::workloads`].
     pub workload: usize,
-    /// Index of the member of each result.
+    /// For each result, the index of its host in [`Contents::members`].
     pub members: Vec<usize>,
 }
 
-/// A model, and where its parts come from.
+/// A model of the document, with the indices of its data in [`Contents`].
 #[derive(Debug)]
 pub struct Judged {
-    /// The model.
+    /// The model with the verdicts on its hosts.
     pub model: FleetModel,
     /// The origin of each workload of the model.
     pub origins: Vec<Origin>,
-    /// Index of the member of each host of the model.
+    /// For each host of the model, its index in [`Contents::members`].
     pub members: Vec<usize>,
 }
 
-/// A value of a host, before it is judged.
+/// A value of a host, before it is decided whether the value is odd.
 struct Value {
     quantity: FleetQuantity,
     value: f64,
@@ -63,7 +65,7 @@ struct Value {
     since_unix_ns: Option<i64>,
 }
 
-/// A host in a workload.
+/// The values of one host in a workload.
 struct Entry {
     member: usize,
     runs: usize,
@@ -71,16 +73,16 @@ struct Entry {
     values: Vec<Value>,
 }
 
-/// A workload on one model.
+/// A workload on all hosts with one model.
 struct Row {
     workload: usize,
-    /// Scatter of the rates; None if there are too few hosts.
+    /// Scatter of the hosts' rates. None if too few hosts measured the workload.
     scatter: Option<f64>,
     tail_percentile: Option<f64>,
     entries: Vec<Entry>,
 }
 
-/// A model with its values, before they are judged.
+/// A model with the values of its hosts, before it is decided which hosts are odd.
 struct Unjudged<'a> {
     members: Vec<usize>,
     rows: Vec<Row>,
@@ -89,7 +91,8 @@ struct Unjudged<'a> {
     model: &'a str,
 }
 
-/// All models with their hosts. Rates that differ by at most the share `tolerated` count as equal.
+/// Decides which hosts are odd, and returns all models with their hosts. Rates that differ by at
+/// most the share `tolerated` count as equal.
 pub fn judged(contents: &Contents, tolerated: f64) -> Vec<Judged> {
     let unjudged = unjudged(contents);
     let mut p_values: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
@@ -114,11 +117,13 @@ pub fn judged(contents: &Contents, tolerated: f64) -> Vec<Judged> {
     unjudged.into_iter().map(|model| verdicts.model(contents, model)).collect()
 }
 
-/// How much more likely than others each host is to be odd.
+/// Returns the weight of each host in the correction for false discoveries. Hosts with unusual
+/// facts have a higher weight.
 fn weights(unusual: &[bool]) -> Vec<f64> {
     let all = unusual.len() as f64;
     let with = unusual.iter().filter(|has| **has).count() as f64;
-    // If they are more than a quarter, they are not special.
+    // If more than a quarter of the hosts have unusual facts, these hosts get no higher weight than
+    // the others.
     let share = if with > 0.0 { UNUSUAL_SHARE.max(with / all) } else { 0.0 };
     let weight = |has: &bool| {
         if *has { share / with } else { (1.0 - share) / (all - with) }
@@ -126,7 +131,7 @@ fn weights(unusual: &[bool]) -> Vec<f64> {
     unusual.iter().map(weight).collect()
 }
 
-/// The results of all hosts in a workload.
+/// The results of all hosts in a workload, each with the index of its member.
 type OfHosts<'a> = Vec<(usize, &'a [Measurement])>;
 
 fn unjudged(contents: &Contents) -> Vec<Unjudged<'_>> {
@@ -157,7 +162,7 @@ fn unjudged(contents: &Contents) -> Vec<Unjudged<'_>> {
     all
 }
 
-/// When each member changed, over all its workloads.
+/// Finds the times at which the values of each member last changed, over all its workloads.
 fn moments(contents: &Contents) -> HashMap<usize, Moments> {
     let mut of_members: BTreeMap<usize, Vec<&[Measurement]>> = BTreeMap::new();
     for ((_, member), results) in &contents.measured {
@@ -176,7 +181,7 @@ fn moments(contents: &Contents) -> HashMap<usize, Moments> {
     all
 }
 
-/// The values of all hosts in a workload.
+/// Compares the values of all hosts in a workload.
 fn row(
     workload: usize,
     hosts: &[(usize, &[Measurement])],
@@ -214,13 +219,14 @@ fn row(
     }
 }
 
-/// Number of hosts that have a tail of latency in all runs.
+/// Returns the number of hosts whose runs all have a tail latency: p99 if `which` is 0, and p99.9
+/// if it is 1.
 fn with_tail(hosts: &[(usize, &[Measurement])], which: usize) -> usize {
     let has = |all: &[Measurement]| all.iter().all(|result| result.tails_ns[which].is_some());
     hosts.iter().filter(|(_, all)| has(all)).count()
 }
 
-/// Adds a quantity to the entries. Returns whether enough hosts have it.
+/// Adds the values of a quantity to the entries. Returns false if too few hosts have the quantity.
 fn compare(entries: &mut [Entry], quantity: FleetQuantity, all: &[Option<Present>]) -> bool {
     let known: Vec<(usize, Present)> =
         all.iter().enumerate().filter_map(|(host, now)| Some((host, (*now)?))).collect();
@@ -230,7 +236,7 @@ fn compare(entries: &mut [Entry], quantity: FleetQuantity, all: &[Option<Present
     for ((host, now), standing) in known.into_iter().zip(standings) {
         let p_value = match quantity {
             FleetQuantity::Rate | FleetQuantity::Change => standing.p_value,
-            // Less is not worse.
+            // A low tail latency or scatter does not make a host odd, so the test is one-sided.
             _ if standing.ratio.value > 1.0 => standing.p_value / 2.0,
             _ => 1.0,
         };
@@ -241,9 +247,9 @@ fn compare(entries: &mut [Entry], quantity: FleetQuantity, all: &[Option<Present
     true
 }
 
-/// The standard errors of the logarithms. Few runs show little of their spread, above all if they
-/// were chosen as those since a change. So no error is lower than that of as many runs with the
-/// median spread of all hosts.
+/// Returns the standard errors of the logarithms. A small sample underestimates the spread,
+/// especially a sample that was selected as the runs since a change. Each error is therefore at
+/// least the error that the same number of runs would have with the median spread of all hosts.
 fn errors(known: &[(usize, Present)]) -> Vec<f64> {
     let spreads = known.iter().filter(|(_, now)| now.runs >= SPREAD_RUNS_MIN);
     let spreads: Vec<f64> = spreads.map(|(_, now)| now.error * (now.runs as f64).sqrt()).collect();
@@ -251,7 +257,7 @@ fn errors(known: &[(usize, Present)]) -> Vec<f64> {
     known.iter().map(|(_, now)| now.error.max(usual / (now.runs as f64).sqrt())).collect()
 }
 
-/// The contrasts of all members of a model.
+/// Computes the contrasts of all members with one model.
 fn contrasts_of(
     contents: &Contents,
     members: &[usize],
@@ -274,8 +280,8 @@ fn contrasts_of(
 }
 
 impl Unjudged<'_> {
-    /// Passes the probability of each value of each member to `each`, those of a member always in
-    /// the same order.
+    /// Calls `each` with the index of the member and the probability, for each value of each
+    /// member. The values of a member are always passed in the same order.
     fn each_p_value(&self, mut each: impl FnMut(usize, f64)) {
         for entry in self.rows.iter().flat_map(|row| &row.entries) {
             entry.values.iter().for_each(|value| each(entry.member, value.standing.p_value));
@@ -286,18 +292,18 @@ impl Unjudged<'_> {
     }
 }
 
-/// The probabilities of all members.
+/// The corrected probabilities of all members, from which the verdicts are derived.
 struct Verdicts<'a> {
     members: &'a [Member],
     tolerated: f64,
     /// The probability of each host, corrected for the number of hosts.
     probabilities: HashMap<usize, f64>,
-    /// The probabilities of the values of each host, in their order, corrected for the number of
-    /// values of the host.
+    /// The probabilities of the values of each host, corrected for the number of these values, in
+    /// the order of [`Unjudged::each_p_value`].
     named: HashMap<usize, std::vec::IntoIter<f64>>,
 }
 
-/// In how many workloads a member is odd, and how.
+/// Counts the workloads in which a member is odd, and records how it is odd.
 #[derive(Default)]
 struct Tally {
     workloads: usize,
@@ -310,8 +316,8 @@ struct Tally {
 }
 
 impl Verdicts<'_> {
-    /// Whether a member is odd in its next value. Values are asked for in the order of
-    /// [`Unjudged::each_p_value`].
+    /// Checks whether a member is odd in its next value. Must be called once for each value, in the
+    /// order of [`Unjudged::each_p_value`].
     fn is_next_odd(&mut self, member: usize) -> bool {
         let named = self.named.get_mut(&member).and_then(Iterator::next);
         let is_odd = |p_value: &f64| *p_value <= FALSE_DISCOVERIES;
@@ -370,7 +376,8 @@ impl Verdicts<'_> {
         Judged { model, origins, members }
     }
 
-    /// Whether a ratio is farther from one than is tolerated, in the direction that counts.
+    /// Checks whether a ratio differs from 1 by more than is tolerated. For tail latency and
+    /// scatter, only an increase counts.
     fn differs(&self, quantity: FleetQuantity, ratio: f64) -> bool {
         let limit = match quantity {
             FleetQuantity::Rate | FleetQuantity::Change => self.tolerated,

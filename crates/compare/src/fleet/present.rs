@@ -1,14 +1,15 @@
-//! The present values of a host in a workload, and whether its rate changed differently from that
-//! of the other hosts.
+//! Computes the present values of a host in a workload, and whether the rate of the host changed
+//! differently from the rates of the other hosts.
 //!
-//! A value is that of the runs since its last change (see [`crate::history`]). A few runs before or
-//! after a change show little of the noise, but all hosts together show it. So a change counts if
-//! it is improbable with the noise of the host and of the others. A cause often changes several
-//! workloads of a host, and their mean shows the moment more clearly than each one does. That
-//! moment is used in workloads that show no change of their own.
+//! A present value is computed from the runs since the last change of the value (see
+//! [`crate::history`]). A few runs before or after a change underestimate the noise, but the runs
+//! of all hosts show it. The noise of the host is therefore combined with the common noise of all
+//! hosts. A cause often changes several workloads of a host, and the mean over workloads shows the
+//! time of the change more clearly than a single workload. This time is also used for workloads in
+//! which the change is too small to be detected.
 //!
-//! A change that all hosts show, such as that of a new kernel, makes none of them odd. The change
-//! of a host is therefore compared with what the other hosts did over the same moment.
+//! A change that all hosts show, for example after a kernel update, does not make a host odd. The
+//! change of a host is therefore compared with the changes of the other hosts at the same time.
 
 use std::collections::BTreeMap;
 
@@ -19,23 +20,25 @@ use analysis::quantile::median;
 use super::contents::Measurement;
 use crate::history::{self, RUNS_MIN};
 
-/// Weight of the common noise of all hosts against the noise of a host itself, in degrees of
-/// freedom: those of the fewest runs that can show a change. So a host whose noise is unusual keeps
-/// it, above all if it has many runs.
+/// Maximum weight of the common noise of all hosts, relative to the noise of the host itself
+/// (degrees of freedom). It is the smallest number of runs that can show a change. A host with many
+/// runs is therefore judged mainly by its own noise, which may be unusual.
 const COMMON_FREEDOM: f64 = 2.0 * RUNS_MIN as f64;
-/// Maximum number of other hosts with which a change is compared; more would make it no surer.
+/// Maximum number of other hosts with which a change is compared. More hosts would make the
+/// comparison no more certain.
 const REFERENCES_MAX: usize = 200;
 
-/// A value of a host.
+/// The present value of a host.
 #[derive(Clone, Copy, Debug)]
 pub struct Present {
     /// The value of the runs since the last change.
     pub value: f64,
-    /// Standard error of its logarithm.
+    /// Standard error of the logarithm of the value.
     pub error: f64,
-    /// Number of these runs.
+    /// Number of runs since the last change.
     pub runs: usize,
-    /// Start of the first of these runs (ns since 1970); None if the value never changed.
+    /// Start of the first run since the last change (ns since 1970). None if the value never
+    /// changed.
     pub since_unix_ns: Option<i64>,
 }
 
@@ -43,11 +46,12 @@ pub struct Present {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Centre {
     Median,
-    /// Rare and large values count too.
+    /// Rare large values influence this mean. They hardly influence a median.
     GeometricMean,
 }
 
-/// When a host changed, over all its workloads (ns since 1970).
+/// Times at which the values of a host last changed, over all its workloads (ns since 1970). None
+/// if a value never changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moments {
     rate: Option<i64>,
@@ -55,11 +59,13 @@ pub struct Moments {
     scatter: Option<i64>,
 }
 
-/// A value of the runs of a host in a workload, each with the start of its run.
+/// The values of a host in a workload. Each value is preceded by the start of its run (ns since
+/// 1970).
 type Series = Vec<(i64, f64)>;
 
 impl Moments {
-    /// The moments of all hosts with a model, given the results of each host in each workload.
+    /// Finds the times of the changes of all hosts with one model, given the results of each host
+    /// in each workload.
     pub fn of_hosts(hosts: &[Vec<&[Measurement]>]) -> Vec<Moments> {
         let tail = |result: &Measurement| result.tails_ns[1].or(result.tails_ns[0]);
         let rates = shared(hosts, |result| Some(result.bytes_per_s));
@@ -70,7 +76,7 @@ impl Moments {
     }
 }
 
-/// The last change of each host in the mean over its workloads.
+/// For each host, finds the time of the last change in the mean over its workloads.
 fn shared(
     hosts: &[Vec<&[Measurement]>],
     value: impl Fn(&Measurement) -> Option<f64>,
@@ -88,7 +94,8 @@ fn shared(
     all.iter().map(last).collect()
 }
 
-/// For each run the mean over workloads of its values, each relative to the mean of all runs.
+/// Computes for each run the mean of its values over all workloads. Each value is relative to the
+/// mean of the same workload over all runs.
 fn mean(workloads: &[&[Measurement]], value: impl Fn(&Measurement) -> Option<f64>) -> Series {
     let mut runs: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
     for results in workloads {
@@ -116,8 +123,8 @@ fn last_change(numbers: &[f64], noise: Option<&Noise>) -> Option<usize> {
     history::change_indices(numbers, noise).last().copied()
 }
 
-/// The present rate of each host in a workload (bytes per second). `moments` are those of the
-/// hosts.
+/// Computes the present rate of each host in a workload (bytes per second). `moments` has one entry
+/// for each host.
 pub fn rates(hosts: &[&[Measurement]], moments: &[Moments]) -> Vec<Option<Present>> {
     let value = |result: &Measurement| Some(result.bytes_per_s);
     let mut all = of_hosts(hosts, value, Centre::Median, |host| moments[host].rate);
@@ -129,14 +136,14 @@ pub fn rates(hosts: &[&[Measurement]], moments: &[Moments]) -> Vec<Option<Presen
     all
 }
 
-/// The present 99th (`which` is 0) or 99.9th percentile of latency (`which` is 1) of each host
-/// (ns).
+/// Computes a present latency percentile of each host (ns): p99 if `which` is 0, and p99.9 if it is
+/// 1.
 pub fn tails(hosts: &[&[Measurement]], moments: &[Moments], which: usize) -> Vec<Option<Present>> {
     let value = |result: &Measurement| result.tails_ns[which].map(f64::from);
     of_hosts(hosts, value, Centre::Median, |host| moments[host].tail)
 }
 
-/// The present scatter between the trials of a run of each host: their mean distance from the
+/// Computes the present scatter of each host: the mean distance of the trials of a run from their
 /// median, as a share.
 pub fn scatters(hosts: &[&[Measurement]], moments: &[Moments]) -> Vec<Option<Present>> {
     let value = |result: &Measurement| result.scatter.map(f64::from);
@@ -157,8 +164,8 @@ fn of_hosts(
     all.iter().enumerate().map(present).collect()
 }
 
-/// The present value of a host. `moment` is when the host changed as a whole. The error of a single
-/// run is 0.
+/// Computes the present value of a host. `moment` is the time of the last change in the mean over
+/// all workloads of the host. If there is only one run, the error is 0.
 fn present(
     values: &Series,
     centre: Centre,
@@ -176,7 +183,8 @@ fn present(
     let logs: Vec<f64> = now.iter().map(|value| value.ln()).collect();
     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
     let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
-    // One disturbed run among few must not hide how far the others are from those of other hosts.
+    // If there are few runs, a single disturbed run would make the error so large that a real
+    // difference from other hosts is hidden. The common noise limits this effect.
     let freedom = logs.len() as f64 - 1.0;
     let variance = match noise {
         Some(noise) if freedom > 0.0 => noise.variance_with(squares, freedom),
@@ -195,8 +203,8 @@ fn present(
     })
 }
 
-/// The last change of a host's rate compared with the other hosts. `results` are those of all
-/// hosts. None if fewer than five of them measured before and after it.
+/// Compares the last change of a host's rate with the changes of the other hosts. `results` has the
+/// results of all hosts. None if fewer than five other hosts measured before and after the change.
 pub fn change(results: &[&[Measurement]], host: usize, since_unix_ns: i64) -> Option<Standing> {
     let others = (0..results.len()).filter(|other| *other != host);
     let stride = results.len().div_ceil(REFERENCES_MAX).max(1);
@@ -211,13 +219,14 @@ pub fn change(results: &[&[Measurement]], host: usize, since_unix_ns: i64) -> Op
         return None;
     }
     let standing = standings(&changes, &errors, 1)?.swap_remove(0);
-    // The moment was chosen among all because the rate changed most there, so the probability is
-    // corrected for their number.
+    // The time of the change was selected because the rate changed most at that time. The
+    // probability is therefore corrected for the number of possible times.
     let moments = (results[host].len() + 1).saturating_sub(2 * RUNS_MIN).max(1) as f64;
     Some(Standing { p_value: (standing.p_value * moments).min(1.0), ..standing })
 }
 
-/// The rate from a moment on divided by the rate before, and the standard error of its logarithm.
+/// Returns the rate since a time divided by the rate before, and the standard error of the
+/// logarithm of this ratio. None if there are fewer than three runs before or after this time.
 fn over(results: &[Measurement], since_unix_ns: i64) -> Option<(f64, f64)> {
     let cut = results.partition_point(|result| result.started_unix_ns < since_unix_ns);
     let part = |results: &[Measurement]| {
@@ -245,7 +254,7 @@ mod tests {
         rates.iter().enumerate().map(result).collect()
     }
 
-    /// A host that is compared with no other.
+    /// Returns the present rate of a host in a fleet that has no other hosts.
     fn rate(results: &[Measurement], moments: Moments) -> Option<Present> {
         rates(&[results], &[moments])[0]
     }
@@ -270,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_change_that_no_workload_shows_alone_is_found_in_their_mean() {
-        // Each workload is disturbed in another run before the change.
+        // In each workload, a different run before the change is disturbed.
         let workload = |disturbed: usize| {
             let rate = |run: usize| match run {
                 run if run == disturbed => 0.9,
@@ -288,12 +297,12 @@ mod tests {
         let moments = Moments::of_hosts(&[all, one]);
         let now = rate(last, moments[0]).unwrap();
         assert_eq!((now.runs, now.since_unix_ns), (3, Some(5)));
-        assert!(moments[1].rate.is_none(), "one workload has its own");
+        assert!(moments[1].rate.is_none(), "the mean needs several workloads");
     }
 
     #[test]
     fn the_noise_of_other_hosts_shows_a_change_that_few_runs_alone_do_not() {
-        // The three runs after the change differ by 8%, as noise of 4% may have it.
+        // The three runs after the change differ by 8%, which noise of 4% can explain.
         let changed = results(&[1.0, 1.004, 1.032, 1.026, 0.99, 0.81, 0.83, 0.765]);
         assert_eq!(rate(&changed, Moments::default()).unwrap().since_unix_ns, None);
         let noise = |number: usize, run: usize| ((number * 7 + run * 3) % 11) as f64 - 5.0;
@@ -308,7 +317,7 @@ mod tests {
             now[20].unwrap().since_unix_ns
         };
         assert_eq!(since(0.005), Some(5));
-        assert_eq!(since(0.05), None, "others vary as much");
+        assert_eq!(since(0.05), None, "the other hosts vary as much");
     }
 
     #[test]
@@ -324,7 +333,7 @@ mod tests {
         let (among, usual) = (now[20].unwrap(), now[0].unwrap());
         let alone = rate(&disturbed, Moments::default()).unwrap();
         assert!(among.error < 0.8 * alone.error, "{among:?} {alone:?}");
-        assert!(among.error > 3.0 * usual.error, "its own runs count too: {among:?} {usual:?}");
+        assert!(among.error > 3.0 * usual.error, "the host's runs count too: {among:?} {usual:?}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The answer as lines for the terminal: the odd hosts with what is odd about them, then a count of
-//! the others.
+//! Formats the answer for the terminal: each odd host with its findings, then the number of other
+//! hosts.
 
 use analysis::fleet::HOSTS_MIN;
 use analysis::units;
@@ -8,21 +8,21 @@ use super::document::{
     Distinguishing, FleetDocument, FleetHost, FleetModel, FleetQuantity, FleetValue, FleetWorkload,
 };
 
-/// Odd hosts of a model that are shown.
+/// Maximum number of odd hosts of a model that are shown.
 const HOSTS_SHOWN: usize = 20;
-/// Workloads that are named for a quantity of an odd host.
+/// Maximum number of workloads that are shown for each quantity of an odd host.
 const WORKLOADS_SHOWN: usize = 3;
-/// Facts of a kind that are named for an odd host.
+/// Maximum number of facts of each kind that are shown for an odd host.
 const FACTS_SHOWN: usize = 5;
 
-/// The answer as lines for the terminal.
+/// Formats the answer as lines for the terminal.
 pub fn lines(fleet: &FleetDocument) -> Vec<String> {
     let mut lines = Vec::new();
     if fleet.models.len() > 1 {
         let all: usize = fleet.models.iter().map(|model| model.hosts.len()).sum();
         let odd: usize = fleet.models.iter().map(odd_hosts).sum();
         let (hosts, models) = (counted(all, "host"), counted(fleet.models.len(), "model"));
-        lines.push(format!("{odd} of {hosts} odd, {models}"));
+        lines.push(format!("{odd} of {hosts} are odd ({models})"));
     }
     for model in &fleet.models {
         if !lines.is_empty() {
@@ -51,7 +51,8 @@ fn of_model(model: &FleetModel) -> Vec<String> {
         )];
     }
     let (odd, workloads) = (odd_hosts(model), counted(model.workloads.len(), "workload"));
-    let mut lines = vec![format!("{}: {odd} of {hosts} odd in {workloads}", model.model)];
+    let mut lines =
+        vec![format!("{}: {odd} of {hosts} are odd ({workloads} compared)", model.model)];
     for host in model.hosts.iter().filter(|host| host.verdict.is_odd()).take(HOSTS_SHOWN) {
         lines.push(format!("  {}", headline(host)));
         lines.extend(findings(host, model).into_iter().map(|line| format!("    {line}")));
@@ -63,24 +64,24 @@ fn of_model(model: &FleetModel) -> Vec<String> {
     lines.extend(model.distinguishing.iter().map(|fact| format!("  {}", fact_line(fact))));
     let compared = model.hosts.iter().filter(|host| host.workloads > 0).count();
     if odd > 0 && compared > odd {
-        lines.push(format!("  {} like each other", counted(compared - odd, "other host")));
+        lines.push(format!("  {}: no difference found", counted(compared - odd, "other host")));
     }
     if compared < model.hosts.len() {
         let rest = counted(model.hosts.len() - compared, "host");
-        lines.push(format!("  {rest} without a workload that {HOSTS_MIN} hosts measured"));
+        lines.push(format!("  {rest} not compared: too few hosts measured the same workloads"));
     }
     if !model.too_few_hosts.is_empty() {
         let left_out = counted(model.too_few_hosts.len(), "workload");
-        lines.push(format!("  {left_out} on fewer than {HOSTS_MIN} hosts: not compared"));
+        lines.push(format!("  {left_out} not compared: measured on fewer than {HOSTS_MIN} hosts"));
     }
     lines
 }
 
-/// A host and its verdict in one line.
+/// Formats a host and its verdict as one line.
 pub fn headline(host: &FleetHost) -> String {
     let since = host.since_unix_ns.map(|at| format!(", since {} UTC", lab::date::utc(at)));
     let within = match host.odd {
-        // It is odd only in a mean over workloads.
+        // The host is odd only in a mean over workloads.
         0 => String::new(),
         odd => format!(" in {odd} of {}", counted(host.workloads, "workload")),
     };
@@ -88,7 +89,7 @@ pub fn headline(host: &FleetHost) -> String {
     format!("{name} ({target}): {verdict}{within}{}", since.unwrap_or_default())
 }
 
-/// What is odd about a host, in one line each.
+/// Describes what is odd about a host, one line per finding.
 pub fn findings(host: &FleetHost, model: &FleetModel) -> Vec<String> {
     let mut lines = Vec::new();
     let odd: Vec<(&FleetWorkload, Vec<&FleetValue>)> = model
@@ -103,7 +104,7 @@ pub fn findings(host: &FleetHost, model: &FleetModel) -> Vec<String> {
         FleetQuantity::Scatter,
     ] {
         let value_of = |(workload, values): &(&'_ FleetWorkload, Vec<&'_ FleetValue>)| {
-            // If the rate is odd, the headline already says since when.
+            // If the rate is odd, the headline already shows the time of the change.
             let is_said = quantity == FleetQuantity::Change
                 && values.iter().any(|value| value.quantity == FleetQuantity::Rate);
             let value = *values.iter().find(|value| value.quantity == quantity && !is_said)?;
@@ -140,14 +141,15 @@ fn odd_values<'a>(workload: &'a FleetWorkload, host: &FleetHost) -> Option<Vec<&
 fn value_line(workload: &FleetWorkload, value: &FleetValue) -> String {
     let words = &workload.workload;
     let FleetValue { ratio, ratio_low, ratio_high, .. } = value;
-    let times = format!("{ratio:.2} times the median ({ratio_low:.2} to {ratio_high:.2})");
+    let times =
+        format!("{ratio:.2} times the median of all hosts ({ratio_low:.2} to {ratio_high:.2})");
     match value.quantity {
         FleetQuantity::Rate => format!("{words}: {times}, {}", units::rate_mib(value.value)),
         FleetQuantity::Change => {
             let at = value.since_unix_ns.map(lab::date::utc).unwrap_or_default();
             format!(
-                "{words}: {ratio:.2} times its rate before {at} UTC ({ratio_low:.2} to \
-                 {ratio_high:.2}), against the other hosts"
+                "{words}: the rate since {at} UTC is {ratio:.2} times its rate before \
+                 ({ratio_low:.2} to {ratio_high:.2}), relative to the other hosts"
             )
         }
         FleetQuantity::TailLatency => {
@@ -156,19 +158,22 @@ fn value_line(workload: &FleetWorkload, value: &FleetValue) -> String {
         }
         FleetQuantity::Scatter => {
             let share = 100.0 * value.value;
-            format!("{words}: trials scatter by {share:.1}%, {ratio:.1} times the median")
+            format!(
+                "{words}: trials scatter by {share:.1}%, {ratio:.1} times the median of all hosts"
+            )
         }
     }
 }
 
-/// The surest of the odd means, if it is surer than the rates of single workloads.
+/// Formats the most certain of the odd means, if it is more certain than the rate of each single
+/// workload.
 fn mean(host: &FleetHost, surest_rate: f64) -> Option<String> {
     let sure = |it: &&super::FleetContrast| it.probability < surest_rate;
     let means = host.contrasts.iter().filter(sure);
     let it = means.min_by(|a, b| a.probability.total_cmp(&b.probability))?;
     let (low, high) = (it.ratio_low, it.ratio_high);
     Some(format!(
-        "{}: {:.2} times the median ({low:.2} to {high:.2})",
+        "{}: {:.2} times the median of all hosts ({low:.2} to {high:.2})",
         it.contrast.words(),
         it.ratio
     ))
@@ -184,11 +189,11 @@ fn level(it: &super::FleetLevels) -> String {
     )
 }
 
-/// What may be the reason: rare doubts, changed facts and unusual facts.
+/// Lists possible reasons: rare doubts, changed facts and unusual facts.
 fn reasons(host: &FleetHost) -> impl Iterator<Item = String> {
     let doubt = |it: &super::FleetDoubt| {
         format!(
-            "{}: {} ({} of {}; on {} of {} other hosts)",
+            "{}: {} (in {} of {}; on {} of {} other hosts)",
             it.workload,
             it.reason,
             it.runs_with,
@@ -198,11 +203,11 @@ fn reasons(host: &FleetHost) -> impl Iterator<Item = String> {
         )
     };
     let change = |it: &super::ChangedFact| {
-        format!("changed then: {}: {} -> {}", it.fact, it.before, it.after)
+        format!("changed when the host became odd: {}: {} -> {}", it.fact, it.before, it.after)
     };
     let fact = |it: &super::UnusualFact| {
         format!(
-            "unusual: {} = {} ({} of {}; {} have {})",
+            "unusual: {} = {} ({} of {}), usual: {5} ({4} of {3})",
             it.fact,
             it.value,
             it.hosts_with,
@@ -217,10 +222,11 @@ fn reasons(host: &FleetHost) -> impl Iterator<Item = String> {
     doubts.chain(changes).chain(facts).collect::<Vec<_>>().into_iter()
 }
 
-/// A fact that several odd hosts share in one line.
+/// Formats a fact that several odd hosts share as one line.
 pub fn fact_line(it: &Distinguishing) -> String {
     format!(
-        "{} of {} {} hosts have {} = {}, and {} of the {} others (by chance: {:.2}%)",
+        "{} of {} {} hosts have {} = {}, compared with {} of the {} other hosts (probability by \
+         chance: {:.2}%)",
         it.odd_with,
         it.odd,
         it.hosts.words(),

@@ -1,4 +1,4 @@
-//! fio's command line: `--name=job --rw=randread ...`.
+//! Reads fio's command line: `--name=job --rw=randread ...`.
 //!
 //! `--name` begins a job, and `--name=global` begins the global options. Options before the first
 //! `--name` belong to the first job, as in fio. Options that only affect fio's output are ignored.
@@ -9,7 +9,8 @@ use lab::failure::{Failure, Outcome};
 
 use crate::fio::job_file::{Given, Jobs};
 
-/// Options that control fio's output or its way of running, not the load.
+/// Options that are ignored because they control only the output of fio or how it runs, and not the
+/// load.
 const OUTPUT: [&str; 16] = [
     "output",
     "output_format",
@@ -28,7 +29,7 @@ const OUTPUT: [&str; 16] = [
     "parse_only",
     "debug",
 ];
-/// Options that take no separate value: `--direct 1` is an error in fio as well.
+/// Options whose value is never a separate word. For example, `--direct 1` is an error, as in fio.
 const ALONE: [&str; 28] = [
     "direct",
     "buffered",
@@ -59,11 +60,11 @@ const ALONE: [&str; 28] = [
     "readonly",
     "unlink",
 ];
-/// The place of command-line options in error messages.
+/// Text that describes the origin of an option in error messages.
 const PLACE: &str = "fio's command line";
 
-/// Separates fio's words from the flags of `halfpower run`: those after `--`, and also `--showcmd`
-/// and `--output-format=FORMAT`, which both programs have.
+/// Separates the words of fio's command line from the flags of `halfpower run`. The flags are the
+/// words after `--`, and also `--showcmd` and `--output-format=FORMAT`, which both programs have.
 pub fn split(typed: &[OsString]) -> (Vec<String>, Vec<OsString>) {
     let end = typed.iter().position(|word| word == "--").unwrap_or(typed.len());
     let is_shared = |word: &OsString| {
@@ -76,7 +77,7 @@ pub fn split(typed: &[OsString]) -> (Vec<String>, Vec<OsString>) {
     (words, typed.iter().skip(end + 1).cloned().chain(shows).collect())
 }
 
-/// The jobs of a command line.
+/// Parses the jobs of a command line.
 ///
 /// # Errors
 /// A word that is not an option, a missing `--name`, or an option without its value.
@@ -92,7 +93,8 @@ pub fn parse(words: &[String]) -> Outcome<Jobs> {
     while let Some(word) = words.next() {
         let Some(option) = word.strip_prefix("--").filter(|option| !option.is_empty()) else {
             return Err(Failure::usage(format!(
-                "'{}' is not an option of fio; write --KEY=VALUE, and flags of halfpower after --",
+                "'{}' is not an option of fio; write fio's options as --KEY=VALUE, and flags of \
+                 halfpower after --",
                 word.escape_debug()
             )));
         };
@@ -117,7 +119,7 @@ pub fn parse(words: &[String]) -> Outcome<Jobs> {
         early.drain(..).try_for_each(|given| jobs.add(given))?;
     }
     if jobs.sections.is_empty() {
-        return Err(Failure::usage("no job; add --name=NAME, as for fio"));
+        return Err(Failure::usage("the command line has no job; add --name=NAME, as for fio"));
     }
     Ok(jobs)
 }

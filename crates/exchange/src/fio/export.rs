@@ -1,9 +1,10 @@
-//! Points as fio's JSON+ output, for programs that read it.
+//! Converts points to fio's JSON+ output, for programs that read this format.
 //!
-//! A point becomes a job. The counts and histograms of its trials without a soaker are summed, and
-//! its length is the sum of their lengths. halfpower measures one latency, from submission to
-//! completion: it is written as `lat_ns` and `clat_ns`, and `slat_ns` is empty. The interval rates
-//! of a mix are divided in proportion to bytes, because intervals count both directions together.
+//! Each point becomes a job. The counts, histograms and durations of its trials without a soaker
+//! are summed. halfpower measures only one latency, from submission to completion. It is written as
+//! both `lat_ns` and `clat_ns`, and `slat_ns` is empty. The interval rates of a mix are divided
+//! between reads and writes in proportion to their bytes, because intervals count both directions
+//! together.
 
 use std::collections::BTreeMap;
 
@@ -25,11 +26,11 @@ const DEPTHS: [(u64, &str); 7] =
 /// Levels of the number of requests per submit or reap call, with fio's names.
 const BATCHES: [(u64, &str); 7] =
     [(0, "0"), (4, "4"), (8, "8"), (16, "16"), (32, "32"), (64, "64"), (u64::MAX, ">=64")];
-/// Upper ends of the latency intervals, in the unit of each table.
+/// Upper ends of the latency intervals, in the unit of each table (ns, us or ms).
 const LATENCIES: [u64; 12] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000, u64::MAX];
 
-/// The document for named points, measured until `finished_unix_ns` (ns since 1970). Points without
-/// trials are omitted.
+/// Creates the document for named points. `finished_unix_ns` is the end of the measurement (ns
+/// since 1970). Points without trials are omitted.
 pub fn output(version: &str, finished_unix_ns: i64, points: &[(Option<String>, Point)]) -> Output {
     let measured = points.iter().filter(|(_, point)| !point.trials.is_empty());
     let total = measured.clone().map(|(_, point)| point.bytes_per_s().value).sum();
@@ -45,7 +46,7 @@ pub fn output(version: &str, finished_unix_ns: i64, points: &[(Option<String>, P
     }
 }
 
-/// The document of jobs that were just measured.
+/// Creates the JSON text for jobs that were just measured.
 pub fn json_of(points: &[(String, Point)]) -> String {
     let named: Vec<(Option<String>, Point)> =
         points.iter().map(|(name, point)| (Some(name.clone()), point.clone())).collect();
@@ -96,7 +97,8 @@ fn name(point: &Point) -> String {
     format!("{rw}-{bytes}-iodepth-{}-numjobs-{}", point.key.depth(), point.key.threads())
 }
 
-/// The settings under fio's names. They include fio's defaults, because programs rely on them.
+/// Returns the settings of a point as fio's options. Options with fio's default values are
+/// included, because programs rely on them.
 fn options(point: &Point) -> Texts {
     let (key, workload) = (&point.key, &point.key.workload);
     let mut all = vec![
@@ -171,7 +173,7 @@ fn direction(point: &Point, index: usize, elapsed_ns: u64, total_bytes_per_s: f6
     }
 }
 
-/// Minimum, maximum, mean and standard deviation of the intervals.
+/// Statistics of the rates in all intervals.
 struct Spread {
     min: f64,
     max: f64,
@@ -181,7 +183,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// The statistics of `values`; if there are none, those of the single value `whole`.
+    /// Computes the statistics of `values`. If there are no values, `whole` is the only value.
     fn of(values: &[f64], whole: f64) -> Spread {
         let values = if values.is_empty() { &[whole] } else { values };
         let count = values.len() as f64;
@@ -230,8 +232,9 @@ fn latency(histogram: &Histogram) -> Latency {
     }
 }
 
-/// The shares of all levels: 100 percent for the level of `value`, 0 for all others. The level is
-/// the largest that is not above `value` (`floor`), or the smallest that is not below it.
+/// Returns the shares of all levels: 100 percent for the level of `value`, and 0 for all other
+/// levels. If `floor` is true, the level of `value` is the largest level that is not above `value`.
+/// Otherwise it is the smallest level that is not below `value`.
 fn level(levels: &[(u64, &str); 7], value: u64, floor: bool) -> Shares {
     let found = if floor {
         levels.iter().rposition(|(limit, _)| *limit <= value).unwrap_or(0)
@@ -245,8 +248,8 @@ fn level(levels: &[(u64, &str); 7], value: u64, floor: bool) -> Shares {
     levels.iter().enumerate().map(share).collect()
 }
 
-/// Shares of the latencies (percent) in fio's intervals of one unit. The first interval begins at
-/// `from` units; `count` intervals are listed, each of which excludes its upper end.
+/// Returns the shares of the latencies (percent) in fio's intervals of one unit. The first interval
+/// begins at `from` units. There are `count` intervals, each of which excludes its upper end.
 fn shares(histogram: &Histogram, unit_ns: u64, from: u64, count: usize) -> Shares {
     let total = histogram.count().max(1) as f64;
     let mut below = from;

@@ -1,33 +1,35 @@
-//! Numbers of fio: sizes, times and counts with fio's units, and `(expressions)` of them.
+//! Parses fio's numbers: sizes, times and counts with fio's units, and `(expressions)` of such
+//! numbers.
 //!
-//! In fio, `4k` and `4kb` are 4 times `kb_base`: 4096 bytes by default. `4KiB` uses the other base:
-//! 4000 bytes by default (fio's documentation, Parameter types). fio reads `1.5k` as one byte and
-//! `4 k` as four; here both are errors.
+//! In fio, `4k` and `4kb` are 4 times `kb_base`, which is 4096 bytes by default. `4KiB` uses the
+//! other base, which gives 4000 bytes by default (fio's documentation, Parameter types). fio reads
+//! `1.5k` as one byte and `4 k` as four bytes. Here both are errors.
 
 /// Maximum nesting of parentheses.
 const DEPTH_MAX: u32 = 32;
-/// Maximum result. No file (bytes) and no run (ns) is as long.
+/// Maximum result, in bytes or us. It is larger than any file and longer than any run.
 const VALUE_MAX: i128 = 9_000_000_000_000_000_000;
 
-/// The quantity of a number, which determines its units.
+/// The kind of a number, which determines its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// Bytes; `k` multiplies by this base (1024 or 1000).
+    /// Bytes. The unit `k` multiplies by `kb_base`, which is 1024 or 1000.
     Bytes {
         /// fio's `kb_base`.
         kb_base: u64,
     },
-    /// Time; a number without a unit is in units of `bare_us` (1,000,000 for seconds).
+    /// Time. The value of a text without units is multiplied by `bare_us` (1,000,000 for seconds).
     Time {
-        /// The unit of a number without a unit (us).
+        /// Length of the unit of a text without units (us).
         bare_us: u64,
     },
 }
 
-/// The value of a number or an expression in parentheses: bytes, or microseconds.
+/// Returns the value of a number or of an expression in parentheses, in bytes or microseconds.
 ///
 /// # Errors
-/// The text names the mistake and a valid form. Negative and absurdly large values are errors too.
+/// The text is malformed, or its value is negative or too large. The message describes the mistake
+/// and shows a valid form.
 pub fn evaluate(text: &str, quantity: Quantity) -> Result<u64, String> {
     let text = text.trim();
     let mut parser = Parser { rest: text, quantity, has_unit: false, depth: 0 };
@@ -77,7 +79,7 @@ impl Parser<'_> {
         Some(found)
     }
 
-    /// A sum.
+    /// Parses a sum.
     fn expression(&mut self) -> Result<i128, String> {
         let mut value = self.product()?;
         while let Some(sign) = self.accept(&['+', '-']) {
@@ -103,7 +105,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// A power, which is right-associative.
+    /// Parses a power, which is right-associative.
     fn power(&mut self) -> Result<i128, String> {
         let base = self.operand()?;
         if self.accept(&['^']).is_none() {
@@ -112,13 +114,14 @@ impl Parser<'_> {
         self.enter()?;
         let exponent = self.power()?;
         self.depth -= 1;
-        let exponent = u32::try_from(exponent).map_err(|_| "an exponent below 0".to_owned())?;
+        let exponent = u32::try_from(exponent)
+            .map_err(|_| "an exponent is negative or too large".to_owned())?;
         checked(base.checked_pow(exponent))
     }
 
     fn enter(&mut self) -> Result<(), String> {
         self.depth += 1;
-        if self.depth > DEPTH_MAX { Err("nested too deeply".to_owned()) } else { Ok(()) }
+        if self.depth > DEPTH_MAX { Err("it is nested too deeply".to_owned()) } else { Ok(()) }
     }
 
     fn operand(&mut self) -> Result<i128, String> {
@@ -137,7 +140,7 @@ impl Parser<'_> {
         self.accept(&[')']).map(|_| value).ok_or_else(|| "a ')' is missing".to_owned())
     }
 
-    /// A decimal or hexadecimal number with an optional unit.
+    /// Parses a decimal number with an optional unit, or a hexadecimal number without a unit.
     fn number(&mut self) -> Result<i128, String> {
         self.peek();
         let hexadecimal = self.rest.strip_prefix("0x").or_else(|| self.rest.strip_prefix("0X"));
@@ -145,14 +148,14 @@ impl Parser<'_> {
         let is_digit = |c: char| c.is_digit(radix);
         let end = digits.find(|c| !is_digit(c)).unwrap_or(digits.len());
         let value = i128::from_str_radix(&digits[..end], radix);
-        let value = value.map_err(|_| "no number, or too many digits".to_owned())?;
+        let value = value.map_err(|_| "not a number, or too many digits".to_owned())?;
         self.rest = &digits[end..];
         let is_unit = |c: char| c.is_ascii_alphabetic();
         let end = self.rest.find(|c| !is_unit(c)).unwrap_or(self.rest.len());
         let unit = &self.rest[..end];
         let factor = self.factor(unit).ok_or_else(|| format!("unknown unit '{unit}'"))?;
         if radix == 16 && !unit.is_empty() {
-            return Err("a hexadecimal number takes no unit".to_owned());
+            return Err("a hexadecimal number cannot have a unit".to_owned());
         }
         self.has_unit |= !unit.is_empty();
         self.rest = &self.rest[end..];
@@ -201,7 +204,7 @@ mod tests {
 
     #[test]
     fn sizes_have_the_values_that_fio_prints() {
-        // Columns 2 and 3: what `fio --bs=TEXT` prints with kb_base 1024 and 1000.
+        // Columns 2 and 3 are the values that `fio --bs=TEXT` prints with kb_base 1024 and 1000.
         for (text, binary, decimal) in [
             ("4k", 4096, 4000),
             ("4ki", 4096, 4000),

@@ -1,4 +1,4 @@
-//! Fuzz target for job files: any text yields runs or an error with a remedy.
+//! Fuzz target for job files. Any text must yield runs, or an error with a remedy.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use lab::failure::{Failure, Outcome};
 use crate::fio::job_file::{self, Surroundings};
 use crate::fio::schedule::{Wishes, plan};
 
-/// A made-up machine. Files exist if their names begin with an x, and every included file has the
-/// text of the job file itself.
+/// Test double for the machine. A file exists if its name begins with an x. Every included file
+/// has the text of the job file itself.
 struct MadeUp<'a>(&'a str);
 
 impl Surroundings for MadeUp<'_> {
     fn read(&self, path: &Path, bytes_max: usize) -> Outcome<String> {
         match path.ends_with("none") || self.0.len() > bytes_max {
-            true => Err(Failure::usage("no such file; name another")),
+            true => Err(Failure::usage("no such file; specify an existing file")),
             false => Ok(self.0.to_owned()),
         }
     }
@@ -36,11 +36,11 @@ impl Surroundings for MadeUp<'_> {
     }
 }
 
-/// Plans a job file with and without `--serial`. All runs must parse as experiments without
+/// Plans a job file with and without `--serial`. Every run must parse as an experiment that has no
 /// permission to write.
 ///
 /// # Panics
-/// If a run does not, or if an error has no remedy.
+/// If a run does not parse, if a run has permission to write, or if an error has no remedy.
 pub fn job_files(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let machine = MadeUp(&text);

@@ -1,4 +1,4 @@
-//! This host as the source of files, variables and memory size for job files.
+//! Gives job files access to the files, environment variables and hardware facts of this host.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
@@ -12,21 +12,22 @@ use crate::fio::job_file::{self, Jobs, Surroundings};
 /// Maximum size of a job file (bytes).
 const BYTES_MAX: usize = 1 << 20;
 
-/// Whether a target is a job file: its name ends in `.fio`, or it is a small text that begins with
-/// a section.
+/// Returns true if a target is a job file: a file whose name ends in `.fio`, or a small text file
+/// that begins with a section.
 pub fn is_job_file(path: &Path) -> bool {
     let is_named = path.extension().is_some_and(|end| end == "fio");
     path.is_file() && (is_named || bench::is_fio_job(path))
 }
 
-/// The jobs of job files.
+/// Reads and parses job files.
 ///
 /// # Errors
-/// A file that is not a job file, or a mistake in a job file.
+/// A path is not a job file, or a job file has a mistake.
 pub fn read_jobs(paths: &[PathBuf]) -> Outcome<Vec<Jobs>> {
     if let Some(other) = paths.iter().find(|path| !is_job_file(path)) {
         return Err(Failure::usage(format!(
-            "{} is not a job file of fio, but others are; name only job files, or only targets",
+            "{} is not a fio job file, but another target is; specify only job files, or only \
+             files and devices",
             other.display()
         )));
     }
@@ -34,7 +35,7 @@ pub fn read_jobs(paths: &[PathBuf]) -> Outcome<Vec<Jobs>> {
     paths.iter().map(parse).collect()
 }
 
-/// This host.
+/// The files, environment variables and hardware facts of this host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host;
 
@@ -42,9 +43,9 @@ impl Surroundings for Host {
     fn read(&self, path: &Path, bytes_max: usize) -> Outcome<String> {
         let failed = |error: Error| {
             let (cause, path) = (ioengine::error::cause(&error), path.display());
-            Failure::usage(format!("reading the job file {path}: {cause}; name a fio job file"))
+            Failure::usage(format!("reading the job file {path}: {cause}; specify a fio job file"))
         };
-        // Checked first, because reading a pipe would block.
+        // The file type is checked before the file is opened, because opening a pipe would block.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(failed(ErrorKind::InvalidInput.into()));
         }
@@ -53,7 +54,7 @@ impl Surroundings for Host {
         file.take(bytes_max as u64 + 1).read_to_string(&mut text).map_err(failed)?;
         if text.len() > bytes_max {
             return Err(Failure::usage(format!(
-                "{} is too large for a job file; split it",
+                "{} is too large for a job file; split the file",
                 path.display()
             )));
         }

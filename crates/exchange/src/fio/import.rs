@@ -1,10 +1,11 @@
-//! fio's JSON output as points and trials.
+//! Converts fio's JSON output to points and trials.
 //!
 //! A job becomes a point with one trial. Entries with the same name, group and options are threads
-//! of one job, and their counts are summed. In client mode, each server becomes a separate run. The
-//! completion latency of fio (`clat`) is imported as the latency if it has percentiles, because fio
-//! prints percentiles of the total latency only on request. Logs over time that are imported with
-//! the document become the intervals of their job. A document that contradicts itself is refused.
+//! of one job, and their counts are summed. In client mode, each server becomes a separate run.
+//! fio's completion latency (`clat`) is imported as the latency if it has percentiles, because fio
+//! prints percentiles of the total latency only on request. Logs of fio (`write_bw_log` and others)
+//! that are imported together with the document become the time series of their job. A document
+//! that contradicts itself is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,30 +23,31 @@ use crate::fio::logs::Logs;
 use crate::fio::output::{self, Divided, Found, Job, Latency, NOT_STATED, Output, Texts};
 use crate::imported::{self, Imported, UNKNOWN_HOST};
 
-/// Format of the document.
+/// Name of the document's format in the database.
 pub const FORMAT: &str = "fio-json";
-/// How the version of fio begins.
+/// Prefix of the version in the output of fio.
 const FIO: &str = "fio-";
-/// What is missing without logs.
-const NO_SERIES: &str = "the rate over time (import it with the logs of write_bw_log)";
-/// Options that name the prefix of a log. Without a value, the prefix is the name of the job, and
-/// fio does not print the option.
+/// Entry in the list of missing information if a job has no logs.
+const NO_SERIES: &str = "the rate over time (to add it, import the logs of write_bw_log too)";
+/// Options that set the file name prefix of a log. If an option has no value, fio uses the name of
+/// the job as the prefix and does not print the option.
 const LOG_OPTIONS: [&str; 3] = ["write_bw_log", "write_iops_log", "write_lat_log"];
-/// Maximum number of servers.
 const SERVERS_MAX: usize = 1000;
-/// Maximum number of different jobs. The latencies of each direction of a job take up to 40 KiB.
+/// Maximum number of different jobs. The latencies of a job take up to 40 KiB of memory for each
+/// direction.
 const POINTS_MAX: usize = 4000;
-/// Maximum number of requests of a job that took less than 1 ms.
+/// Maximum plausible number of requests of a job that ran for less than 1 ms.
 const QUICK_REQUESTS_MAX: u64 = 1000;
-/// Maximum relative error of a latency that comes from fio's buckets and rounding.
+/// Maximum relative error that fio's buckets and rounding cause in a latency.
 const ROUNDING: f64 = 0.02;
 
-/// Reads the last document in fio's output; returns one run for each server in client mode,
-/// otherwise a single run. The jobs of a single run take their logs out of `logs` if these lie in
-/// the folder of the document.
+/// Reads the last document in fio's output. Returns one run for each server in client mode,
+/// otherwise a single run. The logs of a single run that are in the directory of the document are
+/// removed from `logs` and become the time series of the jobs.
 ///
 /// # Errors
-/// One line: the text has no document, a damaged document, or a document without requests.
+/// A message of one line if the text has no document, a damaged document, or a document without
+/// requests.
 pub fn read(text: &str, path: &Path, logs: &mut Logs) -> Outcome<Vec<Imported>> {
     let Found { output, text, documents } = output::parse(text)?;
     check_document(&output)?;
@@ -57,7 +59,7 @@ pub fn read(text: &str, path: &Path, logs: &mut Logs) -> Outcome<Vec<Imported>> 
     let servers = by_host.len();
     if servers > SERVERS_MAX {
         return Err(Failure::failed(format!(
-            "results of {servers} servers; import at most {SERVERS_MAX} servers at once"
+            "the output has {servers} servers; import at most {SERVERS_MAX} servers at once"
         )));
     }
     let divided = if servers > 1 { Some(Divided::new(text, servers)?) } else { None };
@@ -88,7 +90,8 @@ pub fn read(text: &str, path: &Path, logs: &mut Logs) -> Outcome<Vec<Imported>> 
     Ok(runs)
 }
 
-/// Refuses documents whose units or counters are not those of fio 3.
+/// Refuses documents of fio before version 3 (with other units), of other tools, with results in
+/// two job lists, and with too many jobs.
 fn check_document(output: &Output) -> Outcome<()> {
     let version = shown(&output.version);
     let major = output.version.strip_prefix(FIO).map(|rest| {
@@ -99,7 +102,7 @@ fn check_document(output: &Output) -> Outcome<()> {
         Some(Ok(major)) if major >= 3 => {}
         Some(Ok(_)) => {
             return Err(Failure::failed(format!(
-                "this is the output of {version}, whose units differ; run fio 3 or newer"
+                "this is the output of {version}, which uses other units; run fio 3 or newer"
             )));
         }
         _ if output.version.starts_with("halfpower-") => {}
@@ -112,57 +115,60 @@ fn check_document(output: &Output) -> Outcome<()> {
     let has = |jobs: &Option<Vec<Job>>| jobs.as_ref().is_some_and(|jobs| !jobs.is_empty());
     if has(&output.jobs) && has(&output.client_stats) {
         return Err(Failure::failed(
-            "both jobs and client_stats have results, which would count twice; import the output \
-             of one fio",
+            "the document has results both in jobs and in client_stats, which would be counted \
+             twice; import the output of a single run of fio",
         ));
     }
     let different: BTreeSet<_> =
         output.all_jobs().map(|job| (&job.hostname, identity(job))).collect();
     if different.len() > POINTS_MAX {
         return Err(Failure::failed(format!(
-            "{} different jobs; import at most {POINTS_MAX} at once",
+            "the output has {} different jobs; import at most {POINTS_MAX} at once",
             different.len()
         )));
     }
     Ok(())
 }
 
-/// A kind of request that is not imported (in a few words), and the remedy.
+/// A kind of request that is not imported: its description for a message, and the remedy.
 type Other = (&'static str, &'static str);
-/// The kinds of request that are not imported, each with the name of the first job that has it.
+/// The kinds of request that are not imported, each with the name of the first job that has
+/// requests of this kind.
 type Others = BTreeMap<Other, String>;
 
-/// The failure of a document without requests.
+/// Returns the error for a document that has no reads or writes.
 fn nothing(others: &Others) -> Failure {
     match others.first_key_value() {
         Some(((what, remedy), job)) => {
             Failure::failed(format!("nothing to import: job {job} has {what}; {remedy}"))
         }
         None => Failure::failed(
-            "no job of fio completed a request; nothing to import, so let the jobs run longer",
+            "nothing to import, because no job of fio completed a request; let the jobs run longer",
         ),
     }
 }
 
-/// What a job is recognised by: threads of a job have the same name, group and options.
+/// Group, name and options of a job. Entries for which all three are equal are threads of one job.
 type Identity<'a> = (u64, &'a str, Option<&'a Texts>);
 
 fn identity(job: &Job) -> Identity<'_> {
     (job.groupid, &job.jobname, job.options.as_ref())
 }
 
-/// A job with the entries of its threads. With `group_reporting` it has one entry.
+/// A job and its entries in the document: one for each thread, or a single entry with
+/// `group_reporting`.
 struct Group<'a> {
     given: Given<'a>,
-    /// The entries with requests.
+    /// The entries that have reads or writes.
     entries: Vec<&'a Job>,
     /// Number of threads, whether they have requests or not.
     threads: u32,
-    /// Prefixes that the names of its logs may have.
+    /// File name prefixes that the logs of this job may have.
     prefixes: BTreeSet<&'a str>,
 }
 
-/// The jobs of a server. Adds requests that are not imported to `others`.
+/// Groups the entries of a server by job. Adds the kinds of request that are not imported to
+/// `others`.
 fn groups<'a>(
     output: &Output,
     jobs: &[&'a Job],
@@ -189,7 +195,7 @@ fn groups<'a>(
         }
     }
     for group in &mut groups {
-        // Threads without requests write logs too, so they are counted.
+        // fio also numbers the logs of threads without requests, so these threads are counted.
         let stated = match group.given.threads() {
             Err(_) if group.entries.is_empty() => 1,
             stated => stated?,
@@ -199,12 +205,12 @@ fn groups<'a>(
     Ok(groups)
 }
 
-/// The kind of request that a job without reads and writes has, and the remedy; None if it has no
-/// requests.
+/// Returns the kind of request of a job that has neither reads nor writes, and the remedy. None if
+/// the job has no requests at all.
 fn other_requests(job: &Job) -> Option<Other> {
     if job.mixed.total_ios > 0 {
         return Some((
-            "one sum of reads and writes",
+            "only a combined count of reads and writes",
             "run fio without unified_rw_reporting, or with unified_rw_reporting=both",
         ));
     }
@@ -212,7 +218,7 @@ fn other_requests(job: &Job) -> Option<Other> {
     (job.trim.total_ios > 0).then_some(trims)
 }
 
-/// The run of a server, without the document.
+/// Builds the run of a server. The field `document` remains empty.
 fn run(output: &Output, host: &str, groups: &[Group<'_>]) -> Outcome<Imported> {
     let (mut points, mut names) = (Vec::new(), Vec::new());
     let mut missing = vec![NO_SERIES.to_owned()];
@@ -263,21 +269,22 @@ fn run(output: &Output, host: &str, groups: &[Group<'_>]) -> Outcome<Imported> {
     })
 }
 
-/// What is missing about the latencies of an entry; None if they are complete.
+/// Describes which latencies of an entry are missing. None if the latencies are complete.
 fn missing_latencies(job: &Job, trial: &Trial, slack: u64) -> Option<String> {
     let is_less = |direction: &Direction| {
         direction.latency.count() < direction.requests.saturating_sub(slack)
     };
     if trial.directions.iter().any(is_less) {
-        let some = if trial.latency().count() > 0 { "some" } else { "single" };
+        let some = if trial.latency().count() > 0 { "some" } else { "individual" };
         return Some(format!("latencies of {some} requests"));
     }
     let latency = [&job.read, &job.write].map(|from| latency_of(&from.clat_ns, &from.lat_ns));
     let has_none = |latency: &&Latency| latency.max > 0 && latency.bins.is_none();
-    latency.iter().any(has_none).then(|| "the latency histogram (use json+)".to_owned())
+    latency.iter().any(has_none).then(|| "the latency histogram (only json+ has it)".to_owned())
 }
 
-/// Gives the points of a run their logs. fio numbers the threads of all jobs from 1.
+/// Adds the data of the logs to the points of a run. fio numbers threads consecutively across all
+/// jobs, from 1, and a log has the number of its thread in its file name.
 fn attach(run: &mut Imported, groups: &[Group<'_>], folder: &Path, logs: &mut Logs) {
     let mut uses: BTreeMap<&str, u32> = BTreeMap::new();
     for prefix in groups.iter().flat_map(|group| &group.prefixes) {
@@ -300,7 +307,8 @@ fn attach(run: &mut Imported, groups: &[Group<'_>], folder: &Path, logs: &mut Lo
     }
 }
 
-/// The start of a job: as reported by fio 3.34 and later, else its end minus its length.
+/// Returns the start of a job (ns since 1970). fio 3.34 and later print the start. For older
+/// versions the start is computed as the end of the run minus the length of the job.
 fn started_unix_ns(output: &Output, job: &Job, elapsed_ns: u64) -> i64 {
     let end_ms = output.timestamp_ms.unwrap_or(output.timestamp.saturating_mul(1000));
     match job.job_start.filter(|start_ms| *start_ms > 0) {
@@ -309,8 +317,8 @@ fn started_unix_ns(output: &Output, job: &Job, elapsed_ns: u64) -> i64 {
     }
 }
 
-/// The trial of an entry. `slack` is the number of requests by which its counters may contradict
-/// each other.
+/// Converts an entry to a trial. `slack` is the number of requests by which the counters of the
+/// entry may differ.
 fn trial(job: &Job, slack: u64) -> Outcome<Trial> {
     check_counts(job, slack)?;
     let named = |failure: Failure| refused(&job.jobname, &failure.message);
@@ -351,10 +359,11 @@ fn trial(job: &Job, slack: u64) -> Outcome<Trial> {
     Ok(trial)
 }
 
-/// What to do with a document that contradicts itself.
+/// Remedy in the error messages for documents that contradict themselves.
 const DAMAGED: &str = "the file is damaged, so create it again";
 
-/// Refuses bytes without requests, requests without bytes, and requests without time.
+/// Refuses an entry that has bytes but no requests, requests but no bytes, or many requests but a
+/// runtime of 0.
 fn check_counts(job: &Job, slack: u64) -> Outcome<()> {
     let refused = |why: String| Err(refused(&job.jobname, &format!("{why}; {DAMAGED}")));
     let has_errors = job.error != 0 || job.total_err.unwrap_or(0) > 0;
@@ -370,7 +379,7 @@ fn check_counts(job: &Job, slack: u64) -> Outcome<()> {
     let requests = job.read.total_ios.saturating_add(job.write.total_ios);
     let length_ms = job.read.runtime.max(job.write.runtime).max(job.job_runtime);
     if length_ms == 0 && requests > QUICK_REQUESTS_MAX {
-        return refused(format!("{requests} requests took a runtime of 0 ms"));
+        return refused(format!("{requests} requests completed, but the runtime is 0 ms"));
     }
     Ok(())
 }
@@ -388,14 +397,15 @@ fn check_numbers(name: &str, trial: &Trial) -> Outcome<()> {
         ("ns (the longest latency)", trial.latency().max().unwrap_or(0)),
     ] {
         if number > NUMBER_MAX {
-            let why = format!("{number} {what} are more than 2^63 - 1; {DAMAGED}");
+            let why = format!("{number} {what} exceed the maximum of 2^63 - 1; {DAMAGED}");
             return Err(refused(name, &why));
         }
     }
     Ok(())
 }
 
-/// The completion latency if it has percentiles, else the total latency.
+/// Selects the completion latency if it has bins or percentiles or if the total latency is empty,
+/// else the total latency.
 fn latency_of<'a>(completion: &'a Latency, whole: &'a Latency) -> &'a Latency {
     let has_shape = |latency: &Latency| latency.bins.is_some() || latency.percentile.is_some();
     if has_shape(completion) || (!has_shape(whole) && whole.count == 0) {
@@ -405,10 +415,10 @@ fn latency_of<'a>(completion: &'a Latency, whole: &'a Latency) -> &'a Latency {
     }
 }
 
-/// The latencies of a direction.
+/// Converts the latencies of a direction to a histogram.
 ///
 /// # Errors
-/// The latencies contradict themselves. The text says how.
+/// The latencies contradict each other. The error text describes the contradiction.
 fn histogram(latency: &Latency, requests: u64, slack: u64) -> Result<Histogram, String> {
     let bins = bins(latency)?;
     let binned = bins.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
@@ -426,11 +436,11 @@ fn histogram(latency: &Latency, requests: u64, slack: u64) -> Result<Histogram, 
         return Ok(Histogram::default());
     }
     if count > requests && differ(count, requests) {
-        return Err(format!("{count} latencies of {requests} requests"));
+        return Err(format!("{count} latencies of only {requests} requests"));
     }
     let (min, max, mean) = (latency.min, latency.max, latency.mean);
     if min > max || max > NUMBER_MAX {
-        return Err(format!("the shortest latency is {min} ns, the longest {max} ns"));
+        return Err(format!("the shortest latency is {min} ns, and the longest is {max} ns"));
     }
     let rounded = |ns: u64| ns as f64 * (1.0 + ROUNDING) + 1.0;
     if !(min as f64 / (1.0 + ROUNDING) - 1.0..=rounded(max)).contains(&mean) {
@@ -449,31 +459,31 @@ fn histogram(latency: &Latency, requests: u64, slack: u64) -> Result<Histogram, 
     if bins.is_empty() {
         return Ok(imported::histogram(count.min(requests), (min, max), mean, &shares));
     }
-    // The midpoint of an outermost bucket may lie beyond minimum or maximum.
+    // The midpoint of the first or last bucket may be outside the range from minimum to maximum.
     let bins = bins.into_iter().map(|(ns, count)| (ns.clamp(min, max), count));
     Ok(imported::of_counts(bins, (min, max), mean))
 }
 
-/// The bins in ascending order, each with its number of requests.
+/// Returns the bins in ascending order, each with its latency (ns) and its number of requests.
 fn bins(latency: &Latency) -> Result<Vec<(u64, u64)>, String> {
     let mut bins = Vec::new();
     for (midpoint, count) in latency.bins.iter().flatten() {
         let ns = midpoint.trim().parse::<u64>().ok().filter(|ns| *ns <= NUMBER_MAX);
         let ns =
-            ns.ok_or_else(|| format!("the bin '{}' is not at a time in ns", shown(midpoint)))?;
+            ns.ok_or_else(|| format!("the bin '{}' is not a latency in ns", shown(midpoint)))?;
         bins.push((ns, *count));
     }
     bins.sort_unstable();
     Ok(bins)
 }
 
-/// The percentiles as shares (0 to 1) with latencies (ns), in ascending order.
+/// Returns the percentiles in ascending order, each as a share (0 to 1) and a latency (ns).
 fn shares(latency: &Latency) -> Result<Vec<(f64, u64)>, String> {
     let mut shares = Vec::new();
     for (percent, ns) in latency.percentile.iter().flatten() {
         let share = percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0);
         match share.filter(|share| (0.0..=1.0).contains(share)) {
-            // fio before 3.2 fills its list of percentiles with 0.00.
+            // fio before 3.2 pads the list of percentiles with entries of 0.00.
             Some(0.0) => {}
             Some(share) => shares.push((share, *ns)),
             None => return Err(format!("'{}' is not a percentile", shown(percent))),
@@ -482,7 +492,7 @@ fn shares(latency: &Latency) -> Result<Vec<(f64, u64)>, String> {
     shares.sort_by(|a, b| a.0.total_cmp(&b.0));
     match shares.windows(2).find(|pair| pair[1].1 < pair[0].1) {
         Some([(_, ns), (share, less)]) => Err(format!(
-            "percentile {} is {less} ns, less than the {ns} ns of a lower percentile",
+            "percentile {} is {less} ns, but a lower percentile is {ns} ns",
             share * 100.0
         )),
         _ => Ok(shares),
@@ -542,7 +552,7 @@ mod tests {
         let workload = &run.points[0].key.workload;
         assert_eq!((workload.request_bytes, workload.request_sizes.len()), (16384, 2));
         assert_eq!(workload.distribution, workload::Distribution::Zipf { theta: 1.1 });
-        // With a random map, fio issues other sizes.
+        // Without norandommap, fio shortens some requests, so the sizes are not exactly known.
         let run = read_with(split);
         let workload = &run.points[0].key.workload;
         assert_eq!((workload.request_bytes, workload.request_sizes.len()), (4096, 0));
@@ -589,7 +599,7 @@ mod tests {
             assert_eq!(with(version).unwrap()[0].tool, version);
         }
         let message = with("fio-2.16").unwrap_err().message;
-        assert!(message.contains("fio-2.16, whose units differ"), "{message}");
+        assert!(message.contains("fio-2.16, which uses other units"), "{message}");
         for version in ["banana", "fio-", "fio-x3", "3.33", "", "fio-99999999999"] {
             let message = with(version).unwrap_err().message;
             assert!(message.contains("is not a version of fio"), "{message}");
@@ -606,7 +616,7 @@ mod tests {
         assert_eq!(points[0].key.threads(), 2, "entries without numjobs are threads");
     }
 
-    /// A job of 1000 requests that transferred this many bytes, with these options.
+    /// Returns a job of 1000 requests that transferred `bytes` bytes.
     fn sized(direction: &str, bytes: u64, options: &str) -> String {
         format!(
             r#"{{"jobname": "a", "job options": {{{options}}}, "job_runtime": 1000,
@@ -651,15 +661,18 @@ mod tests {
             let message = read_as(bytes, options).unwrap_err().message;
             assert!(message.starts_with("job a: ") && message.contains(cause), "{message}");
         }
-        // The requests in flight at the end of ramp_time are counted differently.
+        // fio's counters may disagree about requests that are in flight at the end of ramp_time. A
+        // difference of up to the queue depth is therefore accepted.
         let options = r#""bs": "4k", "iodepth": "32", "ioengine": "libaio""#;
         let runs = read_as(4_096_000 + 31 * 4096, options);
         assert_eq!(runs.unwrap()[0].points[0].key.request_bytes(), 4096);
-        // halfpower prints only the largest of several sizes.
+        // If requests have several sizes, halfpower prints only the largest, so a smaller mean is
+        // accepted.
         let text = output(&[sized("read", 4_096_000, r#""bs": "64k""#)]);
         let runs = read(&text.replace("fio-3.33", "halfpower-1.0")).unwrap();
         assert_eq!(runs[0].points[0].key.request_bytes(), 4096);
-        // With group_reporting fio prints a sum under the name of one job, with other options.
+        // With group_reporting, fio prints the sum over a group under the name of one job, with the
+        // options of another job. Such sums are accepted, but the mean size is stored.
         for options in [r#""bs": "64k", "name": "b""#, r#""bs": "5k""#] {
             let runs = read_as(4_096_000, options).unwrap();
             assert_eq!(runs[0].points[0].key.request_bytes(), 4096);
@@ -686,7 +699,7 @@ mod tests {
         assert!(message.contains("direct and buffered contradict each other"), "{message}");
     }
 
-    /// The import of one job in which one text is replaced.
+    /// Replaces a text in the output of one job and imports the result.
     fn changed(from: &str, to: &str) -> Outcome<Vec<Imported>> {
         let job = job("a", "");
         assert!(job.contains(from));
@@ -701,7 +714,7 @@ mod tests {
             ("\"percentile\"", r#""bins": {"100000": 5}, "percentile""#, "5 latencies"),
             ("\"percentile\"", r#""bins": {"9000000": 10000}, "percentile""#, "9000000 ns"),
             ("\"percentile\"", r#""bins": {"40000": 10000}, "percentile""#, "40000 ns"),
-            ("\"N\": 10000", "\"N\": 50000", "50000 latencies of 10000"),
+            ("\"N\": 10000", "\"N\": 50000", "50000 latencies of only 10000"),
             ("180000", "1000000", "percentile 99"),
             ("900000}", "9000000}", "a percentile is 9000000"),
             ("50.000000", "NaN", "'NaN'"),
@@ -721,12 +734,13 @@ mod tests {
     #[test]
     fn what_fio_rounds_or_omits_is_accepted() {
         let missing = |runs: &[Imported]| runs[0].missing.join(", ");
-        // Midpoints beyond minimum and maximum, and 16 requests in flight.
+        // The outermost bins are outside the range from minimum to maximum. N exceeds the number of
+        // requests by 16, because 16 requests were in flight.
         let bins = r#""bins": {"49800": 5, "180224": 9999, "5020000": 12}, "percentile""#;
         let text = job("a", "").replace("\"percentile\"", bins);
         let runs = read(&output(&[text.replace("\"N\": 10000", "\"N\": 10016")])).unwrap();
         assert_eq!(runs[0].points[0].trials[0].latency().max(), Some(5_000_000));
-        // fio before 3.18 does not print N, and fio 3.0 fills its percentiles with 0.00.
+        // fio before 3.18 does not print N, and fio before 3.2 pads the percentiles with 0.00.
         let runs = read(&output(&[job("a", "").replace("\"N\": 10000,", "")])).unwrap();
         assert_eq!(runs[0].points[0].trials[0].latency().count(), 10_000);
         let runs = changed("\"50.000000\"", "\"0.00\": 0, \"50.000000\"").unwrap();
@@ -734,7 +748,7 @@ mod tests {
         let runs = changed("\"N\": 10000", "\"N\": 5").unwrap();
         assert!(missing(&runs).contains("latencies of some requests"));
         let runs = changed("\"N\": 10000", "\"N\": 0").unwrap();
-        assert!(missing(&runs).contains("latencies of single requests"));
+        assert!(missing(&runs).contains("latencies of individual requests"));
     }
 
     #[test]
@@ -754,7 +768,7 @@ mod tests {
         let no_time = job("a", "").replace("\"runtime\": 2000", "\"runtime\": 0");
         let no_time = no_time.replace("\"job_runtime\": 1990", "\"job_runtime\": 0");
         let message = read(&output(&[no_time])).unwrap_err().message;
-        assert!(message.contains("10000 requests took a runtime of 0 ms"), "{message}");
+        assert!(message.contains("10000 requests completed, but the runtime is 0 ms"), "{message}");
         let halves = job("a", "").replace("40960000", "9000000000000000000");
         assert!(read(&output(&[halves.clone(), halves])).is_err(), "the sum is too large");
     }
@@ -763,7 +777,7 @@ mod tests {
     fn jobs_and_servers_in_one_document_are_refused() {
         let both = format!("\"client_stats\": [{}], \"jobs\"", job("a", ""));
         let text = output(&[job("a", "")]).replace("\"jobs\"", &both);
-        assert!(read(&text).unwrap_err().message.contains("count twice"));
+        assert!(read(&text).unwrap_err().message.contains("counted twice"));
     }
 
     #[test]
@@ -818,7 +832,7 @@ mod tests {
     fn requests_that_cannot_be_imported_are_named_with_a_remedy() {
         let requests = r#"{"io_bytes": 4096, "total_ios": 1, "runtime": 1}"#;
         for (field, cause, remedy) in [
-            ("mixed", "one sum of reads and writes", "unified_rw_reporting"),
+            ("mixed", "combined count of reads and writes", "unified_rw_reporting"),
             ("trim", "trims", "read or write"),
         ] {
             let other = format!("{{\"jobname\": \"u\", \"{field}\": {requests}}}");

@@ -1,8 +1,8 @@
-//! fio's job files: sections of options, before they are translated.
+//! Parses fio's job files into sections of options. The module `translate` translates the options.
 //!
 //! A section `[global]` sets defaults for the sections below it. `;` and `#` begin a comment
-//! anywhere in a line, as in fio. `include FILE` inserts the options of another file; its path is
-//! relative to the including file. Variables are replaced only in jobs that are used
+//! anywhere in a line, as in fio. `include FILE` inserts the options of another file, whose path is
+//! relative to the including file. Variables are replaced only in jobs that run
 //! ([`Given::text`]). The number of bytes read and the number of jobs are limited, so that memory
 //! use is bounded.
 
@@ -12,43 +12,43 @@ use lab::failure::{Failure, Outcome};
 
 /// Maximum size of a job file together with its included files (bytes).
 const BYTES_MAX: usize = 1 << 20;
-/// Maximum nesting of included files.
+/// Maximum nesting depth of included files.
 const INCLUDES_MAX: usize = 16;
-/// Maximum number of jobs.
 const JOBS_MAX: usize = 1000;
 
-/// What a job file can ask of the machine; a trait, so that tests can supply a made-up machine.
+/// Access to the files and facts of the machine that a job file may refer to. Tests implement this
+/// trait with fixed values.
 pub trait Surroundings {
-    /// The text of a file.
+    /// Reads a text file.
     ///
     /// # Errors
     /// The file cannot be read, or is larger than `bytes_max`.
     fn read(&self, path: &Path, bytes_max: usize) -> Outcome<String>;
-    /// The value of an environment variable.
+    /// Returns the value of an environment variable. None if the variable is not set.
     fn variable(&self, name: &str) -> Option<String>;
-    /// Whether a path exists.
+    /// Returns true if a path exists.
     fn exists(&self, path: &Path) -> bool;
-    /// Size of a memory page (`$pagesize`, bytes).
+    /// Returns the size of a memory page (bytes), fio's `$pagesize`.
     fn page_bytes(&self) -> u64;
-    /// Memory (`$mb_memory`, MiB).
+    /// Returns the size of the main memory (MiB), fio's `$mb_memory`.
     fn memory_mib(&self) -> u64;
-    /// CPUs (`$ncpus`).
+    /// Returns the number of CPUs, fio's `$ncpus`.
     fn cpus(&self) -> u64;
 }
 
-/// An option as written.
+/// An option as written in a job file or on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     /// The option's name in lower case, with underscores.
     pub key: String,
-    /// The text after the equals sign; None for an option without a value.
+    /// The text after the equals sign. None for an option without a value.
     pub value: Option<String>,
-    /// Location of the option: `FILE:LINE`, or the command line.
+    /// The location of the option for error messages: `FILE:LINE`, or the command line.
     pub place: String,
 }
 
 impl Given {
-    /// An option from `key=value` or `key`.
+    /// Parses an option from `key=value` or `key`.
     pub fn new(text: &str, place: String) -> Given {
         let (key, value) = match text.split_once('=') {
             Some((key, value)) => (key, Some(value.trim().to_owned())),
@@ -58,17 +58,18 @@ impl Given {
         Given { key, value, place }
     }
 
-    /// A usage error with the location of this option; `why` ends with the remedy.
+    /// Returns a usage error with the location of this option. `why` must end with the remedy.
     pub fn refuse(&self, why: impl std::fmt::Display) -> Failure {
         Failure::usage(format!("{}: {why}", self.place))
     }
 
-    /// The value with `${VARIABLE}` and fio's keywords replaced; empty for an option without a
-    /// value. A calculation with a keyword is put in parentheses, so that it is read as an
-    /// expression.
+    /// Returns the value, with `${VARIABLE}` and fio's keywords replaced. The result is empty for
+    /// an option without a value. If a keyword was replaced in a calculation, the calculation is
+    /// put in parentheses, so that it is parsed as an expression.
     ///
     /// # Errors
-    /// A variable is not set; fio would replace it by an empty text.
+    /// A variable is not set (fio would replace the variable by an empty text), or a closing brace
+    /// is missing.
     pub fn text(&self, surroundings: &dyn Surroundings) -> Outcome<String> {
         let mut text = String::new();
         let mut rest = self.value.as_deref().unwrap_or_default();
@@ -103,12 +104,12 @@ impl Given {
     }
 }
 
-/// A job: its own options and the number of global options that apply to it.
+/// A job: the options of its own section, and the number of global options that apply to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     /// The name in brackets.
     pub name: String,
-    /// Location of the section.
+    /// The location of the section for error messages: `FILE:LINE`, or the command line.
     pub place: String,
     /// Number of global options above the section, which apply to it.
     inherited: usize,
@@ -121,15 +122,15 @@ pub struct Section {
 pub struct Jobs {
     /// The options of all global sections, in order.
     globals: Vec<Given>,
-    /// The jobs, in order.
+    /// The jobs, in the order of the file.
     pub sections: Vec<Section>,
-    /// Whether the section being read is global.
+    /// Whether the section that is being parsed is a global section.
     in_global: bool,
 }
 
 impl Jobs {
-    /// The options of a job in the order in which they apply; a later option overrides an earlier
-    /// one.
+    /// Returns the options of a job in the order in which they apply. A later option overrides an
+    /// earlier option.
     pub fn options<'a>(&'a self, section: &'a Section) -> impl Iterator<Item = &'a Given> {
         self.globals[..section.inherited].iter().chain(&section.own)
     }
@@ -137,7 +138,7 @@ impl Jobs {
     /// Begins a section.
     ///
     /// # Errors
-    /// Too many jobs, or a name that fio would treat as `global`.
+    /// There are too many jobs, or fio would treat the section name as `global`.
     pub fn begin(&mut self, name: &str, place: String) -> Outcome<()> {
         self.in_global = name == "global";
         if self.in_global {
@@ -145,14 +146,14 @@ impl Jobs {
         }
         if name.starts_with("global") {
             return Err(Failure::usage(format!(
-                "{place}: fio takes every section that begins with global for the global one; \
-                 rename '{}'",
+                "{place}: fio treats every section whose name begins with global as a [global] \
+                 section; rename the section '{}'",
                 name.escape_debug()
             )));
         }
         if self.sections.len() == JOBS_MAX {
             return Err(Failure::usage(format!(
-                "{place}: more than {JOBS_MAX} jobs; split the job file"
+                "{place}: the job file has more than {JOBS_MAX} jobs; split it"
             )));
         }
         let inherited = self.globals.len();
@@ -160,7 +161,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Adds an option to the section being read.
+    /// Adds an option to the section that is being parsed.
     ///
     /// # Errors
     /// There is no section yet.
@@ -169,7 +170,7 @@ impl Jobs {
             (true, _) => self.globals.push(given),
             (false, Some(section)) => section.own.push(given),
             (false, None) => {
-                let why = "an option stands before the first section; add [global] or [NAME]";
+                let why = "an option precedes the first section; add [global] or [NAME] above it";
                 return Err(given.refuse(why));
             }
         }
@@ -180,7 +181,7 @@ impl Jobs {
 /// Parses a job file and the files that it includes.
 ///
 /// # Errors
-/// One line with file, line number and remedy.
+/// A message of one line with file, line number and remedy.
 pub fn parse(path: &Path, text: &str, surroundings: &dyn Surroundings) -> Outcome<Jobs> {
     let mut reader =
         Reader { surroundings, jobs: Jobs::default(), open: Vec::new(), left: BYTES_MAX };
@@ -197,9 +198,9 @@ pub fn parse(path: &Path, text: &str, surroundings: &dyn Surroundings) -> Outcom
 struct Reader<'a> {
     surroundings: &'a dyn Surroundings,
     jobs: Jobs,
-    /// The files that are being read, outermost first.
+    /// The file that is being parsed and the files that include it, outermost first.
     open: Vec<PathBuf>,
-    /// Bytes that may still be read.
+    /// Number of bytes that may still be read before the limit is reached.
     left: usize,
 }
 
@@ -208,7 +209,8 @@ impl Reader<'_> {
         self.left = self.left.checked_sub(text.len()).ok_or_else(|| {
             let path = path.display();
             Failure::usage(format!(
-                "{path}: more than {BYTES_MAX} bytes with the included files; split the job file"
+                "{path}: the job file and its includes have more than {BYTES_MAX} bytes; split the \
+                 job file"
             ))
         })?;
         self.open.push(path.to_path_buf());
@@ -226,7 +228,8 @@ impl Reader<'_> {
         if let Some(name) = line.strip_prefix('[') {
             if self.open.len() > 1 {
                 return Err(Failure::usage(format!(
-                    "{place}: an included file must not have sections; move {} to the job file",
+                    "{place}: an included file must not have sections; move the section {} to the \
+                     job file",
                     line.escape_debug()
                 )));
             }
@@ -246,8 +249,8 @@ impl Reader<'_> {
         let path = including.join(name);
         if self.open.contains(&path) || self.open.len() > INCLUDES_MAX {
             return Err(Failure::usage(format!(
-                "{place}: {} includes itself, or files are nested more than {INCLUDES_MAX} deep; \
-                 remove this include",
+                "{place}: {} includes itself, or includes are nested more than {INCLUDES_MAX} \
+                 levels deep; remove this include",
                 path.display()
             )));
         }
@@ -270,7 +273,7 @@ mod tests {
         fn read(&self, path: &Path, bytes_max: usize) -> Outcome<String> {
             match self.0.get(path) {
                 Some(text) if text.len() <= bytes_max => Ok(text.clone()),
-                _ => Err(Failure::usage(format!("reading {}; name another", path.display()))),
+                _ => Err(Failure::usage(format!("reading {}; specify another", path.display()))),
             }
         }
         fn variable(&self, name: &str) -> Option<String> {
@@ -298,7 +301,7 @@ mod tests {
         parse(Path::new("jobs/a.fio"), text, &files(included))
     }
 
-    /// The options of each job as `name: key=value key=value`.
+    /// Formats each job with its options as `name: key=value key=value`.
     fn shown(text: &str, files: &[(&str, &str)]) -> Vec<String> {
         let jobs = parsed(text, files).unwrap();
         let one = |given: &Given| match &given.value {
@@ -331,10 +334,10 @@ mod tests {
         let cycle = [("jobs/a.fio", "include b.fio"), ("jobs/b.fio", "include a.fio")];
         let section = [("jobs/b.fio", "[c]")];
         for (text, files, words) in [
-            ("bs=4k\n[a]", [].as_slice(), "jobs/a.fio:1: an option stands before"),
+            ("bs=4k\n[a]", [].as_slice(), "jobs/a.fio:1: an option precedes"),
             ("\n[a\nbs=4k", &[], "jobs/a.fio:2: a section has no ']'"),
             ("[global]\nbs=4k", &[], "jobs/a.fio has no job; "),
-            ("[a]\n[globals]", &[], "jobs/a.fio:2: fio takes every section"),
+            ("[a]\n[globals]", &[], "jobs/a.fio:2: fio treats every section"),
             ("[a]\ninclude b.fio", &[], "jobs/a.fio:2: reading jobs/b.fio; "),
             ("[a]\ninclude b.fio", &cycle, "jobs/b.fio:1: jobs/a.fio includes itself"),
             ("[a]\ninclude a.fio", &cycle, "jobs/a.fio:2: jobs/a.fio includes itself"),

@@ -1,4 +1,4 @@
-//! The options of a job in fio's JSON output as the key of a point.
+//! Converts the options of a job in fio's JSON output to the key of a point.
 
 use std::collections::BTreeMap;
 
@@ -14,33 +14,33 @@ use crate::fio::expression::{Quantity, evaluate};
 use crate::fio::keys;
 use crate::fio::output::{Job, Texts};
 
-/// Options under their main names.
+/// Values of options by option name. Aliases such as `blocksize` are replaced by the main name.
 pub type Options<'a> = BTreeMap<&'a str, &'a str>;
 
-/// Names of fio's engines that wait for each request.
+/// Names of fio's engines that wait for each request before they issue the next.
 const SYNCHRONOUS: [&str; 6] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
 /// Maximum of `iodepth` and of `numjobs`.
 const COUNT_MAX: u64 = 1_000_000;
 /// fio's default request size (bytes).
 const DEFAULT_BYTES: u64 = 4096;
-/// fio's options for requests of several sizes.
+/// Names of fio's options for requests of several sizes.
 const SIZES: [&str; 2] = ["bssplit", "bsrange"];
-/// What is missing if requests have several sizes.
+/// Entry in the list of missing information if the sizes of the requests are not known.
 const NO_SIZES: &str = "the size of each request (the mean is stored)";
-/// Maximum length of a name or a value in a message.
+/// Maximum length of a name or a value in a message (characters).
 const SHOWN_MAX: usize = 60;
 
-/// Options under their main names.
+/// Collects options under their main names.
 pub fn options(texts: Option<&Texts>) -> Options<'_> {
     texts.into_iter().flatten().map(|(key, value)| (keys::main_name(key), value.trim())).collect()
 }
 
-/// The failure of a job, in one line.
+/// Returns the error for a job, as a message of one line.
 pub fn refused(job: &str, why: &str) -> Failure {
     Failure::failed(format!("job {}: {}", shown(job), why.replace(char::is_control, " ")))
 }
 
-/// A name or value for a message: without control characters, and shortened.
+/// Shortens a name or a value for a message and replaces its control characters by spaces.
 pub fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_MAX).collect();
     if shown.len() < text.len() {
@@ -49,9 +49,8 @@ pub fn shown(text: &str) -> String {
     shown.replace(char::is_control, " ")
 }
 
-/// The options of a job.
+/// The options of a job, and whether fio printed all of them.
 pub struct Given<'a> {
-    /// Name of the job.
     name: &'a str,
     /// The job's own options, which override the global ones.
     own: Options<'a>,
@@ -60,13 +59,13 @@ pub struct Given<'a> {
     globals: &'a Options<'a>,
     /// Whether fio printed all options. In client mode it omits the options of most jobs.
     is_complete: bool,
-    /// Whether fio, not halfpower, wrote the options. If requests have several sizes, halfpower
-    /// writes only the largest.
+    /// Whether fio wrote the document. A document of halfpower states only the largest request size
+    /// if requests have several sizes.
     is_fio: bool,
 }
 
 impl<'a> Given<'a> {
-    /// The options of a job, printed by fio or by halfpower.
+    /// Collects the options of a job that fio (`is_fio`) or halfpower printed.
     pub fn new(job: &'a Job, globals: &'a Options<'a>, is_fio: bool) -> Given<'a> {
         let own = options(job.options.as_ref());
         let is_printed = job.options.is_some() || job.hostname.is_none();
@@ -74,7 +73,7 @@ impl<'a> Given<'a> {
         Given { name: &job.jobname, own, globals, is_complete, is_fio }
     }
 
-    /// The value of an option.
+    /// Returns the value of an option. None if the option is missing.
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.own.get(key).or_else(|| self.globals.get(key)).copied()
     }
@@ -92,44 +91,46 @@ impl<'a> Given<'a> {
         evaluate(text, Quantity::Bytes { kb_base })
     }
 
-    /// A number; None if the option is missing or not a plain number.
+    /// Parses a number or size. None if the option is missing or is not a number.
     fn number(&self, key: &str) -> Option<u64> {
         // If the values for reads, writes and trims differ, only the first is used.
         self.size(self.text(key)?.split([',', ':']).next()?).ok()
     }
 
-    /// A time (ns); None if the option is missing, not a time, or too long to be stored. A number
-    /// without a unit is in units of `bare_us`.
+    /// Parses a time (ns). None if the option is missing, is not a time, or is too long to be
+    /// stored. A number without a unit is multiplied by
+    /// `bare_us` to get microseconds.
     fn time_ns(&self, key: &str, bare_us: u64) -> Option<u64> {
         let us = evaluate(self.text(key)?, Quantity::Time { bare_us }).ok()?;
         us.checked_mul(1000).filter(|ns| i64::try_from(*ns).is_ok())
     }
 
-    /// A count from 1 to [`COUNT_MAX`]; 1 if the option is missing.
+    /// Parses a count from 1 to [`COUNT_MAX`]. Returns 1 if the option is missing.
     fn count(&self, key: &str) -> Outcome<u32> {
         let Some(text) = self.text(key) else { return Ok(1) };
         let count = self.size(text).ok().filter(|count| (1..=COUNT_MAX).contains(count));
         count.map(|count| count as u32).ok_or_else(|| {
             self.refused(&format!(
-                "{key}={} is not a number from 1 to {COUNT_MAX}; import the output of fio itself",
+                "{key}={} is not a number from 1 to {COUNT_MAX}; import the unchanged output of \
+                 fio",
                 shown(text)
             ))
         })
     }
 
-    /// Requests that a thread has outstanding.
+    /// Returns the queue depth of a thread. For synchronous engines, the depth is always 1.
     fn depth(&self) -> Outcome<u32> {
         let depth = self.count("iodepth")?;
         Ok(if SYNCHRONOUS.contains(&self.engine()) { 1 } else { depth })
     }
 
-    /// Number of threads.
+    /// Returns the number of threads (`numjobs`).
     pub fn threads(&self) -> Outcome<u32> {
         self.count("numjobs")
     }
 
-    /// Number of requests by which fio's counters may contradict each other: the requests in flight
-    /// at the end of `ramp_time` or of an interval.
+    /// Returns the number of requests by which fio's counters may differ: the number of requests
+    /// that all threads may have in flight at the end of `ramp_time` or of an interval.
     pub fn slack(&self) -> Outcome<u64> {
         Ok(u64::from(self.depth()?).saturating_mul(u64::from(self.threads()?)))
     }
@@ -138,7 +139,7 @@ impl<'a> Given<'a> {
         self.text("ioengine").unwrap_or("psync")
     }
 
-    /// What the job read or wrote.
+    /// Describes the file, directory or device that the job read or wrote.
     pub fn target(&self) -> TargetFacts {
         let name = self.text("filename").or(self.text("directory")).unwrap_or_default();
         let kind = match name {
@@ -153,15 +154,15 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The key of the point of a job with `entries` entries, each with the counters of one or more
-    /// threads. Settings that are not known exactly are added to `missing`.
+    /// Builds the key of the point of a job that has `entries` entries in the document. Settings
+    /// that are not known exactly are added to `missing`.
     ///
     /// # Errors
-    /// One line: an impossible option, or one that contradicts the measured requests.
+    /// A message of one line if an option is impossible or contradicts the measured requests.
     pub fn key(&self, trial: &Trial, entries: u32, missing: &mut Vec<String>) -> Outcome<PointKey> {
         let rw = self.text("rw").unwrap_or_default();
         if !self.is_complete {
-            missing.push("the job's options (depth and engine are assumed)".to_owned());
+            missing.push("the job's options (queue depth and engine are assumed)".to_owned());
         }
         let (request_bytes, split) = self.sizes(trial, missing)?;
         let threads = self.threads()?.max(entries);
@@ -187,7 +188,7 @@ impl<'a> Given<'a> {
         Ok(PointKey { caching, ..PointKey::of(&workload) })
     }
 
-    /// Whether requests bypass the page cache: `direct=1` or `buffered=0`.
+    /// Returns true if requests bypass the page cache: `direct=1` or `buffered=0`.
     fn is_direct(&self) -> Outcome<bool> {
         for options in [&self.own, self.globals] {
             let direct = options.get("direct").map(|text| is_on(text));
@@ -196,7 +197,7 @@ impl<'a> Given<'a> {
                 (None, None) => {}
                 (Some(direct), Some(other)) if direct != other => {
                     return Err(self.refused(
-                        "direct and buffered contradict each other; run fio with one of them",
+                        "direct and buffered contradict each other; run fio with only one of them",
                     ));
                 }
                 (Some(direct), _) | (None, Some(direct)) => return Ok(direct),
@@ -205,7 +206,7 @@ impl<'a> Given<'a> {
         Ok(false)
     }
 
-    /// Share of reads (percent).
+    /// Returns the share of reads (percent): as stated by the options, else as measured.
     fn read_percent(&self, trial: &Trial) -> u8 {
         let [read, write] = &trial.directions;
         let measured = match (read.requests, write.requests) {
@@ -220,8 +221,8 @@ impl<'a> Given<'a> {
         stated.filter(|percent| is_mix && *percent <= 100).unwrap_or(measured) as u8
     }
 
-    /// The size of the requests, and the shares of the sizes if there are several. If the sizes are
-    /// not known, the size is the mean, and `missing` says so.
+    /// Returns the request size, and the share of each size if requests have several sizes. If the
+    /// sizes are not known, the size is the mean, and `missing` gets an entry.
     fn sizes(&self, trial: &Trial, missing: &mut Vec<String>) -> Outcome<(u32, Option<Split>)> {
         let is_known = self.explains(trial)?;
         let split = self.split().filter(|_| is_known);
@@ -244,15 +245,17 @@ impl<'a> Given<'a> {
             }
         };
         let bytes = u32::try_from(bytes).map_err(|_| {
-            let why = format!("requests of {bytes} bytes; halfpower has none of 4 GiB or more");
+            let why = format!(
+                "{bytes} bytes per request are too many; import jobs with a bs below 4 GiB"
+            );
             self.refused(&why)
         })?;
         Ok((bytes, split))
     }
 
-    /// The size of the reads (`index` 0) or the writes (1) in the option `bs`. As in fio, a missing
-    /// part of `READ,WRITE,TRIM` has the value of the last part given, and an empty part has the
-    /// default.
+    /// Returns the size of the reads (`index` 0) or the writes (`index` 1) in the option `bs`. As
+    /// in fio, a missing part of `READ,WRITE,TRIM` has the value of the last given part, and an
+    /// empty part has the default. None if the option is missing.
     fn request_bytes(&self, index: usize) -> Outcome<Option<u64>> {
         let Some(text) = self.text("bs") else { return Ok(None) };
         let part = text.split(',').take(index + 1).last().unwrap_or_default().trim();
@@ -260,13 +263,14 @@ impl<'a> Given<'a> {
             return Ok(Some(DEFAULT_BYTES));
         }
         match self.size(part) {
-            Ok(0) => Err(self.refused("bs=0: requests have no size; give a bs such as 4k to fio")),
+            Ok(0) => Err(self.refused("bs=0: requests have no size; run fio with a bs such as 4k")),
             Ok(bytes) => Ok(Some(bytes)),
             Err(why) => Err(self.refused(&format!("bs={}: {why}", shown(text)))),
         }
     }
 
-    /// The smallest and the largest request of a direction; None if they are not known.
+    /// Returns the smallest and the largest request size of a direction (bytes). None if the sizes
+    /// are not known.
     fn size_range(&self, index: usize) -> Outcome<Option<(u64, u64)>> {
         let Some(key) = SIZES.iter().find(|key| self.text(key).is_some()) else {
             return Ok(self.request_bytes(index)?.map(|bytes| (bytes, bytes)));
@@ -282,8 +286,8 @@ impl<'a> Given<'a> {
         Ok(sizes.iter().min().copied().zip(sizes.iter().max().copied()))
     }
 
-    /// Whether requests of the sizes in the options can have transferred the counted bytes. If not,
-    /// fio may have summed different jobs.
+    /// Returns true if requests of the sizes in the options can have transferred the counted bytes.
+    /// If not, fio may have summed different jobs.
     fn explains(&self, trial: &Trial) -> Outcome<bool> {
         let mut explains = true;
         let unusual = trial.errors.saturating_add(trial.short_transfers);
@@ -304,7 +308,7 @@ impl<'a> Given<'a> {
             let is_far = bytes > 2 * most || 2 * bytes < least;
             if is_far && self.is_fio && self.is_complete && !self.is_sum(trial) {
                 return Err(self.refused(&format!(
-                    "its {name} have {} bytes on average, but the options say {}; import the \
+                    "the {name} have {} bytes on average, but the options say {}; import the \
                      unchanged output of fio, without jobs summed by group_reporting",
                     bytes / requests,
                     if low == high { format!("bs={high}") } else { format!("{low} to {high}") }
@@ -314,8 +318,9 @@ impl<'a> Given<'a> {
         Ok(explains)
     }
 
-    /// Whether the counters are certainly a sum over different jobs, which fio prints with
-    /// `group_reporting` under the name of the first job and with the options of the last one.
+    /// Returns true if the counters are certainly a sum over different jobs. With
+    /// `group_reporting`, fio prints such a sum under the name of the first job and with the
+    /// options of the last job.
     fn is_sum(&self, trial: &Trial) -> bool {
         let rw = self.text("rw").unwrap_or("read");
         let [read, write] = &trial.directions;
@@ -327,15 +332,16 @@ impl<'a> Given<'a> {
         is_other || self.own.get("name").is_some_and(|name| *name != self.name)
     }
 
-    /// The request sizes of `bssplit`; None if the requests may have had other sizes, because fio
-    /// shortens random requests that reach blocks already visited in its random map.
+    /// Returns the request sizes of `bssplit`. None if the requests may have had other sizes:
+    /// without `norandommap`, fio shortens a random request that reaches a block that was already
+    /// visited.
     fn split(&self) -> Option<Split> {
         let is_random = self.text("rw").is_some_and(|rw| rw.starts_with("rand"));
         let has_map = is_random && self.text("norandommap").is_none_or(|text| text == "0");
         self.text("bssplit").filter(|_| !has_map)?.parse().ok()
     }
 
-    /// The rate that limits the load: `rate_iops`, or `rate` converted from bytes to requests.
+    /// Returns the rate limit of the job: `rate_iops`, or `rate` converted from bytes to requests.
     fn arrival(&self, trial: &Trial, threads: u32, missing: &mut Vec<String>) -> Outcome<Arrival> {
         let key = if self.text("rate_iops").is_some() { "rate_iops" } else { "rate" };
         let Some(text) = self.text(key) else { return Ok(Arrival::Closed) };
@@ -357,7 +363,7 @@ impl<'a> Given<'a> {
             return Ok(Arrival::Closed);
         }
         if unlimited {
-            missing.push(format!("the limit {key}={} of one direction", shown(text)));
+            missing.push(format!("the rate limit of only one direction ({key}={})", shown(text)));
             return Ok(Arrival::Closed);
         }
         // fio's rate applies to each thread.
@@ -368,12 +374,13 @@ impl<'a> Given<'a> {
         })
     }
 
-    /// The pauses between requests.
+    /// Returns the pauses between requests (`thinktime`). None if there are no pauses, or if they
+    /// are combined with a rate limit.
     fn think(&self, arrival: Arrival, missing: &mut Vec<String>) -> Outcome<Option<Think>> {
         let Some(text) = self.text("thinktime") else { return Ok(None) };
         let Some(pause_ns) = self.time_ns("thinktime", 1) else {
             return Err(self.refused(&format!(
-                "thinktime={} is not a time; import the output of fio itself",
+                "thinktime={} is not a time; import the unchanged output of fio",
                 shown(text)
             )));
         };
@@ -386,18 +393,22 @@ impl<'a> Given<'a> {
             }
         }
         if arrival != Arrival::Closed {
-            missing.push(format!("the pauses beside the rate (thinktime={})", shown(text)));
+            missing.push(format!(
+                "the pauses (thinktime={}; the rate limit is stored instead)",
+                shown(text)
+            ));
             return Ok(None);
         }
         Ok(Some(Think { pause_ns, requests: self.count("thinktime_blocks")? }))
     }
 
-    /// The distribution of random requests. If fio's has no equivalent, `Even` is stored and
-    /// `missing` says so.
+    /// Returns the distribution of random requests. If halfpower has no equivalent of fio's
+    /// distribution, returns `Even` and adds an entry to `missing`.
     fn distribution(&self, missing: &mut Vec<String>) -> Distribution {
         let text = self.text("random_distribution").unwrap_or("random");
         skew::parse_distribution(text).unwrap_or_else(|_| {
-            missing.push(format!("the distribution {} (even is stored)", shown(text)));
+            missing
+                .push(format!("the distribution {} (an even one is stored instead)", shown(text)));
             Distribution::Even
         })
     }
@@ -412,7 +423,7 @@ impl<'a> Given<'a> {
             "null" => EngineKind::Null,
             other => {
                 missing.push(format!(
-                    "the engine (halfpower has no {}; threads is stored)",
+                    "the engine '{}' (the engine 'threads' is stored instead)",
                     shown(other)
                 ));
                 EngineKind::Threads

@@ -1,9 +1,10 @@
-//! fio's options that halfpower ignores, approximates or refuses, unless it translates them.
+//! Tables of fio's options that halfpower ignores, approximates or refuses.
 //!
-//! An option that is neither translated nor in one of these tables is unknown and refused.
+//! The tables apply to options that were not translated. An option that is neither translated nor
+//! in a table is unknown and is refused.
 
-/// Options that do not change what is measured. Some of them are translated for certain jobs, and
-/// ignored for all others.
+/// Options that do not change what is measured. Some of these options are translated for certain
+/// jobs and ignored for all other jobs.
 pub const IGNORED: &[&str] = &[
     "allow_file_create",
     "allow_mounted_write",
@@ -83,20 +84,20 @@ pub const IGNORED: &[&str] = &[
     "write_lat_log",
 ];
 
-/// Options without an equivalent that change the load only slightly, each with what halfpower does
-/// instead.
+/// Options without an equivalent that change the load only slightly. The second column says what
+/// halfpower does instead.
 pub const APPROXIMATED: &[(&str, &str)] = &[
     ("buffer_compress_chunk", RANDOM_DATA),
     ("buffer_compress_percentage", RANDOM_DATA),
     ("buffer_pattern", RANDOM_DATA),
     ("continue_on_error", "a failed request makes the result invalid"),
-    ("cpumode", "it belongs to another engine"),
+    ("cpumode", "the option has an effect only with the engine cpuio"),
     ("dedupe_mode", RANDOM_DATA),
     ("dedupe_percentage", RANDOM_DATA),
     ("dedupe_global", RANDOM_DATA),
     ("dedupe_working_set_percentage", RANDOM_DATA),
-    ("file_service_type", "requests go to the files in turn"),
-    ("fsync_on_close", "buffered writes end with one fsync"),
+    ("file_service_type", "requests use the files in turn (round robin)"),
+    ("fsync_on_close", "one fsync follows the last buffered write"),
     ("ignore_error", "a failed request makes the result invalid"),
     ("io_submit_mode", "the thread that submits a request also completes it"),
     ("iodepth_batch", BATCHES),
@@ -106,34 +107,35 @@ pub const APPROXIMATED: &[(&str, &str)] = &[
     ("iodepth_batch_submit", BATCHES),
     ("iodepth_low", BATCHES),
     ("lockmem", "no memory is locked"),
-    ("loops", "the load is repeated by --trials"),
-    ("max_latency", "a trial does not end at a slow request"),
+    ("loops", "use --trials to repeat the load"),
+    ("max_latency", "a trial continues after a slow request"),
     ("nice", "threads keep their priority"),
     ("numa_cpu_nodes", "threads are not bound to NUMA nodes; --cpus-allowed binds them to CPUs"),
     ("numa_mem_policy", "memory is not bound to NUMA nodes"),
-    ("openfiles", "all files are open"),
+    ("openfiles", "all files are open at the same time"),
     ("prio", "requests keep their priority"),
     ("prioclass", "requests keep their priority"),
-    ("rate_iops_min", "a trial does not end at a low rate"),
-    ("rate_min", "a trial does not end at a low rate"),
-    ("ratemin", "a trial does not end at a low rate"),
+    ("rate_iops_min", "a trial continues even if the rate is low"),
+    ("rate_min", "a trial continues even if the rate is low"),
+    ("ratemin", "a trial continues even if the rate is low"),
     ("sqthread_poll_cpu", "the kernel chooses the CPU of the polling thread"),
     ("startdelay", "jobs start without a delay"),
-    ("steadystate", "a trial lasts for all of runtime; --steady-state warms up first"),
-    ("ss", "a trial lasts for all of runtime; --steady-state warms up first"),
-    ("ss_dur", "it belongs to steadystate"),
-    ("ss_ramp", "it belongs to steadystate"),
-    ("steadystate_duration", "it belongs to steadystate"),
-    ("steadystate_ramp_time", "it belongs to steadystate"),
-    ("thinktime_blocks_type", "completed requests are counted"),
-    ("verify_backlog", "blocks are checked after all writes"),
-    ("verify_backlog_batch", "blocks are checked after all writes"),
+    ("steadystate", "a trial lasts the full runtime; use --steady-state to warm up before it"),
+    ("ss", "a trial lasts the full runtime; use --steady-state to warm up before it"),
+    ("ss_dur", "the option has an effect only with steadystate"),
+    ("ss_ramp", "the option has an effect only with steadystate"),
+    ("steadystate_duration", "the option has an effect only with steadystate"),
+    ("steadystate_ramp_time", "the option has an effect only with steadystate"),
+    ("thinktime_blocks_type", "thinktime_blocks counts completed requests"),
+    ("verify_backlog", "blocks are verified only after all writes"),
+    ("verify_backlog_batch", "blocks are verified only after all writes"),
 ];
 
-const RANDOM_DATA: &str = "written blocks hold random bytes, different in each block";
-const BATCHES: &str = "all requests with a free slot are submitted at once, in one call";
+const RANDOM_DATA: &str = "every written block contains different random bytes";
+const BATCHES: &str = "one call submits as many requests as there are free slots";
 
-/// Options that change the load and have no equivalent, each with the feature that halfpower lacks.
+/// Options that change the load and have no equivalent. The second column has the feature that
+/// halfpower lacks.
 pub const REFUSED: &[(&str, &str)] = &[
     ("atomic", "atomic writes"),
     ("block_error_percentiles", "trims"),
@@ -141,14 +143,14 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("bs_is_seq_rand", "different sizes of sequential and random requests"),
     ("bs_unaligned", "unaligned requests"),
     ("cgroup", "control groups"),
-    ("cmdprio", "priorities of single requests"),
-    ("cmdprio_bssplit", "priorities of single requests"),
-    ("cmdprio_class", "priorities of single requests"),
-    ("cmdprio_percentage", "priorities of single requests"),
+    ("cmdprio", "priorities of individual requests"),
+    ("cmdprio_bssplit", "priorities of individual requests"),
+    ("cmdprio_class", "priorities of individual requests"),
+    ("cmdprio_percentage", "priorities of individual requests"),
     ("create_only", "jobs that only create files"),
     ("exec_postrun", "commands in job files, which are never run"),
     ("exec_prerun", "commands in job files, which are never run"),
-    ("experimental_verify", "replayed verification"),
+    ("experimental_verify", "verification that replays the writes"),
     ("file_append", "appending to files"),
     ("fill_device", "filling a device"),
     ("fill_fs", "filling a file system"),
@@ -157,20 +159,20 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("flow_sleep", "jobs whose rates depend on each other"),
     ("flow_watermark", "jobs whose rates depend on each other"),
     ("gid", "another user's identity"),
-    ("latency_percentile", "a depth that follows a latency"),
-    ("latency_run", "a depth that follows a latency"),
-    ("latency_target", "a depth that follows a latency"),
-    ("latency_window", "a depth that follows a latency"),
+    ("latency_percentile", "a queue depth that adapts to a latency target"),
+    ("latency_run", "a queue depth that adapts to a latency target"),
+    ("latency_target", "a queue depth that adapts to a latency target"),
+    ("latency_window", "a queue depth that adapts to a latency target"),
     ("max_open_zones", "zoned devices"),
-    ("merge_blktrace_file", "recorded loads"),
+    ("merge_blktrace_file", "job files that replay recorded requests"),
     ("opendir", "directories of files"),
     ("profile", "fio's profiles"),
-    ("rate_ignore_thinktime", "pauses that do not count against a rate"),
+    ("rate_ignore_thinktime", "rate limits that ignore pauses"),
     ("read_beyond_wp", "zoned devices"),
-    ("read_iolog", "recorded loads"),
+    ("read_iolog", "job files that replay recorded requests"),
     ("sync_file_range", "sync_file_range"),
-    ("thinktime_iotime", "pauses by time"),
-    ("thinktime_spin", "busy pauses"),
+    ("thinktime_iotime", "pauses after a period of I/O instead of a number of requests"),
+    ("thinktime_spin", "pauses that keep the CPU busy"),
     ("trim_backlog", "trims"),
     ("trim_percentage", "trims"),
     ("trim_verify_zero", "trims"),
@@ -180,14 +182,14 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("verify_offset", "fio's block headers"),
     ("verify_pattern", "fio's block patterns"),
     ("verify_state_load", "fio's verify state"),
-    ("write_iolog", "fio's I/O log; halfpower run --log writes every request"),
+    ("write_iolog", "fio's I/O log (halfpower run --log writes a log of all requests)"),
     ("zonemode", "zones"),
     ("zonerange", "zones"),
     ("zonesize", "zones"),
     ("zoneskip", "zones"),
 ];
 
-/// Alternative names of options.
+/// Alternative names of options, each with the main name.
 const ALIASES: &[(&str, &str)] = &[
     ("ba", "blockalign"),
     ("blocksize", "bs"),
@@ -201,12 +203,12 @@ const ALIASES: &[(&str, &str)] = &[
     ("wait_for_previous", "stonewall"),
 ];
 
-/// The main name of an option.
+/// Returns the main name of an option.
 pub fn main_name(key: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name)
 }
 
-/// The text in the second column of a table, in the row of `key`.
+/// Returns the text in the second column of a table, in the row of `key`.
 pub fn of<'a>(table: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
     table.iter().find(|(known, _)| *known == key).map(|(_, text)| *text)
 }

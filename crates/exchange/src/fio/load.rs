@@ -1,25 +1,28 @@
-//! The requests of a job: direction, sizes, order, rate, pauses, duration, content.
+//! Translates the options of a job that describe its requests: direction, sizes, order, rate,
+//! pauses, duration, content.
 //!
-//! fio's defaults are written as flags, because halfpower has other defaults. In fio, requests are
-//! buffered and issued one at a time, with buffers on small pages.
+//! Where a job uses a default of fio, the default is written as a flag, because halfpower has other
+//! defaults. By default, fio issues buffered requests one at a time, and their buffers are on small
+//! memory pages.
 
 use lab::failure::Outcome;
 
 use crate::fio::options::Options;
 
-/// Length of a trial (us) of a job that fio would end by `io_size` or `number_ios`, not by a time.
+/// Length of a trial if the job ends by `io_size` or `number_ios` and has no `runtime` (us).
 const RUNTIME_DEFAULT_US: u64 = 5_000_000;
 /// Maximum number of request sizes into which a `bsrange` is divided.
 const SIZES_MAX: u64 = 100;
 
-/// A flag of halfpower with its value, and the location of the option that it comes from.
+/// A flag of halfpower with its value, and the location of the option that was translated to this
+/// flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// Name of the flag.
+    /// Name of the flag, without the leading dashes.
     pub name: &'static str,
-    /// Its value.
+    /// Value of the flag.
     pub value: String,
-    /// Location of the option; empty for a default of fio.
+    /// Location of the option. Empty for a default of fio.
     pub place: String,
 }
 
@@ -28,7 +31,7 @@ pub struct Word {
 pub struct Load {
     /// Flags that do not depend on the target or the number of threads.
     pub words: Vec<Word>,
-    /// Whether requests go to storage.
+    /// Whether requests reach storage. False for the engine `null`.
     pub does_io: bool,
     /// Whether any request reads.
     pub reads: bool,
@@ -44,13 +47,13 @@ pub struct Load {
     pub has_one_size: bool,
     /// Whether written blocks are checked.
     pub verifies: bool,
-    /// Whether a time ends the trial.
+    /// Whether the trial ends after a set time.
     pub has_runtime: bool,
-    /// Rate of each thread (requests per second).
+    /// Rate limit of each thread (requests per second). None if there is no limit.
     pub rate_of_thread: Option<f64>,
 }
 
-/// The translation of a job's requests, step by step.
+/// State of the translation of a job's options.
 struct Translation<'a, 'b> {
     options: &'a Options<'b>,
     load: Load,
@@ -60,10 +63,10 @@ struct Translation<'a, 'b> {
     is_buffered: bool,
 }
 
-/// Translates the requests of a job.
+/// Translates the options of a job that describe its requests.
 ///
 /// # Errors
-/// The first option that halfpower cannot honour.
+/// The first option that halfpower cannot reproduce.
 pub fn translate(options: &Options<'_>) -> Outcome<Load> {
     let load = Load {
         words: Vec::new(),
@@ -80,8 +83,8 @@ pub fn translate(options: &Options<'_>) -> Outcome<Load> {
     };
     let mut parts =
         Translation { options, load, mean_bytes: 4096.0, read_percent: 100, is_buffered: true };
-    // The engine is checked first: jobs of other engines have options and variables of their own,
-    // and errors about those would hide the cause.
+    // The engine is checked first, because jobs of unsupported engines have options and variables
+    // that only those engines use, and errors about these options would hide the cause.
     parts.engine_name()?;
     options.check_variables()?;
     parts.direction()?;
@@ -97,7 +100,7 @@ pub fn translate(options: &Options<'_>) -> Outcome<Load> {
     Ok(parts.load)
 }
 
-/// A time as a flag's value.
+/// Formats a time as the value of a flag.
 fn time(us: u64) -> String {
     match us {
         _ if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
@@ -106,7 +109,7 @@ fn time(us: u64) -> String {
     }
 }
 
-/// A size as a flag's value.
+/// Formats a size as the value of a flag.
 pub fn size(bytes: u64) -> String {
     let units = [(30, "g"), (20, "m"), (10, "k")];
     let fits = |(shift, _): &&(u32, &str)| bytes > 0 && bytes.is_multiple_of(1 << shift);
@@ -120,7 +123,6 @@ impl Translation<'_, '_> {
         self.load.words.push(Word { name, value: value.into(), place });
     }
 
-    /// The I/O engine.
     fn engine_name(&mut self) -> Outcome<()> {
         let options = self.options;
         let name = match options.text("ioengine").unwrap_or("psync") {
@@ -170,7 +172,9 @@ impl Translation<'_, '_> {
             (false, _) => 0,
             (true, true) => {
                 if by_read.is_some() && by_write.is_some() && by_read != by_write {
-                    return Err(options.refuse("rwmixread", "rwmixwrite differs; drop one of them"));
+                    return Err(
+                        options.refuse("rwmixread", "rwmixwrite contradicts it; omit one of them")
+                    );
                 }
                 let percent = by_read.or(by_write).unwrap_or(50);
                 let key = if by_read.is_some() { "rwmixread" } else { "rwmixwrite" };
@@ -179,26 +183,26 @@ impl Translation<'_, '_> {
             }
         };
         if options.is_on("readonly")? == Some(true) && self.load.writes {
-            return Err(options.refuse("readonly", "this job writes; drop --readonly or the job"));
+            return Err(options.refuse("readonly", "this job writes; omit --readonly or the job"));
         }
         match options.text("percentage_random") {
             Some(percent) if self.load.is_random && percent != "100" => {
-                Err(options.refuse_lacking("percentage_random", "partly random loads"))
+                Err(options.refuse_lacking("percentage_random", "partly random workloads"))
             }
             _ => Ok(()),
         }
     }
 
-    /// `rw=read:8k`: sequential requests with gaps; `rw=randread:8`: several requests from each
-    /// random place.
+    /// Translates the suffix of `rw`. `rw=read:8k` means sequential requests with gaps of 8 KiB.
+    /// `rw=randread:8` means several requests from each random offset.
     fn modifier(&mut self, text: &str) -> Outcome<()> {
         let options = self.options;
         if text.starts_with('-') {
-            return Err(options.refuse_lacking("rw", "requests that go backwards"));
+            return Err(options.refuse_lacking("rw", "requests at descending offsets"));
         }
         let number = options.bytes_of("rw", text)?;
         if self.load.is_random {
-            let lacking = "several sequential requests from each random place";
+            let lacking = "several sequential requests from each random offset";
             return if number > 1 { Err(options.refuse_lacking("rw", lacking)) } else { Ok(()) };
         }
         if number > 0 {
@@ -207,7 +211,7 @@ impl Translation<'_, '_> {
         Ok(())
     }
 
-    /// The part of an option that applies to the direction of this job.
+    /// Returns the part of an option that applies to the direction of this job.
     fn of_direction(&self, key: &str) -> Outcome<Option<&str>> {
         let (read, write) = self.options.by_direction(key);
         match (self.load.reads, self.load.writes) {
@@ -237,10 +241,11 @@ impl Translation<'_, '_> {
             && (!self.load.has_one_size
                 || options.bytes_of("blockalign", &align)? != self.load.largest_bytes)
         {
-            let lacking = "requests whose alignment is not their size";
+            let lacking = "requests whose alignment differs from their size";
             return Err(options.refuse_lacking("blockalign", lacking));
         }
-        // fio states the gap between requests; the flag needs the distance between their starts.
+        // fio's option specifies the gap between two requests. The flag specifies the distance
+        // between the starts of two requests.
         let largest = self.load.largest_bytes;
         let has_one_size = self.load.has_one_size;
         if let Some(stride) = self.load.words.iter_mut().find(|word| word.name == "stride") {
@@ -259,7 +264,7 @@ impl Translation<'_, '_> {
         self.add("bs", size(bytes), key);
     }
 
-    /// `bsrange=4k-64k`: request sizes from a range, all equally frequent.
+    /// Translates `bsrange`. All sizes in the range are equally frequent.
     fn range(&mut self, text: &str) -> Outcome<()> {
         let options = self.options;
         let (low, high) = text.split_once(['-', ':']).unwrap_or((text, text));
@@ -270,7 +275,8 @@ impl Translation<'_, '_> {
             return Ok(());
         }
         if low == 0 || high % low != 0 || high / low > SIZES_MAX {
-            let lacking = "such ranges of sizes (only up to 100 multiples of the smallest)";
+            let lacking =
+                "a range whose largest size is not a multiple (up to 100) of the smallest";
             return Err(options.refuse_lacking("bsrange", lacking));
         }
         let sizes: Vec<String> = (1..=high / low).map(|n| size(n * low)).collect();
@@ -315,7 +321,7 @@ impl Translation<'_, '_> {
         Ok(())
     }
 
-    /// Caching and depth.
+    /// Translates the options for caching, queue depth and polling.
     fn engine(&mut self) -> Outcome<()> {
         let options = self.options;
         let (direct, buffered) = (options.is_on("direct")?, options.is_on("buffered")?);
@@ -330,7 +336,7 @@ impl Translation<'_, '_> {
         let waits = engine == "libaio" && self.is_buffered;
         if waits && depth > 1 {
             let how =
-                "libaio waits for each buffered request, in fio as well, so one is outstanding";
+                "libaio waits for each buffered request (in fio too), so the queue depth is 1";
             options.approximate("iodepth", how);
         }
         let depth = if is_sync || waits { depth.min(1) } else { depth };
@@ -370,7 +376,8 @@ impl Translation<'_, '_> {
         if options.is_on("pre_read")? == Some(true) {
             self.add("page-cache", "warm", "pre_read");
         } else if drops_pages && self.is_buffered && !self.load.reads {
-            // fio drops the pages of a file before any job, halfpower by default only before reads.
+            // fio drops the cached pages of a file before every job. Without this flag, halfpower
+            // drops the pages only before jobs that read.
             self.add("page-cache", "cold", "invalidate");
         }
         Ok(())
@@ -411,7 +418,7 @@ impl Translation<'_, '_> {
         let bytes = self.rate_of("rate", self.mean_bytes)?;
         let requests = self.rate_of("rate_iops", 1.0)?;
         if bytes.is_some() && requests.is_some() {
-            return Err(self.options.refuse("rate", "rate_iops is given too; drop one of them"));
+            return Err(self.options.refuse("rate", "rate_iops is set too; omit one of them"));
         }
         self.load.rate_of_thread = bytes.or(requests);
         match self.options.text("rate_process").unwrap_or("linear") {
@@ -425,8 +432,9 @@ impl Translation<'_, '_> {
         Ok(())
     }
 
-    /// The rate of reads and writes together (requests per second). `request` is the number of
-    /// units of the option in a request: 1 for `rate_iops`, the mean request size for `rate`.
+    /// Returns the combined rate limit of reads and writes (requests per second). The value of the
+    /// option is divided by `request`: 1 for `rate_iops`, the mean request size for `rate`. None if
+    /// there is no limit.
     fn rate_of(&self, key: &str, request: f64) -> Outcome<Option<f64>> {
         let options = self.options;
         let (read, write) = options.by_direction(key);
@@ -443,12 +451,13 @@ impl Translation<'_, '_> {
         let (Some(read), Some(write)) = (read, write) else {
             return match read.or(write) {
                 None => Ok(None),
-                Some(_) => Err(options.refuse_lacking(key, "a rate for one direction of a mix")),
+                Some(_) => Err(options.refuse_lacking(key, "a rate limit for only one direction")),
             };
         };
         let mixed = (read + write) * self.read_percent as f64 / 100.0;
-        if (mixed - read).abs() > 0.01 * (read + write) {
-            let lacking = "rates of reads and writes that differ from rwmixread";
+        // fio takes whole numbers, so each rate may be off by one.
+        if (mixed - read).abs() > (0.01 * (read + write)).max(1.0 / request) {
+            let lacking = "rates of reads and writes whose ratio differs from rwmixread";
             return Err(options.refuse_lacking(key, lacking));
         }
         Ok(Some(read + write))
@@ -463,7 +472,7 @@ impl Translation<'_, '_> {
             self.add("thinktime-blocks", blocks.to_string(), "thinktime_blocks");
         }
         if options.text("iodepth").is_some_and(|depth| depth != "1") {
-            options.approximate("thinktime", "each of the iodepth requests pauses by itself");
+            options.approximate("thinktime", "each of the iodepth request slots pauses separately");
         }
         Ok(())
     }
@@ -477,8 +486,8 @@ impl Translation<'_, '_> {
         let (law, rest) = text.split_once(':').unwrap_or((text, ""));
         let lacking = match law {
             _ if text.contains(',') => "distributions that differ for reads and writes",
-            "normal" | "zoned_abs" => "this distribution (random, zipf, pareto and zoned exist)",
-            "zipf" | "pareto" if rest.contains('/') => "a centre of hot blocks",
+            "normal" | "zoned_abs" => "this distribution (only random, zipf, pareto and zoned)",
+            "zipf" | "pareto" if rest.contains('/') => "a location for the most popular blocks",
             _ => "",
         };
         if !lacking.is_empty() {
@@ -496,7 +505,7 @@ impl Translation<'_, '_> {
         let is_durable = match options.text("sync").unwrap_or("0") {
             "0" | "none" => false,
             "" | "1" | "sync" => {
-                options.approximate("sync", "writes are O_DSYNC, not O_SYNC");
+                options.approximate("sync", "writes use O_DSYNC instead of O_SYNC");
                 true
             }
             "dsync" => true,
@@ -512,7 +521,7 @@ impl Translation<'_, '_> {
             }
         }
         // halfpower always ends buffered writes with an fsync, and reports the time with and
-        // without it.
+        // without this fsync.
         if options.is_on("end_fsync")? != Some(true) && self.is_buffered && writes {
             options
                 .approximate("end_fsync", "buffered writes end with an fsync, as with end_fsync=1");
@@ -537,16 +546,16 @@ impl Translation<'_, '_> {
             return Err(options.refuse_lacking("verify", "fio's block patterns"));
         }
         if self.load.reads {
-            let lacking = "verification of blocks that fio wrote, or of a mix of reads and writes";
+            let lacking = "verification in a job that reads, or mixes reads and writes";
             return Err(options.refuse_lacking("verify", lacking));
         }
-        options.approximate("verify", "blocks carry halfpower's own checksum (CRC-32)");
+        options.approximate("verify", "blocks contain halfpower's own checksum (CRC-32)");
         self.load.verifies = true;
         self.add("verify", "1", "verify");
         Ok(())
     }
 
-    /// CPUs, memory pages and the device's scheduler.
+    /// Translates the options for CPUs, memory pages and the device's I/O scheduler.
     fn host(&mut self) -> Outcome<()> {
         let options = self.options;
         if let Some(cpus) = options.text("cpus_allowed").map(str::to_owned) {
@@ -570,7 +579,8 @@ impl Translation<'_, '_> {
     }
 }
 
-/// Adds the shares that fio allows to omit: zones without a share divide the rest equally.
+/// Formats a zoned distribution with all shares. The remaining share is divided equally
+/// among the zones whose share is omitted, as in fio.
 fn zones(text: &str) -> String {
     let parts: Vec<(&str, &str)> =
         text.split(':').map(|zone| zone.split_once('/').unwrap_or((zone, ""))).collect();

@@ -1,11 +1,11 @@
-//! fio's logs over time (`write_bw_log`, `write_iops_log`, `write_lat_log`) as intervals.
+//! Converts fio's logs (`write_bw_log`, `write_iops_log`, `write_lat_log`) to time series.
 //!
-//! A line is `time (ms), value, direction, size, ...`; further columns (offset, priority, time of
-//! issue) are ignored. With `log_avg_msec`, a line has the mean over the time since the previous
-//! line, and its size is 0. Without it, a line is one request. Logs join the job that wrote them if
-//! fio's JSON lies in the same folder and is imported with them; otherwise they become a run of
-//! their own. A file of several threads (`per_job_logs=0`) has all lines of the first thread, then
-//! those of the next.
+//! A line is `time (ms), value, direction, size, ...`. Further columns (offset, priority, issue
+//! time) are ignored. With `log_avg_msec`, a line has the mean over the time since the previous
+//! line, and the size in the line is 0. Without `log_avg_msec`, a line describes one request. Logs
+//! are added to the job that wrote them if fio's JSON output is in the same directory and is
+//! imported together with the logs. Otherwise the logs become a separate run. A file of several
+//! threads (`per_job_logs=0`) has all lines of the first thread, then all lines of the next thread.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -23,14 +23,14 @@ mod line;
 mod rates;
 mod alone;
 
-/// Format of the document.
+/// Name of the document's format in the database.
 pub const FORMAT: &str = "fio-log";
-/// Maximum number of lines of all logs, so that memory is bounded.
+/// Maximum total number of lines in all logs. Limits the use of memory.
 const LINES_MAX: usize = 20_000_000;
-/// By what share the amount in the logs may differ from that of the job that they join.
+/// Maximum relative difference between the bytes or requests in the logs and those of the job.
 const DIFFERENCE_MAX: f64 = 0.2;
 
-/// What the lines of a log state.
+/// The quantity in the value column of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bandwidth,
@@ -40,8 +40,8 @@ enum Kind {
     Submission,
 }
 
-/// How the names of logs end, and the kind of log. If several kinds of logs have single requests,
-/// the first kind in this list is used.
+/// Endings of the names of logs, each with the kind of log. If several kinds of logs have
+/// individual requests, the first kind in this list is used.
 const KINDS: [(&str, Kind); 5] = [
     ("_bw", Kind::Bandwidth),
     ("_iops", Kind::Requests),
@@ -55,14 +55,14 @@ const KINDS: [(&str, Kind); 5] = [
 struct Name {
     folder: PathBuf,
     prefix: String,
+    /// None for a histogram log.
     kind: Option<Kind>,
-    /// Number of the thread, from 1.
+    /// Number of the thread, from 1. None if the name has no number.
     number: Option<u32>,
 }
 
 impl Name {
-    /// Parses the name of a file; None if it is not that of a log of fio. A histogram log has no
-    /// kind.
+    /// Parses the name of a file. None if it is not the name of a log of fio.
     fn of(path: &Path) -> Option<Name> {
         let stem = path.file_name()?.to_str()?.strip_suffix(".log")?;
         let (stem, number) = match stem.rsplit_once('.') {
@@ -79,52 +79,52 @@ impl Name {
     }
 }
 
-/// The path of a folder without links and dots, so that different spellings of a folder are equal.
-/// The path of a folder that does not exist is unchanged.
+/// Resolves symbolic links and dots in the path of a directory, so that different spellings of the
+/// path are equal. Returns the path unchanged if the directory does not exist.
 fn real(folder: &Path) -> PathBuf {
     let named = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     named.canonicalize().unwrap_or_else(|_| folder.to_path_buf())
 }
 
 impl Kind {
-    /// Whether a mean is a rate, not a latency.
+    /// Returns true if the value in a line of means is a rate, false if it is a latency.
     fn is_rate(self) -> bool {
         matches!(self, Kind::Bandwidth | Kind::Requests)
     }
 
-    /// The amount that a mean of 1 stands for in a millisecond: bytes if means are in KiB/s,
-    /// otherwise requests.
+    /// Returns the amount transferred in 1 ms at a rate of 1: bytes for a rate in KiB/s, otherwise
+    /// requests.
     fn scale(self) -> f64 {
         if self == Kind::Bandwidth { 1.024 } else { 1e-3 }
     }
 
-    /// The bytes that a mean of 1 stands for in a millisecond. Requests are taken as 4 KiB each.
+    /// Returns the bytes transferred in 1 ms at a rate of 1. For a rate in requests per second,
+    /// requests of 4 KiB are assumed.
     fn most_bytes(self) -> f64 {
         if self == Kind::Bandwidth { 1.024 } else { 1e-3 * rates::REQUEST_BYTES }
     }
 }
 
-/// A log.
 #[derive(Clone, Debug)]
 struct Log {
     path: PathBuf,
     name: Name,
     kind: Kind,
     lines: Vec<Line>,
-    /// Usual time between two lines (ms); `u64::MAX` if the lines are not means of rates.
+    /// Usual time between two lines (ms). `u64::MAX` if the lines are not mean rates.
     step_ms: u64,
     text: String,
 }
 
-/// The logs of an import that no job has taken yet.
+/// The logs of an import that are not assigned to a job yet.
 #[derive(Debug, Default)]
 pub struct Logs {
     logs: Vec<Log>,
-    /// The error for the first log that contradicts its job.
+    /// The error for the first log that contradicts its job. None if no log contradicts its job.
     failure: Option<Failure>,
 }
 
-/// Whether a file is a log of fio, judging by its name.
+/// Returns true if the name of a file is the name of a log of fio.
 pub fn is_log(path: &Path) -> bool {
     Name::of(path).is_some()
 }
@@ -133,24 +133,25 @@ impl Logs {
     /// Adds a log.
     ///
     /// # Errors
-    /// One line: a histogram log, or a damaged line with its number.
+    /// A message of one line if the log is a histogram log, was added before, or has a damaged
+    /// line.
     pub fn add(&mut self, path: &Path, text: String) -> Outcome<()> {
         let Some((name, kind)) = Name::of(path).and_then(|name| Some((name.clone(), name.kind?)))
         else {
             return Err(Failure::failed(
-                "a histogram log (log_hist_msec) is not read; import the output of \
+                "histogram logs (log_hist_msec) cannot be imported; import the output of \
                  --output-format=json+, which has the histogram",
             ));
         };
         if self.logs.iter().any(|known| known.name == name) {
-            return Err(Failure::failed("the log is named twice; name it once"));
+            return Err(Failure::failed("the log is specified twice; specify it once"));
         }
         checked::is_complete(&text)?;
         let others = self.logs.iter().map(|log| log.lines.len()).sum();
         let lines = read(&text, &name, kind, others)?;
         if lines.iter().any(|line| line.bytes() == 0) && lines.iter().any(|line| line.bytes() > 0) {
             return Err(Failure::failed(
-                "means and single requests in one log; fio never mixes them, so create it again",
+                "the log mixes means and individual requests, unlike fio's logs; create it again",
             ));
         }
         let mut log = Log { path: path.to_path_buf(), name, kind, lines, step_ms: u64::MAX, text };
@@ -159,14 +160,15 @@ impl Logs {
         Ok(())
     }
 
-    /// Whether no log is left.
+    /// Returns true if every log was assigned to a job.
     pub fn is_empty(&self) -> bool {
         self.logs.is_empty()
     }
 
-    /// Takes the logs of a job out of the list: those with one of the prefixes, relative to
-    /// `folder`, and with the number of one of its threads. A log without a number may have lines
-    /// of all threads; it is taken only if no other job has a prefix in common (`is_only`).
+    /// Takes the logs of a job out of the list. The name of such a log has one of the prefixes,
+    /// relative to `folder`, and the number of one of the job's threads. A log without a number may
+    /// have lines of all threads. Such a log is taken only if the job shares no prefix with another
+    /// job (`is_only`).
     fn take(
         &mut self,
         folder: &Path,
@@ -189,8 +191,8 @@ impl Logs {
         ours
     }
 
-    /// Gives a trial the intervals of its logs; returns the text of the logs that were used. Logs
-    /// that do not belong to the trial make [`Logs::rest`] fail.
+    /// Stores the time series of the logs in a trial. Returns the text of the logs that were used.
+    /// If the logs do not belong to the trial, [`Logs::rest`] fails later.
     pub fn attach(
         &mut self,
         trial: &mut Trial,
@@ -218,11 +220,11 @@ impl Logs {
         logs.into_iter().map(|log| log.text).collect()
     }
 
-    /// Makes runs of the logs that no job took: for each prefix, a run with one point.
+    /// Converts the remaining logs to runs: for each prefix, a run with one point.
     ///
     /// # Errors
-    /// One line with the file: empty logs, latencies without rates, logs of different jobs, or logs
-    /// that did not belong to the job that took them.
+    /// A message of one line with the file, if logs are empty, have latencies but no rates, are of
+    /// different jobs, or did not belong to the job that took them.
     pub fn rest(mut self) -> Outcome<Vec<(PathBuf, Imported)>> {
         if let Some(failure) = self.failure {
             return Err(failure);
@@ -243,11 +245,12 @@ impl Logs {
     }
 }
 
-/// Goes through the lines of a log and finds the start time and the thread of each mean.
+/// Visits the lines of a log in order and finds the start time and the thread of each line.
 struct Cursor {
-    /// Whether another thread may begin: only in a log without a number.
+    /// Whether the log may have several threads. True for a log without a thread number.
     may_restart: bool,
-    /// Whether a second line of the same time and direction begins another thread.
+    /// Whether the lines are mean rates. If so, a second line with the same time and direction
+    /// begins another thread.
     is_rate: bool,
     before_ms: [u64; 3],
     latest_ms: u64,
@@ -260,21 +263,22 @@ impl Cursor {
         Cursor { may_restart, is_rate, before_ms: [0; 3], latest_ms: 0, thread: 0 }
     }
 
-    /// When the time that a line covers begins: at the previous line of its direction and thread,
-    /// or at 0.
+    /// Returns the start of the time that a line covers (ms): the time of the previous line with
+    /// the same direction and thread, or 0.
     ///
     /// # Errors
-    /// The log is of one thread, but its time goes back or occurs twice. The text says which.
+    /// The log belongs to a single thread, but a time is lower than the previous time or occurs
+    /// twice.
     fn start_ms(&mut self, line: Line) -> Result<u64, &'static str> {
         let (ms, direction) = (line.ms(), line.direction());
         let goes_back = ms < self.latest_ms;
         let is_twice = self.is_rate && ms > 0 && ms == self.before_ms[direction];
         if goes_back || is_twice {
             if !self.may_restart && goes_back {
-                return Err("the time goes back, but the log is of one thread");
+                return Err("the time goes back, but the log belongs to a single thread");
             }
             if !self.may_restart {
-                return Err("two means of the same time and direction");
+                return Err("two means have the same time and direction");
             }
             self.before_ms = [0; 3];
             self.thread = self.thread.saturating_add(1);
@@ -284,7 +288,7 @@ impl Cursor {
     }
 }
 
-/// Reads and checks the lines of a log; `others` is the number of lines of the other logs.
+/// Reads and checks the lines of a log. `others` is the number of lines in all other logs.
 fn read(text: &str, name: &Name, kind: Kind, others: usize) -> Outcome<Vec<Line>> {
     let (mut lines, mut amount) = (Vec::new(), 0.0);
     let mut cursors = [true, false].map(|is_rate| Cursor::new(name, is_rate));
@@ -306,10 +310,10 @@ fn read(text: &str, name: &Name, kind: Kind, others: usize) -> Outcome<Vec<Line>
             amount += line.value() as f64 * kind.most_bytes() * (line.ms() - start_ms) as f64;
         }
         if amount >= NUMBER_MAX as f64 {
-            return Err(damaged("the log has more bytes than can be stored"));
+            return Err(damaged("the logged rates add up to more bytes than can be stored"));
         }
         if others + lines.len() >= LINES_MAX {
-            let what = format!("more than {LINES_MAX} lines in all logs");
+            let what = format!("all logs together have more than {LINES_MAX} lines");
             return Err(failed(&what, "use a longer log_avg_msec, or import fewer logs at once"));
         }
         lines.push(line);
@@ -318,7 +322,7 @@ fn read(text: &str, name: &Name, kind: Kind, others: usize) -> Outcome<Vec<Line>
     Ok(lines)
 }
 
-/// What one thread transferred, according to a log of means.
+/// The bytes or requests of one thread, according to a log of means.
 #[derive(Clone, Copy, Debug)]
 struct ThreadSum {
     amount: f64,
@@ -334,19 +338,20 @@ impl Log {
         self.lines.first().is_some_and(|line| line.bytes() > 0)
     }
 
-    /// The lines of reads and writes.
+    /// Returns the lines of reads and writes, without the trims.
     fn transfers(&self) -> impl Iterator<Item = Line> {
         self.lines.iter().copied().filter(|line| line.direction() < 2)
     }
 
-    /// The lines of means as windows of time. A window begins at the previous line of its
-    /// direction, or at the start of the thread. fio writes no line for a time without requests.
-    /// The mean after such a gap covers only the usual step, so its window is only that long.
+    /// Converts the lines of means to windows of time. A window begins at the previous line of the
+    /// same direction, or at the start of the thread. fio writes no line for a time without
+    /// requests. The mean after such a gap covers only the usual step, so the window is only as
+    /// long as the usual step.
     fn windows(&self) -> impl Iterator<Item = Window> {
         let mut cursor = Cursor::new(&self.name, true);
         let scale = self.kind.scale();
         let all = self.lines.iter().map(move |line| {
-            // The order was checked when the line was read.
+            // The order of the lines was checked when the log was read, so this cannot fail.
             let start_ms = cursor.start_ms(*line).unwrap_or(line.ms());
             (*line, start_ms, cursor.thread)
         });
@@ -362,15 +367,15 @@ impl Log {
         })
     }
 
-    /// The usual length of a window: the lower quartile of all lengths, because windows that
-    /// include a time without requests are longer.
+    /// Returns the usual length of a window (ms): the lower quartile of all lengths, because
+    /// windows that include a time without requests are longer.
     fn usual_step_ms(&self) -> u64 {
         if !self.has_means() || !self.kind.is_rate() {
             return u64::MAX;
         }
         let windows = self.windows();
         let mut lengths: Vec<u64> = windows.map(|window| window.end_ms - window.start_ms).collect();
-        // Fewer than four windows have no quartile, so the longest is used.
+        // Fewer than four windows have no quartile, so the longest length is used.
         let place = match lengths.len() {
             0 => return u64::MAX,
             few @ 1..4 => few - 1,
@@ -379,7 +384,7 @@ impl Log {
         *lengths.select_nth_unstable(place).1
     }
 
-    /// What each thread of a log of means transferred.
+    /// Returns the bytes or requests of each thread of a log of means.
     fn threads(&self) -> Vec<ThreadSum> {
         let mut threads: Vec<ThreadSum> = Vec::new();
         let mut latest = None;
@@ -396,7 +401,7 @@ impl Log {
         threads
     }
 
-    /// How many threads the log has: the time goes back where another one begins.
+    /// Returns the number of threads in the log. The time decreases where another thread begins.
     fn thread_count(&self) -> u32 {
         let mut cursor = Cursor::new(&self.name, self.has_means() && self.kind.is_rate());
         self.lines.iter().for_each(|line| _ = cursor.start_ms(*line));
@@ -404,8 +409,8 @@ impl Log {
     }
 }
 
-/// Checks that logs have about as many bytes or requests as the trial that they join. The last line
-/// of a thread may be missing, so they may have less.
+/// Checks that the logs have about as many bytes or requests as the trial. The last line of a
+/// thread may be missing, so the logs may have less.
 fn belong(trial: &Trial, logs: &[&Log]) -> Outcome<()> {
     let elapsed_ms = trial.elapsed_ns.div_ceil(1_000_000);
     for (_, kind) in KINDS {
@@ -420,7 +425,8 @@ fn belong(trial: &Trial, logs: &[&Log]) -> Outcome<()> {
                 least += amount;
                 most += amount;
             } else if log.lines.is_empty() {
-                // The thread ended before its first line, so the logs may lack any amount.
+                // The thread ended before fio wrote its first line, so any amount may be missing
+                // in the logs.
                 most = f64::INFINITY;
             } else if kind.is_rate() {
                 for thread in log.threads() {
@@ -430,7 +436,7 @@ fn belong(trial: &Trial, logs: &[&Log]) -> Outcome<()> {
                     most += thread.amount * (1.0 + rest_ms / thread.end_ms.max(1) as f64);
                 }
             } else {
-                // Means of latencies have no amounts.
+                // Mean latencies do not tell how many bytes were transferred.
                 (least, most) = (0.0, f64::INFINITY);
             }
         }
@@ -438,8 +444,8 @@ fn belong(trial: &Trial, logs: &[&Log]) -> Outcome<()> {
         if least > stated * (1.0 + DIFFERENCE_MAX) || most < stated * (1.0 - DIFFERENCE_MAX) {
             let unit = if counts_requests { "requests" } else { "bytes" };
             return Err(Failure::failed(format!(
-                "{}: the logs have {least:.0} {unit}, but their job in fio's JSON has {stated:.0}; \
-                 import all logs of this run, or the JSON without logs",
+                "{}: the logs have {least:.0} {unit}, but the job in fio's JSON output has \
+                 {stated:.0}; import all logs of this run, or the JSON output without logs",
                 first.path.display()
             )));
         }
@@ -452,16 +458,17 @@ mod tests {
     use super::*;
     use lab::point::{Direction, SeriesPoint};
 
-    /// Logs of fio 3.33: a mix at 500 requests of 4 KiB per second in each direction, with
-    /// `log_avg_msec=250`.
+    /// Bandwidth log of fio 3.33 with `log_avg_msec=250`: a mix of reads and writes, with 500
+    /// requests of 4 KiB per second in each direction.
     const MIX_BW: &str = "250, 2016, 0, 0, 0\n250, 2016, 1, 0, 0\n500, 2000, 0, 0, 0\n\
                           500, 2000, 1, 0, 0\n755, 1992, 0, 0, 0\n755, 1992, 1, 0, 0\n";
     const MIX_IOPS: &str = "250, 504, 0, 0, 0\n250, 504, 1, 0, 0\n500, 500, 0, 0, 0\n\
                             500, 500, 1, 0, 0\n755, 498, 0, 0, 0\n755, 498, 1, 0, 0\n";
-    /// Each request, with offset and priority (`log_offset`, `log_prio`).
+    /// Log of individual requests with offset and priority (`log_offset`, `log_prio`).
     const EACH: &str = "0, 217317, 1, 16384, 0, 0x0000\n3, 441915, 1, 16384, 16384, 0x0000\n\
                         150, 506805, 1, 4096, 32768, 0x0000, 99\n151, 1, 2, 4096, 0, 0x0000\n";
-    /// Two threads with `per_job_logs=0`: one after the other.
+    /// Log of two threads with `per_job_logs=0`: first all lines of the first thread,
+    /// then all lines of the second thread.
     const THREADS: &str = "202, 2000, 0, 0, 0\n407, 2009, 0, 0, 0\n101, 1000, 0, 0, 0\n\
                            407, 1000, 0, 0, 0\n";
 
@@ -490,7 +497,7 @@ mod tests {
         assert_eq!(trial.series.len(), 3);
         let last = trial.series[2];
         assert_eq!((last.start_ns, last.length_ns), (500_000_000, 255_000_000));
-        // Both directions: 2 x 498 requests per second for 255 ms.
+        // The two directions have 2 x 498 requests per second for 255 ms.
         assert_eq!((last.requests, last.bytes), (254, 2 * 1992 * 1024 * 255 / 1000));
         assert_eq!(trial.elapsed_ns, 755_000_000);
         assert!((trial.bytes_per_s() / (2.0 * 2002.6 * 1024.0) - 1.0).abs() < 1e-3);
@@ -561,7 +568,7 @@ mod tests {
             ("1, 2, 0, 4, 5, 6, 7, 8", "line 1: 8 columns"),
             ("1795518014579, 2016, 0, 0, 0", "line 1: the time"),
             ("1, 99999999999999999999, 0, 0", "line 1: the value"),
-            ("1, 1, 0, 0\n2, 1, 0, 4096", "means and single requests"),
+            ("1, 1, 0, 0\n2, 1, 0, 4096", "means and individual requests"),
             ("", "empty"),
             ("1, 5, 2, 0", "no rates"),
             ("100, 0, 0, 0", "no request"),
@@ -572,7 +579,7 @@ mod tests {
             assert!(failure.message.contains(';') && failure.message.lines().count() == 1);
         }
         let twice = run(&[("a_bw.1.log", MIX_BW), ("a_bw.1.log", MIX_BW)]).unwrap_err();
-        assert!(twice.message.contains("named twice"));
+        assert!(twice.message.contains("specified twice"));
         let histogram = run(&[("a_clat_hist.1.log", "500, 0, 4096, 0\n")]).unwrap_err();
         assert!(histogram.message.contains("json+"), "{histogram}");
         let latencies = run(&[("a_lat.1.log", "250, 5000, 0, 0, 0\n")]).unwrap_err();
@@ -582,7 +589,7 @@ mod tests {
     #[test]
     fn many_windows_over_many_intervals_take_little_time() {
         let mut text: String = (1..50_000).map(|ms| format!("{ms}, 8000, 0, 0\n")).collect();
-        // Each line goes backwards, so each is a thread of its own that began at the start.
+        // The time decreases in each line, so each line is a separate thread that began at time 0.
         text.extend((0..200_000).map(|at| format!("{}, 8000, 0, 0\n", 250_000 - at)));
         let run = run(&[("a_bw.log", &text)]).unwrap();
         let trial = &run.points[0].trials[0];
@@ -610,7 +617,7 @@ mod tests {
 
     #[test]
     fn single_requests_end_with_the_last_one_or_with_the_run() {
-        // fio: 100 requests in 8 ms.
+        // fio completed 100 requests in 8 ms.
         let text: String = (0..100).map(|at| format!("{}, 62000, 0, 4096, 0\n", at / 13)).collect();
         let run = run(&[("a_lat.1.log", &text)]).unwrap();
         let alone = &run.points[0].trials[0];
@@ -621,7 +628,8 @@ mod tests {
         assert_eq!(trial.series[0].length_ns, 9_000_000);
     }
 
-    /// Two threads at 1000 requests of 4 KiB per second; the second lacks its last line.
+    /// Log of two threads, each with 1000 requests of 4 KiB per second. The last line of the second
+    /// thread is missing.
     const CUT: &str = "200, 4000, 0, 0, 0\n400, 4000, 0, 0, 0\n600, 4000, 0, 0, 0\n\
                        800, 4000, 0, 0, 0\n1000, 4000, 0, 0, 0\n200, 4000, 0, 0, 0\n\
                        400, 4000, 0, 0, 0\n600, 4000, 0, 0, 0\n800, 4000, 0, 0, 0\n";
@@ -660,13 +668,13 @@ mod tests {
         for (text, cause) in [
             (back, "line 3: the time goes back"),
             (&*back.replace("1000, 0, 0,", "1, 0, 4096,"), "line 3: the time goes back"),
-            (twice, "line 2: two means of the same time"),
+            (twice, "line 2: two means have the same time"),
             ("0, 1000, 0, 0, 0\n", "line 1: a mean at time 0"),
         ] {
             let failure = run(&[("a_bw.1.log", text)]).unwrap_err();
             assert!(failure.message.contains(cause), "{failure}");
         }
-        // In a log of all threads, another thread begins.
+        // In a log of all threads, the second mean of the same time begins another thread.
         let all = run(&[("a_bw.log", twice)]).unwrap();
         assert_eq!(all.points[0].key.threads(), 2);
         assert_eq!(all.points[0].trials[0].bytes(), 204_800);
@@ -699,14 +707,14 @@ mod tests {
         let single = "1, 62000, 0, 4096, 0\n2, 62000, 0, 4096, 0\n";
         assert!(attached(&[("a_lat.1.log", single)], &mut trial(40_960, 10, 3)).is_err());
         assert!(attached(&[("a_lat.1.log", single)], &mut trial(8192, 2, 3)).is_ok());
-        // Means of latencies have no amounts.
+        // Mean latencies do not tell how many bytes were transferred, so they fit every trial.
         let means = "100, 62000, 0, 0, 0\n";
         assert!(attached(&[("a_lat.1.log", means)], &mut trial(8192, 2, 3)).is_ok());
     }
 
     #[test]
     fn a_mean_after_a_time_without_requests_counts_for_its_own_time_only() {
-        // fio with thinktime: 200 requests of 4 KiB each 602 ms.
+        // fio with thinktime issued 200 requests of 4 KiB every 602 ms.
         let text = "142, 4028, 0, 0, 0\n243, 2280, 0, 0, 0\n845, 8000, 0, 0, 0\n\
                     1448, 8000, 0, 0, 0\n2050, 8000, 0, 0, 0\n2652, 7760, 0, 0, 0\n\
                     2752, 240, 0, 0, 0\n";
@@ -720,7 +728,7 @@ mod tests {
         for name in ["a_bw.1.log", "a_iops.1.log"] {
             let huge = "100000000000, 1000000000000000, 0, 0, 0\n";
             let failure = run(&[(name, huge)]).unwrap_err();
-            assert!(failure.message.starts_with("line 1: the log has more bytes"), "{failure}");
+            assert!(failure.message.starts_with("line 1: the logged rates add up"), "{failure}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The options of one job, read by type. Records how each option was handled.
+//! Gives typed access to the options of one job. Records how each option was handled.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,25 +9,25 @@ use crate::fio::expression::{Quantity, evaluate};
 use crate::fio::job_file::{Given, Jobs, Section, Surroundings};
 use crate::fio::keys;
 
-/// Texts that turn an option off.
+/// Values that turn an option off.
 const OFF: [&str; 5] = ["0", "none", "off", "false", "no"];
 
-/// The options of one job.
+/// The options of one job, and how each of them was handled.
 pub struct Options<'a> {
-    /// The last value of each option.
+    /// The last occurrence of each option, with the value after variables were replaced.
     given: BTreeMap<String, (&'a Given, String)>,
-    /// Options that were translated.
+    /// Names of the options that the translation has read.
     used: RefCell<BTreeSet<String>>,
-    /// Approximated options, one line each.
+    /// Messages about approximated options, one line each.
     notes: RefCell<Vec<String>>,
-    /// The error for the first variable that is not set.
+    /// The error for the first variable that is not set. None if all variables are set.
     unset: Option<String>,
-    /// fio's `kb_base`: how many bytes `k` and `kb` stand for.
+    /// Number of bytes that the suffixes `k` and `kb` mean (fio's `kb_base`).
     kb_base: Cell<u64>,
 }
 
 impl<'a> Options<'a> {
-    /// The options of a section, with variables replaced.
+    /// Collects the options of a section and replaces variables.
     ///
     /// # Errors
     /// An invalid `kb_base`.
@@ -62,7 +62,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Checks that all variables are set.
+    /// Checks that all variables in the options are set.
     ///
     /// # Errors
     /// The first variable that is not set.
@@ -70,45 +70,46 @@ impl<'a> Options<'a> {
         self.unset.as_ref().map_or(Ok(()), |why| Err(Failure::usage(why.clone())))
     }
 
-    /// The text of an option; None if it is not given.
+    /// Returns the text of an option. None if the job does not have the option.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.used.borrow_mut().insert(key.to_owned());
         self.given.get(key).map(|(_, text)| text.as_str())
     }
 
-    /// Location of an option.
+    /// Returns the location of an option. Empty if the job does not have the option.
     pub fn place(&self, key: &str) -> &str {
         self.given.get(key).map_or("", |(given, _)| &given.place)
     }
 
-    /// A usage error about an option; `why` is the remedy, or ends with it.
+    /// Returns a usage error about an option. `why` is the remedy, or ends with the remedy.
     pub fn refuse(&self, key: &str, why: &str) -> Failure {
-        let place = self.place(key);
+        let place = Some(self.place(key)).filter(|place| !place.is_empty());
+        let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
         match self.given.get(key) {
             Some((given, text)) if given.value.is_some() => {
                 let text: String = text.escape_debug().take(80).collect();
-                Failure::usage(format!("{place}: {}={text}: {why}", given.key))
+                Failure::usage(format!("{place}{}={text}: {why}", given.key))
             }
-            _ => Failure::usage(format!("{place}: {key}: {why}")),
+            _ => Failure::usage(format!("{place}{key}: {why}")),
         }
     }
 
-    /// The usage error about an option that has no equivalent.
+    /// Returns a usage error about an option that needs a feature that halfpower lacks.
     pub fn refuse_lacking(&self, key: &str, lacking: &str) -> Failure {
         self.refuse(
             key,
-            &format!("halfpower does not have {lacking}; remove the option or the job"),
+            &format!("halfpower does not support {lacking}; remove the option or the job"),
         )
     }
 
-    /// Records that an option is approximated.
+    /// Records that an option is approximated. `how` says what halfpower does instead.
     pub fn approximate(&self, key: &str, how: &str) {
         let place = self.place(key);
         let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
         self.notes.borrow_mut().push(format!("{place}{key} is approximated: {how}"));
     }
 
-    /// A count.
+    /// Parses an option as a count.
     ///
     /// # Errors
     /// The value is not a number.
@@ -116,19 +117,19 @@ impl<'a> Options<'a> {
         self.number(key, Quantity::Bytes { kb_base: self.kb_base.get() })
     }
 
-    /// A size (bytes).
+    /// Parses an option as a size (bytes).
     ///
     /// # Errors
     /// The value is not a size.
     pub fn bytes(&self, key: &str) -> Outcome<Option<u64>> {
         let Some(text) = self.text(key) else { return Ok(None) };
         if text.ends_with(['%', 'z']) {
-            return Err(self.refuse(key, "percent and zones are not supported; write bytes"));
+            return Err(self.refuse(key, "percentages and zones are not supported; write bytes"));
         }
         self.bytes_of(key, text).map(Some)
     }
 
-    /// A size in a part of an option's text (bytes).
+    /// Parses a part of an option's text as a size (bytes).
     ///
     /// # Errors
     /// The text is not a size.
@@ -137,7 +138,7 @@ impl<'a> Options<'a> {
             .map_err(|why| self.refuse(key, &why))
     }
 
-    /// A time (us); a number without a unit is in units of `bare_us`.
+    /// Parses an option as a time (us). A number without a unit is multiplied by `bare_us`.
     ///
     /// # Errors
     /// The value is not a time.
@@ -150,7 +151,7 @@ impl<'a> Options<'a> {
         evaluate(text, quantity).map(Some).map_err(|why| self.refuse(key, &why))
     }
 
-    /// A switch; an option without a value is on.
+    /// Parses an option as a switch. An option without a value is on.
     ///
     /// # Errors
     /// The value is neither 0 nor 1.
@@ -163,8 +164,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The values of an option for reads and for writes: one value for both, or `READ,WRITE`. None
-    /// if the option has no value for this direction.
+    /// Returns the values of an option for reads and for writes. The text of the option is one
+    /// value for both directions, or `READ,WRITE`. None if the option has no value for a direction.
     pub fn by_direction(&self, key: &str) -> (Option<&str>, Option<&str>) {
         let Some((_, text)) = self.given.get(key) else { return (None, None) };
         self.used.borrow_mut().insert(key.to_owned());
@@ -173,8 +174,8 @@ impl<'a> Options<'a> {
         (read, parts.next().map_or(read, |write| write))
     }
 
-    /// Checks the options that no translation has read. Returns the options that do not change what
-    /// is measured, and those that were approximated.
+    /// Checks the options that the translation has not read. Returns the names of the ignored
+    /// options and the messages about approximated options.
     ///
     /// # Errors
     /// The first option that has no equivalent or is unknown.
@@ -190,14 +191,14 @@ impl<'a> Options<'a> {
                     return Err(self.refuse_lacking(key, lacking));
                 }
             } else if let Some(how) = keys::of(keys::APPROXIMATED, key) {
-                // 0 turns other options off, but it is a valid NUMA node.
+                // The value 0 turns most options off, but for these options 0 is a NUMA node.
                 if !is_off || key.starts_with("numa") {
                     self.approximate(key, how);
                 }
             } else if keys::IGNORED.contains(&key.as_str()) {
                 ignored.push(key.clone());
             } else {
-                let why = "halfpower does not know this option; remove it or the job";
+                let why = "halfpower does not know this option; remove the option or the job";
                 return Err(self.refuse(key, why));
             }
         }

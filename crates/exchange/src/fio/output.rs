@@ -1,9 +1,9 @@
-//! fio's JSON and JSON+ output: its fields, for reading and for writing.
+//! Defines the fields of fio's JSON and JSON+ output, for reading and for writing.
 //!
-//! Names and units are those of fio 3 (`stat.c`, and outputs of fio 3.33): rates `bw` in KiB/s,
-//! times `_ns` in ns, `runtime` in ms. fio prints messages before the document, and with
-//! `--status-interval` several documents; the last complete document is used. Fields that only
-//! programs other than halfpower use are written, but not read.
+//! Names and units are those of fio 3 (`stat.c`, and outputs of fio 3.33): rates `bw` are in KiB/s,
+//! times `_ns` in ns, and `runtime` in ms. fio prints messages before the document and, with
+//! `--status-interval`, several documents. The last complete document is used. Fields that
+//! halfpower does not need are written for other programs, but are not read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,66 +15,66 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::imported::UNKNOWN_HOST;
 
-/// Maximum number of positions at which no document could be parsed; then the search ends, so that
-/// hostile texts take little time.
+/// Number of failed attempts to parse a document after which the search ends, so that hostile texts
+/// take little time.
 const FAILURES_MAX: usize = 1000;
-/// Maximum number of jobs and threads in a document.
+/// Maximum number of entries (jobs or threads) in a document.
 pub const JOBS_MAX: usize = 10_000;
-/// How the error of too many jobs begins.
+/// Beginning of the error message for documents with too many jobs.
 const TOO_MANY: &str = "more than 10000 jobs";
-/// Stands for a number of requests that the document does not have (fio before 3.18).
+/// Value of [`Latency::count`] if the document does not state the count (fio before 3.18).
 pub const NOT_STATED: u64 = u64::MAX;
-/// Name of the sum over all servers.
+/// Job name of the entry with the sum over all servers.
 const SUM: &str = "All clients";
-/// Maximum size (bytes) of all copies of the parts that belong to no server; each server's document
-/// gets a copy.
+/// Maximum total size of the copies of those parts of a document that belong to no server (bytes).
+/// The document of each server gets a copy.
 const COPIES_MAX: usize = 64 << 20;
 
-/// Names and values.
+/// Values of options by option name.
 pub type Texts = BTreeMap<String, String>;
-/// Shares (percent) of intervals, by the upper end of each interval.
+/// Shares of requests in the buckets of a histogram (percent), by the upper limit of the bucket.
 pub type Shares = BTreeMap<String, f64>;
 
-/// One document.
+/// One JSON document of fio.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     /// Version of fio, such as `fio-3.33`.
     #[serde(rename = "fio version")]
     pub version: String,
-    /// End (s since 1970).
+    /// End of the run (s since 1970).
     #[serde(default)]
     pub timestamp: i64,
-    /// End (ms since 1970).
+    /// End of the run (ms since 1970).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp_ms: Option<i64>,
-    /// End, as readable text.
+    /// End of the run, as a readable text.
     #[serde(default)]
     pub time: String,
-    /// Options of all jobs.
+    /// The options of the global sections.
     #[serde(rename = "global options", default, skip_serializing_if = "Option::is_none")]
     pub global_options: Option<Globals>,
     /// The jobs.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "jobs")]
     pub jobs: Option<Vec<Job>>,
-    /// The jobs of all servers, in client mode; the last entry is their sum.
+    /// The jobs of all servers in client mode. The last entry is the sum over all servers.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "jobs")]
     pub client_stats: Option<Vec<Job>>,
 }
 
-/// Global options, either of one server or of each server.
+/// Global options of a local run, or of the servers in client mode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Globals {
-    /// Options of fio itself, or of the only server.
+    /// The run is local, or has only one server.
     One(Texts),
-    /// Options of several servers.
+    /// The run has several servers, each with its options.
     Each(Vec<ServerOptions>),
 }
 
 /// Global options of one of several servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerOptions {
-    /// The server.
+    /// Name of the server.
     #[serde(default)]
     pub hostname: String,
     /// Port of the server.
@@ -85,18 +85,18 @@ pub struct ServerOptions {
     pub options: Texts,
 }
 
-/// One job, thread or group of threads.
+/// An entry of the document: a job, a thread of a job, or a group of jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Job {
-    /// Name.
+    /// Name of the job.
     pub jobname: String,
-    /// Group; jobs of one group ran at the same time.
+    /// Number of the reporting group. Jobs of one group ran at the same time.
     pub groupid: u64,
-    /// Start (ms since 1970).
+    /// Start of the job (ms since 1970). None before fio 3.34.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_start: Option<i64>,
-    /// Error number; 0 if there was none.
+    /// Error number (errno) that ended the job. 0 if there was no error.
     pub error: i64,
     /// Estimated time left (s).
     #[serde(skip_deserializing)]
@@ -104,75 +104,75 @@ pub struct Job {
     /// Time since the start of fio (s).
     #[serde(skip_deserializing)]
     pub elapsed: u64,
-    /// The job's own options.
+    /// The options of the job's section. None if fio did not print them.
     #[serde(rename = "job options", skip_serializing_if = "Option::is_none")]
     pub options: Option<Texts>,
-    /// Reads.
+    /// Statistics of the reads.
     pub read: Direction,
-    /// Writes.
+    /// Statistics of the writes.
     pub write: Direction,
-    /// Trims.
+    /// Statistics of the trims.
     pub trim: Direction,
-    /// Reads, writes and trims as one sum, with `unified_rw_reporting`.
+    /// Sum of reads, writes and trims, with `unified_rw_reporting`.
     #[serde(skip_serializing)]
     pub mixed: Mixed,
-    /// Flushes.
+    /// Statistics of the flushes (fsync and similar).
     #[serde(skip_deserializing)]
     pub sync: Flushes,
-    /// Time of all threads (ms).
+    /// Run time, summed over all threads (ms).
     pub job_runtime: u64,
-    /// User time (percent of `job_runtime`).
+    /// CPU time in user mode (percent of `job_runtime`).
     pub usr_cpu: f64,
-    /// System time (percent of `job_runtime`).
+    /// CPU time in kernel mode (percent of `job_runtime`).
     pub sys_cpu: f64,
-    /// Context switches.
+    /// Number of context switches.
     #[serde(skip_deserializing)]
     pub ctx: u64,
-    /// Major page faults.
+    /// Number of major page faults.
     #[serde(skip_deserializing)]
     pub majf: u64,
-    /// Minor page faults.
+    /// Number of minor page faults.
     #[serde(skip_deserializing)]
     pub minf: u64,
-    /// Depth when requests were submitted.
+    /// Distribution of the queue depth at the submission of requests.
     #[serde(skip_deserializing)]
     pub iodepth_level: Shares,
-    /// Requests in a submission.
+    /// Distribution of the number of requests in a submit call.
     #[serde(skip_deserializing)]
     pub iodepth_submit: Shares,
-    /// Requests in a completion.
+    /// Distribution of the number of completions in a completion call.
     #[serde(skip_deserializing)]
     pub iodepth_complete: Shares,
-    /// Latencies below 1 us.
+    /// Distribution of the latencies below 1 us.
     #[serde(skip_deserializing)]
     pub latency_ns: Shares,
-    /// Latencies below 1 ms.
+    /// Distribution of the latencies from 1 us to 1 ms.
     #[serde(skip_deserializing)]
     pub latency_us: Shares,
-    /// Latencies of 1 ms and more.
+    /// Distribution of the latencies of 1 ms and more.
     #[serde(skip_deserializing)]
     pub latency_ms: Shares,
-    /// Queue depth.
+    /// Queue depth that meets the latency target.
     #[serde(skip_deserializing)]
     pub latency_depth: u64,
     /// Latency target (us).
     #[serde(skip_deserializing)]
     pub latency_target: u64,
-    /// Percentile of the latency target.
+    /// Share of requests that must meet the latency target (percent).
     #[serde(skip_deserializing)]
     pub latency_percentile: f64,
-    /// Window of the latency target (us).
+    /// Time over which the latency target is checked (us).
     #[serde(skip_deserializing)]
     pub latency_window: u64,
-    /// Errors of all requests, with `continue_on_error`.
+    /// Number of failed requests. fio prints the field only with `continue_on_error`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_err: Option<u64>,
-    /// Server, in client mode.
+    /// Name of the server in client mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
 }
 
-/// Requests of all directions.
+/// Sum of the requests of all directions.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Mixed {
@@ -180,100 +180,100 @@ pub struct Mixed {
     pub total_ios: u64,
 }
 
-/// Requests of one direction.
+/// Statistics of the requests of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Direction {
-    /// Bytes transferred.
+    /// Number of transferred bytes.
     pub io_bytes: u64,
-    /// KiB transferred.
+    /// Number of transferred KiB.
     #[serde(skip_deserializing)]
     pub io_kbytes: u64,
-    /// Bytes per second.
+    /// Throughput (bytes per second).
     #[serde(skip_deserializing)]
     pub bw_bytes: u64,
-    /// KiB per second.
+    /// Throughput (KiB/s).
     #[serde(skip_deserializing)]
     pub bw: u64,
-    /// Requests per second.
+    /// Throughput (requests per second).
     #[serde(skip_deserializing)]
     pub iops: f64,
-    /// Length of the job (ms).
+    /// Run time of the job (ms).
     pub runtime: u64,
     /// Number of requests.
     pub total_ios: u64,
-    /// Short transfers.
+    /// Number of requests that transferred fewer bytes than requested.
     pub short_ios: u64,
-    /// Dropped requests.
+    /// Number of dropped requests.
     #[serde(skip_deserializing)]
     pub drop_ios: u64,
-    /// Time to submit.
+    /// Submission latencies (fio's `slat`).
     #[serde(skip_deserializing)]
     pub slat_ns: Latency,
-    /// Time from submission to completion.
+    /// Completion latencies: from submission to completion (fio's `clat`).
     pub clat_ns: Latency,
-    /// Time from the start of the submission to completion.
+    /// Total latencies: from the start of the submission to completion (fio's `lat`).
     pub lat_ns: Latency,
-    /// Lowest rate of an interval (KiB/s).
+    /// Lowest throughput of an interval (KiB/s).
     #[serde(skip_deserializing)]
     pub bw_min: u64,
-    /// Highest rate of an interval (KiB/s).
+    /// Highest throughput of an interval (KiB/s).
     #[serde(skip_deserializing)]
     pub bw_max: u64,
-    /// Share of the group's rate (percent).
+    /// Share of the job in the throughput of the group (percent).
     #[serde(skip_deserializing)]
     pub bw_agg: f64,
-    /// Mean rate of the intervals (KiB/s).
+    /// Mean throughput of the intervals (KiB/s).
     #[serde(skip_deserializing)]
     pub bw_mean: f64,
-    /// Standard deviation of the intervals (KiB/s).
+    /// Standard deviation of the throughput of the intervals (KiB/s).
     #[serde(skip_deserializing)]
     pub bw_dev: f64,
-    /// Number of intervals.
+    /// Number of intervals in the `bw` statistics.
     #[serde(skip_deserializing)]
     pub bw_samples: u64,
-    /// Lowest requests per second of an interval.
+    /// Lowest throughput of an interval (requests per second).
     #[serde(skip_deserializing)]
     pub iops_min: u64,
-    /// Highest requests per second of an interval.
+    /// Highest throughput of an interval (requests per second).
     #[serde(skip_deserializing)]
     pub iops_max: u64,
-    /// Mean requests per second of the intervals.
+    /// Mean throughput of the intervals (requests per second).
     #[serde(skip_deserializing)]
     pub iops_mean: f64,
-    /// Standard deviation of the intervals (requests per second).
+    /// Standard deviation of the throughput of the intervals (requests per second).
     #[serde(skip_deserializing)]
     pub iops_stddev: f64,
-    /// Number of intervals.
+    /// Number of intervals in the `iops` statistics.
     #[serde(skip_deserializing)]
     pub iops_samples: u64,
 }
 
-/// Latencies (ns).
+/// Statistics of latencies (ns).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Latency {
-    /// Smallest.
+    /// Minimum latency (ns).
     pub min: u64,
-    /// Largest.
+    /// Maximum latency (ns).
     pub max: u64,
-    /// Mean.
+    /// Mean latency (ns).
     pub mean: f64,
-    /// Standard deviation.
+    /// Standard deviation of the latency (ns).
     #[serde(skip_deserializing)]
     pub stddev: f64,
-    /// Number of requests; [`NOT_STATED`] if the document does not have it.
+    /// Number of measured latencies. [`NOT_STATED`] if the document does not state the number.
     #[serde(rename = "N", default = "not_stated")]
     pub count: u64,
-    /// Latencies by percentile.
+    /// Latencies (ns) by percentile. None if fio printed no percentiles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentile: Option<BTreeMap<String, u64>>,
-    /// Number of requests by the midpoint of their bucket (JSON+).
+    /// Number of requests in each bucket, by the midpoint of the bucket (ns). None without JSON+.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bins: Option<BTreeMap<String, u64>>,
 }
 
-/// Flushes.
+/// Statistics of flushes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flushes {
@@ -284,14 +284,14 @@ pub struct Flushes {
 }
 
 impl Output {
-    /// All jobs; in client mode without the sum over the servers.
+    /// Returns the entries of all jobs. In client mode, skips the sum over all servers.
     pub fn all_jobs(&self) -> impl Iterator<Item = &Job> {
         let jobs = self.jobs.iter().chain(&self.client_stats).flatten();
         jobs.filter(|job| job.hostname.is_none() || job.jobname != SUM)
     }
 
-    /// The options of all jobs of a server. If none are named after the server, the options of the
-    /// first server.
+    /// Returns the global options of a server. If the document has no options of this server,
+    /// returns the options of the first server.
     pub fn globals(&self, host: &str) -> Option<&Texts> {
         match self.global_options.as_ref()? {
             Globals::One(options) => Some(options),
@@ -307,7 +307,8 @@ fn not_stated() -> u64 {
     NOT_STATED
 }
 
-/// Reads the list of jobs. Stops at [`JOBS_MAX`], so that a small hostile text takes little memory.
+/// Deserializes the list of jobs. Fails after [`JOBS_MAX`] jobs, so that a small hostile text takes
+/// little memory.
 fn jobs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Job>>, D::Error> {
     struct Jobs;
 
@@ -337,26 +338,26 @@ fn jobs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Job>>, 
     deserializer.deserialize_any(Jobs)
 }
 
-/// Whether a text is output of fio.
+/// Returns true if a text looks like JSON output of fio.
 pub fn is_output(text: &str) -> bool {
     text.contains("\"fio version\"")
 }
 
-/// A document that was found.
+/// A document that was found in the output of fio.
 #[derive(Clone, Debug)]
 pub struct Found<'a> {
-    /// Content of the document.
+    /// The parsed document.
     pub output: Output,
-    /// Text of the document.
+    /// The JSON text of the document.
     pub text: &'a str,
-    /// Number of complete documents up to and including this one.
+    /// Number of complete documents up to and including this document.
     pub documents: usize,
 }
 
-/// The last complete document of a text.
+/// Parses the last complete document of a text.
 ///
 /// # Errors
-/// There is no complete document, or one has too many jobs.
+/// The text has no complete document, or a document has too many jobs.
 pub fn parse(text: &str) -> Outcome<Found<'_>> {
     let (mut last, mut documents, mut from, mut failures) = (None, 0, 0, 0);
     let mut why: Option<Failure> = None;
@@ -394,7 +395,7 @@ pub fn parse(text: &str) -> Outcome<Found<'_>> {
     last.ok_or_else(|| why.unwrap_or_else(none))
 }
 
-/// The next `{` at the beginning of a line, after optional spaces.
+/// Finds the next `{` at the start of a line or after leading spaces and tabs.
 fn next_brace(text: &str, from: usize) -> Option<usize> {
     let is_first = |at: usize| {
         let before = text.as_bytes()[..at].iter().rev().find(|byte| !matches!(byte, b' ' | b'\t'));
@@ -403,28 +404,28 @@ fn next_brace(text: &str, from: usize) -> Option<usize> {
     text.get(from..)?.match_indices('{').map(|(at, _)| from + at).find(|at| is_first(*at))
 }
 
-/// A document of several servers, from which a document for each server can be made.
+/// A document of several servers that can be split into one document for each server.
 #[derive(Debug)]
 pub struct Divided<'a> {
     text: &'a str,
     lists: Vec<List>,
 }
 
-/// The elements of a list: for each its range in the text, including the space before it, and the
-/// server that it belongs to.
+/// The elements of a list. Each has its range in the text, including the space before the element,
+/// and the server that the element belongs to.
 type List = Vec<(Range<usize>, Belongs)>;
 
-/// What an element of a list belongs to.
+/// The owner of an element of a list.
 #[derive(Debug, PartialEq)]
 enum Belongs {
     Server(String),
-    /// The sum over all servers, which belongs to no copy.
+    /// The element is the sum over all servers. No copy contains the element.
     Sum,
-    /// No server, so that each copy has it.
+    /// The element belongs to no server. Every copy contains the element.
     All,
 }
 
-/// The fields that tell what an element belongs to.
+/// The fields of an element that determine its owner.
 #[derive(Deserialize)]
 struct Owner {
     hostname: Option<String>,
@@ -443,26 +444,27 @@ impl Owner {
 }
 
 impl<'a> Divided<'a> {
-    /// Divides one complete document of `servers` servers.
+    /// Finds the elements of each server in a complete document of `servers` servers.
     ///
     /// # Errors
-    /// A list has unknown elements; too much belongs to no server.
+    /// A list has unknown elements, or the parts that belong to no server are too large.
     pub fn new(text: &'a str, servers: usize) -> Outcome<Divided<'a>> {
         let lists = lists(text).ok_or_else(|| {
-            Failure::failed("the lists of servers have unknown elements; import the output of fio")
+            Failure::failed("a list has unknown elements; import the unchanged output of fio")
         })?;
         let elements = lists.iter().flatten().filter(|(_, belongs)| *belongs != Belongs::All);
         let owned: usize = elements.map(|(range, _)| range.len()).sum();
         if text.len().saturating_sub(owned).saturating_mul(servers) > COPIES_MAX {
             return Err(Failure::failed(format!(
-                "the document has {servers} servers and a large part that belongs to none of \
-                 them; import the output of fewer servers"
+                "the document has {servers} servers, and the part that belongs to no server is too \
+                 large to be copied for each of them; import the output of fewer servers"
             )));
         }
         Ok(Divided { text, lists })
     }
 
-    /// The document without what belongs to other servers, and without the sum over all servers.
+    /// Copies the document without the elements of other servers and without the sum over all
+    /// servers.
     pub fn of(&self, host: &str) -> String {
         let (mut out, mut copied) = (String::new(), 0);
         for list in &self.lists {
@@ -482,7 +484,7 @@ impl<'a> Divided<'a> {
     }
 }
 
-/// The lists of a document that have elements of several servers.
+/// Finds the lists of a document that may have elements of several servers.
 fn lists(text: &str) -> Option<Vec<List>> {
     let (mut lists, mut at) = (Vec::new(), after(text, 0, '{')?);
     while after(text, at, '}').is_none() {
@@ -502,7 +504,7 @@ fn lists(text: &str) -> Option<Vec<List>> {
     Some(lists)
 }
 
-/// The elements of a list that begins at `at`, and the end of the list.
+/// Returns the elements of the list whose first element begins at `at`, and the end of the list.
 fn list(text: &str, mut at: usize) -> Option<(List, usize)> {
     let mut elements = Vec::new();
     loop {
@@ -515,14 +517,15 @@ fn list(text: &str, mut at: usize) -> Option<(List, usize)> {
     }
 }
 
-/// The value at a place in the text, and its end.
+/// Parses the JSON value at a position in the text. Also returns the end of the value.
 fn value<T: DeserializeOwned>(text: &str, at: usize) -> Option<(T, usize)> {
     let mut stream = serde_json::Deserializer::from_str(text.get(at..)?).into_iter::<T>();
     let value = stream.next()?.ok()?;
     Some((value, at + stream.byte_offset()))
 }
 
-/// The place after a character that follows optional space.
+/// Skips white space and the character `wanted`. Returns the position after the character, or None
+/// if another character follows the white space.
 fn after(text: &str, at: usize, wanted: char) -> Option<usize> {
     let rest = text.get(at..)?;
     let found = rest.trim_ascii_start().strip_prefix(wanted)?;

@@ -9,21 +9,21 @@ use lab::failure::{Failure, Outcome};
 use crate::fio::job_file::{Jobs, Surroundings};
 use crate::fio::translate::{Run, translate};
 
-/// The user's flags for job files.
+/// The user's command-line flags for job files.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {
-    /// Only the jobs with these names; all jobs if empty.
+    /// Names of the jobs to run. All jobs run if the list is empty.
     pub sections: Vec<String>,
-    /// Refuse jobs with options that are only approximated.
+    /// Whether jobs with approximated options are refused.
     pub strict: bool,
-    /// Run jobs in sequence that fio would run at the same time.
+    /// Whether jobs that fio would run at the same time run in sequence.
     pub serial: bool,
 }
 
-/// The runs of several job files, in the order of the files.
+/// Plans the runs of several job files, in the order of the files.
 ///
 /// # Errors
-/// As for [`plan`].
+/// The errors of [`plan`].
 pub fn plan_all(
     files: &[Jobs],
     wishes: &Wishes,
@@ -36,10 +36,10 @@ pub fn plan_all(
     Ok(runs)
 }
 
-/// The runs of a job file, in order.
+/// Plans the runs of a job file, in the order of the jobs.
 ///
 /// # Errors
-/// One line with what halfpower cannot do, and the remedy.
+/// A message of one line: what halfpower cannot do, and the remedy.
 pub fn plan(jobs: &Jobs, wishes: &Wishes, surroundings: &dyn Surroundings) -> Outcome<Vec<Run>> {
     let is_wanted = |name: &String| wishes.sections.is_empty() || wishes.sections.contains(name);
     for name in &wishes.sections {
@@ -56,7 +56,7 @@ pub fn plan(jobs: &Jobs, wishes: &Wishes, surroundings: &dyn Surroundings) -> Ou
     for section in jobs.sections.iter().filter(|section| is_wanted(&section.name)) {
         let run = translate(jobs, section, surroundings)?;
         if let Some(approximation) = run.approximated.first().filter(|_| wishes.strict) {
-            return Err(Failure::usage(format!("{approximation}; drop --strict to allow this")));
+            return Err(Failure::usage(format!("{approximation}; omit --strict to allow this")));
         }
         match runs.last_mut() {
             Some(last) if !run.waits && !wishes.serial => together(last, &run)?,
@@ -66,13 +66,13 @@ pub fn plan(jobs: &Jobs, wishes: &Wishes, surroundings: &dyn Surroundings) -> Ou
     Ok(runs)
 }
 
-/// Adds a job that runs at the same time as others.
+/// Adds a job to the run of the jobs that fio would run at the same time.
 fn together(first: &mut Run, run: &Run) -> Outcome<()> {
     first.join(run).map_err(|flag| {
         Failure::usage(format!(
-            "{}: job '{}' runs at the same time as '{}' with another {flag}, but halfpower \
-             measures one load at a time; add stonewall, name one with --section, or use --serial \
-             to run them in sequence",
+            "{}: job '{}' runs at the same time as '{}' but has a different {flag}, and halfpower \
+             measures one load at a time; add stonewall, select one job with --section, or use \
+             --serial to run the jobs in sequence",
             run.place,
             run.name.escape_debug(),
             first.name.escape_debug()

@@ -1,7 +1,7 @@
-//! The files of a job: existing files and devices, or a test file.
+//! Decides on which files a job runs: existing files and devices, or a test file.
 //!
-//! fio creates missing files and keeps them. halfpower uses a test file in the same directory
-//! instead and removes it afterwards, so that a job file leaves nothing behind.
+//! If the files of a job do not exist, fio creates and keeps them. halfpower instead uses a test
+//! file in the same directory and removes it afterwards, so that a job file leaves nothing behind.
 
 use std::path::{Path, PathBuf};
 
@@ -14,36 +14,36 @@ use crate::fio::options::Options;
 /// The storage that a job uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// None: the engine does no I/O.
+    /// The engine does no I/O, so the job uses no storage.
     Nothing,
-    /// A test file in a directory.
+    /// The job uses a test file in a directory.
     TestFile {
         /// The directory of the test file.
         folder: PathBuf,
-        /// The name of a file that all threads share; None if each thread has its own file.
+        /// Path of the file that all threads share in fio. None if each thread has its own file.
         shared: Option<PathBuf>,
     },
-    /// Existing files or devices.
+    /// The job uses existing files or devices.
     Existing(Vec<PathBuf>),
 }
 
-/// The files of a job, and the parts of them that its threads use.
+/// The files of a job, and the parts of the files that its threads use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The storage that the job uses.
     pub storage: Storage,
-    /// Bytes that each thread accesses; None for the whole target.
+    /// Size of the region that each thread accesses (bytes). None for the whole target.
     pub size_bytes: Option<u64>,
-    /// Whether each thread has its own part of existing files.
+    /// Whether each thread accesses its own part of a shared file.
     pub has_own_parts: bool,
-    /// Flags about the target.
+    /// Flags that depend on the target.
     pub words: Vec<Word>,
 }
 
-/// Translates the files of a job; `name` is the job's name.
+/// Translates the options of a job that describe its files. `name` is the name of the job.
 ///
 /// # Errors
-/// The first option that halfpower cannot honour.
+/// The first option that halfpower cannot reproduce.
 pub fn translate(
     options: &Options<'_>,
     load: &Load,
@@ -83,27 +83,27 @@ pub fn translate(
         }
         Storage::TestFile { shared, .. } => {
             if offset > 0 {
-                options.approximate("offset", "the test file begins there");
+                options.approximate("offset", "requests start at the beginning of the test file");
             }
             if let Some(allocation) = allocation(options, load)? {
                 add("allocation", allocation.to_owned(), "fallocate");
             }
             if place.size_bytes.is_none() {
                 let key = if shared.is_some() { "filename" } else { "name" };
-                let why = "the file does not exist and has no size; add size=1g";
+                let why = "the file of the job does not exist, and no size is given; add size=1g";
                 return Err(options.refuse(key, why));
             }
         }
         Storage::Nothing => {}
     }
     if place.size_bytes.is_none() && !load.has_runtime {
-        let how = "no size is given, so a trial lasts 5 s, not one pass over all of the target";
+        let how = "no size is given, so a trial lasts 5 s instead of one pass over the target";
         options.approximate("runtime", how);
     }
     Ok(place)
 }
 
-/// Bytes that each thread accesses.
+/// Returns the size of the region that each thread accesses (bytes). None for the whole target.
 fn size_of(options: &Options<'_>) -> Outcome<Option<u64>> {
     if options.text("size") == Some("100%") {
         return Ok(None);
@@ -118,8 +118,8 @@ fn size_of(options: &Options<'_>) -> Outcome<Option<u64>> {
     }
 }
 
-/// How fio would allocate a file that it creates; None if fio would write it before the job, as it
-/// does with every file that is read.
+/// Returns how fio would allocate a new file. None if fio would write the whole file before the
+/// job, as it does with every file that is read.
 fn allocation(options: &Options<'_>, load: &Load) -> Outcome<Option<&'static str>> {
     let text = options.text("fallocate").unwrap_or("native");
     let is_written_before = options.is_on("overwrite")? == Some(true);
@@ -153,7 +153,7 @@ fn storage(
     let folder = Path::new(folder);
     let Some(files) = files else {
         if number > 1 {
-            options.approximate("nrfiles", "one test file takes the place of all");
+            options.approximate("nrfiles", "a single test file replaces all files");
         }
         let format = format.filter(|format| !format.contains("$jobnum"));
         let shared = format.map(|format| folder.join(format.replace("$jobname", name)));
@@ -162,24 +162,25 @@ fn storage(
     let paths: Vec<PathBuf> = files.iter().map(|file| folder.join(file)).collect();
     let paths: Vec<PathBuf> =
         paths.iter().map(|path| path.strip_prefix(".").unwrap_or(path).to_path_buf()).collect();
-    // If a device is missing, halfpower itself reports it; it is not replaced by a test file.
+    // A missing device is not replaced by a test file. halfpower reports the error when it opens
+    // the device.
     let exists = |path: &&PathBuf| path.starts_with("/dev") || surroundings.exists(path);
     let Some(missing) = paths.iter().find(|path| !exists(path)) else {
         return Ok(Storage::Existing(paths));
     };
     if paths.iter().any(|path| exists(&path)) {
-        let why = format!("{} does not exist, but others do; create it", missing.display());
+        let why = format!("{} does not exist, but other files do; create it", missing.display());
         return Err(options.refuse("filename", &why));
     }
     if paths.len() > 1 {
-        options.approximate("filename", "one test file takes the place of all files");
+        options.approximate("filename", "a single test file replaces all files");
     }
     let parent = missing.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     Ok(Storage::TestFile { folder: parent.to_path_buf(), shared: Some(missing.clone()) })
 }
 
-/// The names in a list with colons; a backslash escapes a colon.
+/// Splits a list of names at the colons. A backslash escapes a colon.
 fn names(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut rest = text.chars().peekable();

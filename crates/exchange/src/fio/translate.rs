@@ -1,8 +1,8 @@
 //! Translates a job of fio into a run of halfpower: targets and flags that a user could type.
 //!
 //! The parser of each flag checks its value, and a mistake is reported with the line of the job
-//! file. A run contains no permission to write; the user must give that on halfpower's command
-//! line.
+//! file. A run contains no permission to write. The user must give this permission on halfpower's
+//! command line.
 
 use std::path::PathBuf;
 
@@ -15,31 +15,30 @@ use crate::fio::load::{self, Load, Word};
 use crate::fio::options::Options;
 use crate::fio::storage::{self, Place, Storage};
 
-/// One job as a run.
+/// A run of halfpower that corresponds to one job, or to several equal jobs.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The job's name; several names if equal jobs run together.
+    /// Name of the job, or the names of equal jobs that run together.
     pub name: String,
-    /// Location of the job.
+    /// Location of the job for error messages: `FILE:LINE`, or the command line.
     pub place: String,
     /// Whether the job starts only after all jobs before it have ended.
     pub waits: bool,
-    /// Options that do not change what is measured.
+    /// Names of the ignored options, which do not change what is measured.
     pub ignored: Vec<String>,
-    /// Options that are approximated, one line each.
+    /// Messages about approximated options, one line each.
     pub approximated: Vec<String>,
-    /// Threads.
     threads: u64,
     load: Load,
     at: Place,
-    /// Targets of equal jobs that run together on several targets.
+    /// Targets of the run. Equal jobs may run together on several targets.
     targets: Vec<PathBuf>,
 }
 
 /// Translates a job.
 ///
 /// # Errors
-/// One line with the option that halfpower cannot honour, and the remedy.
+/// A message of one line with the option that halfpower cannot reproduce, and the remedy.
 pub fn translate(jobs: &Jobs, section: &Section, surroundings: &dyn Surroundings) -> Outcome<Run> {
     let options = Options::of(jobs, section, surroundings)?;
     let load = load::translate(&options)?;
@@ -54,7 +53,7 @@ pub fn translate(jobs: &Jobs, section: &Section, surroundings: &dyn Surroundings
             let how = "threads start at different offsets of the file that they share";
             options.approximate("numjobs", how);
         } else if !load.has_runtime {
-            options.approximate("size", "it applies to all threads together, not to each");
+            options.approximate("size", "the size is the total of all threads");
         }
     }
     let (ignored, approximated) = options.settle()?;
@@ -70,12 +69,12 @@ pub fn translate(jobs: &Jobs, section: &Section, surroundings: &dyn Surroundings
 }
 
 impl Run {
-    /// The targets.
+    /// Returns the targets.
     pub fn targets(&self) -> &[PathBuf] {
         &self.targets
     }
 
-    /// The flags of `halfpower run`, without the targets.
+    /// Returns the flags of `halfpower run`, without the targets.
     fn flags(&self) -> Vec<Word> {
         let default = |name, value: String| Word { name, value, place: self.place.clone() };
         let mut flags: Vec<Word> = self.load.words.iter().chain(&self.at.words).cloned().collect();
@@ -96,44 +95,45 @@ impl Run {
         flags
     }
 
-    /// The flags of `halfpower run`, one word each, without the targets.
+    /// Formats the flags of `halfpower run`, one word each, without the targets.
     pub fn words(&self) -> Vec<String> {
         let flags = self.flags().into_iter();
         let label = format!("--label={}", self.name);
         flags.map(|word| format!("--{}={}", word.name, word.value)).chain([label]).collect()
     }
 
-    /// The equivalent command, quoted for a shell.
+    /// Formats the equivalent command, quoted for a shell.
     pub fn line(&self) -> String {
         let targets = self.targets.iter().map(|path| quoted(&path.to_string_lossy()));
         let words: Vec<String> = targets.chain(self.words().iter().map(|w| quoted(w))).collect();
         format!("halfpower run {}", words.join(" "))
     }
 
-    /// The options that are ignored or approximated, one line each.
+    /// Formats notes about ignored and approximated options, one line each.
     fn notes(&self) -> Vec<String> {
         let ignored = (!self.ignored.is_empty()).then(|| {
             let options = self.ignored.join(", ");
-            format!("job {}: ignored, without effect on the load: {options}", self.name)
+            format!("job {}: ignored options, which do not affect the load: {options}", self.name)
         });
         let line = |how: &String| format!("job {}: {how}", self.name);
         ignored.into_iter().chain(self.approximated.iter().map(line)).collect()
     }
 
-    /// A failure of the run, with the name of the job and the equivalent command.
+    /// Adds the name of the job and the equivalent command to an error of the run.
     pub fn explain(&self, failure: &Failure) -> Failure {
         let (place, name) = (&self.place, self.name.escape_debug());
-        let message = format!("{place}: job '{name}': {failure} (the job means: {})", self.line());
+        let message =
+            format!("{place}: job '{name}': {failure} (command of the job: {})", self.line());
         match failure.exit {
             Exit::Interrupted => Failure::interrupted(),
             exit => Failure::new(exit, message),
         }
     }
 
-    /// The run as a typed experiment.
+    /// Parses the flags of the run into an experiment.
     ///
     /// # Errors
-    /// A value that the flag's parser refuses, with the line of the job file.
+    /// A value that the parser of the flag refuses, with the line of the job file.
     pub fn experiment(&self) -> Outcome<Experiment> {
         let mut experiment = Experiment { targets: self.targets.clone(), ..Experiment::default() };
         for word in self.flags() {
@@ -147,7 +147,7 @@ impl Run {
         Ok(experiment)
     }
 
-    /// The first flag in which two loads differ; None if they are equal.
+    /// Returns the first flag in which two loads differ. None if the loads are equal.
     pub fn difference(&self, other: &Run) -> Option<&'static str> {
         let plain = |words: &[Word]| -> Vec<(&'static str, String)> {
             words.iter().map(|word| (word.name, word.value.clone())).collect()
@@ -166,8 +166,8 @@ impl Run {
             .or_else(|| (self.load.rate_of_thread != other.load.rate_of_thread).then_some("rate"))
     }
 
-    /// Adds an equal job that runs at the same time: as more threads if both use the same files,
-    /// else as another target.
+    /// Adds an equal job that runs at the same time. If both jobs use the same files, the run gets
+    /// more threads, else another target.
     ///
     /// # Errors
     /// The flag in which the jobs differ.
@@ -196,12 +196,12 @@ impl Run {
     }
 }
 
-/// The options of all runs that are ignored or approximated, one line each.
+/// Formats notes about the ignored and approximated options of all runs, one line each.
 pub fn notes(runs: &[Run]) -> impl Iterator<Item = String> {
     runs.iter().flat_map(Run::notes)
 }
 
-/// A word quoted for a shell if necessary.
+/// Quotes a word for a shell if necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,5 +1,5 @@
-//! Copies that keep everything are equal to their sources in every respect. They are compared with
-//! the results of `cp -a` and `rsync -aHAXS` for the same trees.
+//! Tests that copies with `Keep::All` equal their sources in every respect. Copies of the same
+//! trees by `cp -a` and `rsync -aHAXS` are compared as well, and their differences are counted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::generator::{Recipe, grow};
 use crate::random::Random;
 use crate::snapshot::{Difference, Snapshot, differences};
 
-/// Accepted differences of a copy, with the reason; none for root.
+/// Accepted differences of a copy: the property that differs, and the reason.
 const INTENDED: &[(&str, &str)] = &[];
 
 fn recipe(random: &mut Random) -> Recipe {
@@ -31,10 +31,10 @@ fn run(program: &str, arguments: &[&str], from: &Path, to: &Path) {
     assert!(output.status.success(), "{program}: {said}");
 }
 
-/// A named way to copy.
+/// A variant of copying: its name and its settings.
 type Way = (&'static str, fn(&Path) -> Settings);
 
-/// The ways in which one tree is copied.
+/// Returns the variants with which a tree is copied: the plain variant and one other variant.
 fn ways(number: u64) -> Vec<Way> {
     let plain: fn(&Path) -> Settings = |folder| settings(folder, Keep::All);
     let others: [Way; 4] = [
@@ -46,7 +46,8 @@ fn ways(number: u64) -> Vec<Way> {
     vec![("plain", plain), others[(number % 4) as usize]]
 }
 
-/// Copies random trees in every way; counts the differences by program.
+/// Copies random trees with several variants of settings, and asserts that nothing differs. Returns
+/// the number of differences in the copies of other programs, by program and property.
 fn compare(trees: u64, first_seed: u64) -> BTreeMap<(&'static str, &'static str), u64> {
     let mut lacks: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     let rivals: Vec<(&'static str, &[&str])> = [
@@ -57,7 +58,7 @@ fn compare(trees: u64, first_seed: u64) -> BTreeMap<(&'static str, &'static str)
     .filter(|(program, _)| {
         let is_here = is_on_path(program);
         if !is_here {
-            skip(program, "its copies are not compared; type: sudo apt-get install rsync");
+            skip(program, "its copies are not compared; run: sudo apt-get install rsync");
         }
         is_here
     })
@@ -77,7 +78,7 @@ fn compare(trees: u64, first_seed: u64) -> BTreeMap<(&'static str, &'static str)
             let found = unintended(differences(&wanted, &Snapshot::of(&copy)));
             assert!(found.is_empty(), "tree {seed}, {way}: {}", lines(&found));
             assert_eq!(leftovers(folder.path()), Vec::<std::path::PathBuf>::new(), "tree {seed}");
-            // Repeating the copy finds everything up to date.
+            // A repeated copy must find everything up to date.
             let again = settings(folder.path());
             if !again.all_or_nothing {
                 let progress = std::sync::Arc::clone(&again.progress);
@@ -88,7 +89,7 @@ fn compare(trees: u64, first_seed: u64) -> BTreeMap<(&'static str, &'static str)
                 assert!(found.is_empty(), "tree {seed}, {way}, again: {}", lines(&found));
             }
         }
-        // Blocks are allocated when data are written back, which may be after the first look.
+        // Copying must not have changed the source.
         let changed = differences(&wanted, &Snapshot::of(&source));
         assert!(changed.is_empty(), "tree {seed}: the source has changed: {}", lines(&changed));
         for (program, flags) in &rivals {
@@ -110,13 +111,13 @@ fn lines(found: &[Difference]) -> String {
 #[test]
 fn copies_of_random_trees_equal_their_sources() {
     if !is_root() {
-        skip("archive", "owners and devices need root; without them the trees are poorer");
+        skip("archive", "owners and devices need root; the trees are copied without them");
     }
     compare(cases(50), 1);
 }
 
 #[test]
-#[ignore = "a campaign of 2,000 trees, some minutes"]
+#[ignore = "copies 2,000 trees, which takes some minutes"]
 fn two_thousand_random_trees_are_copied_as_cp_and_rsync_do_or_better() {
     let lacks = compare(cases(2000), 1_000_000);
     for ((program, part), number) in lacks {

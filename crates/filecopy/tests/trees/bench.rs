@@ -1,4 +1,4 @@
-//! Fixtures: folders for trees, sessions that copy them, and skipped tests.
+//! Fixtures: folders for trees, sessions that copy trees, and reports of skipped tests.
 
 use std::fs;
 use std::io::Write;
@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use filecopy::{Destination, Keep, Problem, Session, Settings};
 
-/// A folder on the disk of the build, which supports attributes and holes.
+/// Creates a temporary folder on the disk of the build directory, which supports extended
+/// attributes and holes.
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -17,7 +18,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Reports a skipped test, in the place where `./test` looks for it too.
+/// Reports a skipped test on standard error, and in the log file that `./test` reads.
 pub fn skip(test: &str, why: &str) {
     let line = format!("skipped: trees::{test}: {why}\n");
     eprint!("{line}");
@@ -32,18 +33,18 @@ pub fn is_on_path(program: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// Settings with the state folder inside the folder of the test.
+/// Returns settings whose state folder is inside the folder of the test.
 pub fn settings(folder: &Path, keep: Keep) -> Settings {
     let state_folder = Some(folder.join("state"));
     Settings { keep, state_folder, ..Settings::default() }
 }
 
-/// Settings as [`settings`] makes, with permission to replace everything.
+/// Returns settings like [`settings`], with permission to replace everything.
 pub fn replacing(folder: &Path, keep: Keep) -> Settings {
     Settings { may_replace: Arc::new(|_, _, _| Ok(())), ..settings(folder, keep) }
 }
 
-/// Copies one source; returns the problems.
+/// Copies one source and returns the problems.
 pub fn copy(settings: Settings, from: &Path, to: &Path) -> Vec<Problem> {
     let session = Session::new(settings);
     session.copy(from, &Destination { path: to.to_path_buf() });
@@ -61,7 +62,7 @@ pub fn listed(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("{problem}\n")).collect()
 }
 
-/// Private directories that remain anywhere below a folder.
+/// Returns the private directories that remain anywhere below a folder.
 pub fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -79,7 +80,8 @@ pub fn leftovers(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Number of cases for a property: `short`, or HALFPOWER_CASES in a campaign.
+/// Returns the number of cases to test: the environment variable HALFPOWER_CASES if set, otherwise
+/// `short`.
 pub fn cases(short: u64) -> u64 {
     let asked = std::env::var("HALFPOWER_CASES").ok().and_then(|text| text.parse().ok());
     asked.unwrap_or(short)

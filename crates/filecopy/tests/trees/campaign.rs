@@ -1,5 +1,5 @@
-//! Random faults, and long campaigns of the other random tests. Each prints its number of tries,
-//! for docs/reliability.md.
+//! Tests with random faults, and a long campaign of all random tests. The campaign prints how many
+//! cases it tested. docs/reliability.md cites these numbers.
 
 use std::fs;
 use std::path::Path;
@@ -13,12 +13,13 @@ use crate::hostile::beside_a_hostile_user;
 use crate::killed::kill_at_random;
 use crate::random::Random;
 
-/// Killed copies per tree.
+/// Number of copies of each tree that are killed.
 const KILLS_OF_A_TREE: u64 = 100;
 /// Request size of copies with faults (bytes).
 const REQUEST_BYTES: u32 = 64 << 10;
 
-/// One fault, or several of the same kind in a row, in the requests of a copy.
+/// Returns a rule that injects a random fault into 1 to 3 requests of a copy operation. The first
+/// faulty request is one of the first 60.
 fn random_fault(random: &mut Random) -> FaultRule {
     let either = *random.pick(&[None, Some(Op::Read), Some(Op::Write)]);
     let written = Some(Op::Write);
@@ -37,7 +38,7 @@ fn random_fault(random: &mut Random) -> FaultRule {
     FaultRule { fault, only, first: random.below(60), count: 1 + random.below(3) }
 }
 
-/// Copies with faults; returns how many ended with a reported failure.
+/// Copies with random faults. Returns the number of copies that reported a problem.
 fn faults_at_random(rounds: u64, first_seed: u64) -> u64 {
     let mut named = 0;
     let folder = folder();
@@ -60,7 +61,7 @@ fn faults_at_random(rounds: u64, first_seed: u64) -> u64 {
             .depth(1 + random.below(8) as u32)
             .faults(FaultPlan { rules: vec![rule] });
         let target = folder.path().join("copy");
-        // A silently misdirected write is found only by verifying.
+        // A misdirected write reports success, so only verification finds it.
         let with = |options| Settings {
             options,
             verify: true,
@@ -86,7 +87,7 @@ fn faults_at_random(rounds: u64, first_seed: u64) -> u64 {
                 ),
             }
         }
-        // The next session copies the rest.
+        // The next session, without faults, must copy all files that are still missing.
         copies(with(seqio::Options::new()), &source, &target);
         assert_same(&source, &target, seed);
         assert!(leftovers(folder.path()).is_empty(), "seed {seed}, {rule:?}");
@@ -110,19 +111,19 @@ fn after_a_fault_each_file_is_complete_or_reported_and_the_next_session_copies_t
 }
 
 #[test]
-#[ignore = "a campaign of an hour"]
+#[ignore = "takes about an hour"]
 fn a_hundred_thousand_kills_faults_and_hostile_moves_leave_no_wrong_byte() {
     if !is_root() {
-        return skip("campaign", "another user needs root");
+        return skip("campaign", "running as another user needs root");
     }
     let cases = cases(10_000);
     let unfinished: u64 =
         (0..cases / KILLS_OF_A_TREE).map(|tree| kill_at_random(KILLS_OF_A_TREE, 1000 + tree)).sum();
-    eprintln!("kills: {cases}, of which {unfinished} ended a copy that was not finished");
+    eprintln!("kills: {cases}; the copy was unfinished in {unfinished} cases");
     let named = faults_at_random(cases, 1_000_000);
-    eprintln!("faults: {cases}, of which {named} made a file fail, which was named");
+    eprintln!("faults: {cases}; a problem was reported in {named} cases");
     let rounds = cases / 50;
     let moves = beside_a_hostile_user(rounds, 1_000_000, true)
         + beside_a_hostile_user(rounds, 2_000_000, false);
-    eprintln!("hostile moves: {moves}, in {} folders", 2 * rounds);
+    eprintln!("actions of the hostile user: {moves}, in {} folders", 2 * rounds);
 }

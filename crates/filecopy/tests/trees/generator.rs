@@ -12,17 +12,17 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags}
 
 use crate::random::Random;
 
-/// Parameters of a tree.
+/// Parameters of a random tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
     pub entries: u64,
     /// Whether to set owners, devices and attributes that only root may set.
     pub as_root: bool,
-    /// Share of files larger than 1 MiB, in percent.
+    /// Share of files that are larger than 1 MiB (%).
     pub large_percent: u64,
 }
 
-/// Creates a tree in an existing directory; returns the paths of all entries.
+/// Creates a random tree in an existing directory. Returns the paths of all entries.
 pub fn grow(root: &Path, recipe: Recipe, random: &mut Random) -> Vec<PathBuf> {
     let mut directories = vec![root.to_path_buf()];
     let mut entries = Vec::new();
@@ -92,11 +92,12 @@ pub fn grow(root: &Path, recipe: Recipe, random: &mut Random) -> Vec<PathBuf> {
 }
 
 fn make_special(path: &Path, kind: FileType, device: u64) {
-    // This fails where devices cannot be created (in a container).
+    // The error is ignored, because devices cannot be created in some containers.
     let _ = rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o600), device);
 }
 
-/// A name, sometimes one that is difficult for programs.
+/// Returns a name for an entry. A quarter of the names are hard to handle, for example because of
+/// line breaks.
 fn name(random: &mut Random, number: u64) -> OsString {
     if random.percent(75) {
         return OsString::from(format!("entry-{number}"));
@@ -120,7 +121,7 @@ fn name(random: &mut Random, number: u64) -> OsString {
     ];
     let mut name = random.pick(odd).to_vec();
     if random.percent(20) {
-        // Nearly the longest possible name.
+        // This is nearly the longest possible name (255 bytes).
         name = vec![b'n'; 250];
     }
     if !random.percent(30) {
@@ -196,7 +197,7 @@ fn dress(path: &Path, recipe: Recipe, random: &mut Random) {
 }
 
 fn attributes(path: &Path, is_directory: bool, recipe: Recipe, random: &mut Random) {
-    // This fails on file systems without extended attributes.
+    // Errors are ignored, because some file systems have no extended attributes.
     let set = |name: &str, value: &[u8]| {
         let _ = rustix::fs::setxattr(path, name, value, XattrFlags::empty());
     };
@@ -222,7 +223,8 @@ fn attributes(path: &Path, is_directory: bool, recipe: Recipe, random: &mut Rand
     }
 }
 
-/// An ACL for a user and a group (acl(5), linux/posix_acl_xattr.h).
+/// Encodes an ACL with random permissions and with entries for one user and one group (acl(5),
+/// linux/posix_acl_xattr.h).
 fn acl(random: &mut Random) -> Vec<u8> {
     let mut bits = || random.below(8) as u16;
     let nobody = u32::MAX;

@@ -1,6 +1,6 @@
-//! Tests with hostile users who may write at the destination: they cannot read files without
-//! permission, nothing outside the destination changes, and their files are not mistaken for
-//! copies.
+//! Tests with hostile users who may write to the destination. They must not be able to read files
+//! without permission, nothing outside the destination may change, and their files must not be
+//! mistaken for copies.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -31,7 +31,8 @@ fn a_file_of_somebody_else_is_never_taken_for_an_unfinished_copy() {
     fs::create_dir(&to).unwrap();
     fs::write(&source, Random::new(1).bytes(9 << 20)).unwrap();
     chmod(&source, 0o600);
-    // Names used by earlier versions, and by private directories.
+    // Earlier versions used the first name for unfinished copies. The second is like the name of a
+    // private directory.
     for name in [".secret.halfpower-partial", ".halfpower-00000000000000000000000000000000"] {
         fs::write(to.join(name), "trap").unwrap();
         chmod(&to.join(name), 0o666);
@@ -85,10 +86,10 @@ fn an_unfinished_copy_is_resumed_only_if_it_is_the_recorded_file() {
         progress.counts().resumed_bytes
     };
     interrupted();
-    assert!(finish() > 0, "it is resumed");
+    assert!(finish() > 0, "the copy is resumed");
     assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
-    // The unfinished file is replaced by another file or by a link, has a second name, or can be
-    // written by others.
+    // Each case changes the unfinished file: it is replaced by another file or by a link, gets a
+    // second name, or becomes writable for others.
     type Exchange = (&'static str, fn(&Path));
     let exchanges: [Exchange; 4] = [
         ("another file", |path| {
@@ -108,12 +109,12 @@ fn an_unfinished_copy_is_resumed_only_if_it_is_the_recorded_file() {
     ];
     for (what, exchange) in exchanges {
         exchange(&interrupted());
-        assert_eq!(finish(), 0, "{what}: it starts over");
+        assert_eq!(finish(), 0, "{what}: the copy starts over");
         for left in leftovers(folder.path()) {
             fs::remove_dir_all(left).unwrap();
         }
     }
-    // The source has changed.
+    // A copy whose source has changed must start over.
     interrupted();
     let mut changed = wanted.clone();
     changed[0] ^= 1;
@@ -157,7 +158,7 @@ fn a_copy_is_private_until_it_has_its_name_and_never_wider_than_its_source() {
     }
 }
 
-/// A process of user nobody that attacks a folder until it is killed.
+/// A process of user nobody that attacks a folder until the process is killed.
 struct Hostile(Child);
 
 impl Hostile {
@@ -179,7 +180,7 @@ impl Drop for Hostile {
 }
 
 #[test]
-#[ignore = "a part of another test, in a process of its own"]
+#[ignore = "a child process of another test"]
 fn does_its_worst() {
     let Some(folder) = std::env::var_os("HALFPOWER_TEST_FOLDER").map(PathBuf::from) else { return };
     let seed = std::env::var("HALFPOWER_TEST_SEED").ok().and_then(|text| text.parse().ok());
@@ -200,7 +201,7 @@ fn does_its_worst() {
                 continue;
             }
             count.write_all(b".").unwrap();
-            // Forbidden actions fail.
+            // Errors are ignored, because forbidden actions fail.
             let _ = match random.below(9) {
                 0 => fs::rename(path, to.join(format!("aside-{}", random.below(50)))),
                 1 => fs::remove_file(path),
@@ -216,7 +217,8 @@ fn does_its_worst() {
     }
 }
 
-/// Visits all visible paths; searches readable files for secrets.
+/// Collects all visible paths below a folder. If a readable file contains the secret, writes the
+/// path of that file to `to/LEAKED`.
 fn look_around(folder: &Path, seen: &mut Vec<PathBuf>, report_to: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -237,7 +239,7 @@ fn look_around(folder: &Path, seen: &mut Vec<PathBuf>, report_to: &Path) {
     }
 }
 
-/// A tree with files that only root may read.
+/// Creates a source tree. Half of its files are readable only by root.
 fn secret_tree(folder: &Path, random: &mut Random) -> PathBuf {
     let source = folder.join("source");
     fs::create_dir_all(source.join("sub")).unwrap();
@@ -256,7 +258,7 @@ fn secret_tree(folder: &Path, random: &mut Random) -> PathBuf {
     source
 }
 
-/// Copies many times while a hostile process runs; returns the number of its actions.
+/// Copies many times while a hostile process runs. Returns the number of actions of that process.
 pub fn beside_a_hostile_user(rounds: u64, first_seed: u64, sticky: bool) -> u64 {
     let mut moves = 0;
     let bench = tempfile::tempdir().unwrap();
@@ -305,7 +307,7 @@ pub fn beside_a_hostile_user(rounds: u64, first_seed: u64, sticky: bool) -> u64 
         moves += fs::metadata(to.join(MOVES)).map_or(0, |metadata| metadata.len());
         assert!(!to.join("LEAKED").exists(), "seed {seed}: {:?}", fs::read(to.join("LEAKED")));
         let changed = differences(&before, &Snapshot::of(&victim));
-        assert!(changed.is_empty(), "seed {seed}: something outside was changed");
+        assert!(changed.is_empty(), "seed {seed}: something outside the destination was changed");
         let secret = Snapshot::of(&source);
         assert!(secret.0.values().all(|entry| entry.owner == (0, 0)), "seed {seed}");
     }
@@ -315,7 +317,7 @@ pub fn beside_a_hostile_user(rounds: u64, first_seed: u64, sticky: bool) -> u64 
 #[test]
 fn beside_a_hostile_user_nothing_is_read_and_nothing_outside_changes() {
     if !is_root() {
-        return skip("hostile", "another user needs root");
+        return skip("hostile", "running as another user needs root");
     }
     beside_a_hostile_user(cases(2), 1, true);
     beside_a_hostile_user(cases(2), 100, false);

@@ -1,5 +1,6 @@
-//! Copies killed at random moments: named files are complete, existing files are intact, the next
-//! session copies the rest, and every leftover is recorded.
+//! Tests that kill copies at random moments. Files that have their final name must be complete,
+//! existing files must be intact, every leftover must be recorded, and the next session must copy
+//! all missing files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::generator::{Recipe, grow};
 use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
-/// The settings with which a child process copies.
+/// Returns the settings with which a child process copies.
 fn sessions(folder: &Path, way: u64) -> Settings {
     let settings = replacing(folder, Keep::All);
     match way % 4 {
@@ -33,7 +34,7 @@ fn start(folder: &Path, way: u64) -> Child {
 }
 
 #[test]
-#[ignore = "a part of another test, in a process of its own"]
+#[ignore = "a child process of another test"]
 fn copies_until_it_is_killed() {
     let Some(folder) = std::env::var_os("HALFPOWER_TEST_FOLDER").map(PathBuf::from) else { return };
     let way = std::env::var("HALFPOWER_TEST_WAY").unwrap().parse().unwrap();
@@ -41,13 +42,14 @@ fn copies_until_it_is_killed() {
     assert!(problems.is_empty(), "{}", listed(&problems));
 }
 
-/// The files of a tree: path and contents.
+/// Returns the path, checksum and size of each regular file in a snapshot.
 fn files(snapshot: &Snapshot) -> impl Iterator<Item = (&PathBuf, (&String, u64))> {
     let files = snapshot.0.iter().filter(|(_, entry)| entry.kind == "file");
     files.map(|(path, entry)| (path, (&entry.content, entry.size)))
 }
 
-/// Kills copies of one tree at random moments; returns how many were unfinished.
+/// Kills copies of one tree at random moments. Returns the number of copies that were unfinished
+/// when killed.
 pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let folder = folder();
@@ -57,7 +59,7 @@ pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
     grow(&source, recipe, &mut random);
     fs::write(source.join("large"), random.bytes(20 << 20)).unwrap();
     let new = Snapshot::of(&source);
-    // Some files exist in an older version.
+    // The destination already has older versions of some files.
     fs::create_dir(&target).unwrap();
     for (path, _) in files(&new).filter(|(path, _)| path.components().count() == 1).take(5) {
         fs::write(target.join(path), "as it was before").unwrap();
@@ -90,7 +92,7 @@ pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
             };
             assert!(
                 is_private || is(&new) || is(&old),
-                "seed {seed}, kill {kill}: half of {path:?}"
+                "seed {seed}, kill {kill}: {path:?} is incomplete"
             );
         }
         for path in files(&old).map(|(path, _)| path) {
@@ -98,7 +100,7 @@ pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
         }
         check_leftovers(folder.path());
         if random.percent(30) {
-            // Starts again with an empty destination.
+            // The next copy finds only the old files at the destination.
             let _ = fs::remove_dir_all(&target);
             fs::create_dir(&target).unwrap();
             for path in files(&old).map(|(path, _)| path) {
@@ -118,8 +120,8 @@ pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
     unfinished
 }
 
-/// Asserts that the leftovers of a kill are recorded for `clean` and that nobody else can read
-/// them.
+/// Asserts that the private directories that a killed copy left behind are recorded, so that
+/// `clean` can remove them, and that only their owner can read them.
 fn check_leftovers(folder: &Path) {
     use std::os::unix::fs::MetadataExt;
     let known = filecopy::leftovers(&folder.join("state"));
@@ -128,8 +130,9 @@ fn check_leftovers(folder: &Path) {
         assert_eq!(metadata.mode() & 0o077, 0, "{path:?}");
         let is_empty = fs::read_dir(&path).unwrap().next().is_none();
         let is_known = known.iter().any(|left| left.path == path.canonicalize().unwrap());
-        // A private directory is recorded before anything is put into it.
-        assert!(is_known || is_empty, "{path:?} is not known: {known:?}");
+        // A directory is recorded after it is created and before its first use, so one without a
+        // record must be empty.
+        assert!(is_known || is_empty, "{path:?} has no record: {known:?}");
         if !is_known {
             fs::remove_dir(&path).unwrap();
         }

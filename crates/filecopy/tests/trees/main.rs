@@ -1,7 +1,7 @@
-//! Copies of random trees, compared with `cp -a` and `rsync`; with faults, kills, concurrent
-//! changes and hostile users.
+//! Tests with random directory trees: comparison with `cp -a` and `rsync`, faults, kills,
+//! concurrent changes and hostile users.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::print_stderr, reason = "what is skipped is said, and what a campaign counted")]
+#![allow(clippy::print_stderr, reason = "reports skipped tests, and the counts of campaigns")]
 
 mod random;
 mod snapshot;

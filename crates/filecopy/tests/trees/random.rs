@@ -17,12 +17,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below a bound.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
-    /// True with a probability in percent.
+    /// Returns true with this probability (%).
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }

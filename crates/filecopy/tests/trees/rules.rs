@@ -1,4 +1,5 @@
-//! Rules for what is kept, what is copied, and what happens to existing entries.
+//! Tests of the rules for which attributes are kept, which entries are copied, and what happens to
+//! existing entries.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -25,7 +26,7 @@ fn chown(path: &Path, uid: u32, gid: u32) {
     std::os::unix::fs::lchown(path, Some(uid), Some(gid)).unwrap();
 }
 
-/// A small tree: `one`, `sub/two`, `sub/deep/three`.
+/// Creates a small tree with the files `one`, `sub/two` and `sub/deep/three`.
 fn tree(folder: &Path) -> PathBuf {
     let tree = folder.join("tree");
     fs::create_dir_all(tree.join("sub/deep")).unwrap();
@@ -51,13 +52,13 @@ fn by_default_only_permission_bits_minus_the_umask_are_kept() {
     }
     let copy = folder.path().join("copy");
     copies(settings(folder.path(), Keep::Mode), &tree, &copy);
-    assert_eq!(mode(&copy), mode(&tree) & 0o777 & !umask, "the top directory too");
-    assert_eq!(mode(&copy.join("one")), 0o755, "no set-user-ID");
+    assert_eq!(mode(&copy), mode(&tree) & 0o777 & !umask, "the top directory obeys the umask too");
+    assert_eq!(mode(&copy.join("one")), 0o755, "the set-user-ID bit is not kept");
     assert_eq!(mode(&copy.join("sub/two")), 0o444);
     assert_eq!(mode(&copy.join("sub")) & 0o777, 0o755);
     assert_eq!(mode(&copy.join("sub/deep")), 0o700);
     let time = |path: PathBuf| fs::metadata(path).unwrap().mtime_nsec();
-    assert_ne!(time(copy.join("one")), time(tree.join("one")), "it is a new file");
+    assert_ne!(time(copy.join("one")), time(tree.join("one")), "the copy gets a new time");
 }
 
 #[test]
@@ -73,9 +74,9 @@ fn nobody_gets_more_rights_by_a_copy() {
         chmod(&source, bits);
         let copy = folder.path().join(format!("copy-{bits:o}"));
         copies(settings(folder.path(), Keep::Mode), &source, &copy);
-        assert_eq!(mode(&copy), wanted, "{bits:o}: the copy has another group");
+        assert_eq!(mode(&copy), wanted, "{bits:o}: another group owns the copy");
     }
-    // The default permissions of the directory would allow other users.
+    // The default ACL of the directory would give other users access.
     let open = folder.path().join("open");
     fs::create_dir(&open).unwrap();
     let acl = acl(&[
@@ -91,10 +92,10 @@ fn nobody_gets_more_rights_by_a_copy() {
     }
     chmod(&source, 0o660);
     copies(settings(folder.path(), Keep::Mode), &source, &open.join("copy"));
-    assert_eq!(mode(&open.join("copy")) & 0o070, 0, "the mask lets nobody in");
+    assert_eq!(mode(&open.join("copy")) & 0o070, 0, "the ACL mask gives no access");
     copies(settings(folder.path(), Keep::All), &source, &open.join("archive"));
     let differs = differences(&Snapshot::of(&source), &Snapshot::of(&open.join("archive")));
-    assert!(differs.is_empty(), "the list of the directory is not in the archive: {differs:?}");
+    assert!(differs.is_empty(), "the copy must not have the directory's default ACL: {differs:?}");
     // With an ACL, the group bits of the mode are those of the ACL's mask.
     let listed = folder.path().join("listed");
     fs::write(&listed, "not of the group").unwrap();
@@ -151,13 +152,13 @@ fn a_replaced_file_keeps_its_own_owner_bits_and_attributes_but_no_more_rights() 
     let after = fs::metadata(&old).unwrap();
     assert_eq!(read(&old), "new");
     assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
-    assert_eq!(after.mode() & 0o7777, 0o750, "no set-user-ID for another content");
+    assert_eq!(after.mode() & 0o7777, 0o750, "new content loses the set-user-ID bit");
     if has_attributes {
         let mut value = [0; 10];
         let length = rustix::fs::getxattr(&old, "user.note", &mut value[..]).unwrap();
         assert_eq!(&value[..length], b"of old");
     }
-    // If everything is kept, the copy becomes equal to the source.
+    // With `Keep::All`, the replaced file becomes equal to the source.
     copies(replacing(folder.path(), Keep::All), &source, &old);
     let found = differences(&Snapshot::of(&source), &Snapshot::of(&old));
     assert!(found.is_empty(), "{found:?}");
@@ -179,7 +180,7 @@ fn what_exists_and_differs_is_refused_and_what_is_the_same_is_left_alone() {
     assert_eq!((read(target.join("one")), read(target.join("new"))), ("1".into(), "new".into()));
     copies(replacing(folder.path(), Keep::Mode), &tree, &target);
     assert_eq!(read(target.join("one")), "changed");
-    assert_eq!(inode("sub/two"), before.1, "the same is not copied again");
+    assert_eq!(inode("sub/two"), before.1, "an unchanged file is not copied again");
     assert_ne!(inode("one"), before.0);
 }
 
@@ -194,11 +195,11 @@ fn existing_files_can_be_left_alone_or_replaced_if_they_are_older() {
     copies(leaves(Existing::Leave), &tree, &target);
     assert_eq!(read(target.join("one")), "mine");
     copies(leaves(Existing::Update), &tree, &target);
-    assert_eq!(read(target.join("one")), "mine", "it is newer");
+    assert_eq!(read(target.join("one")), "mine", "the existing file is newer");
     let old = std::time::SystemTime::UNIX_EPOCH;
     File::options().write(true).open(target.join("one")).unwrap().set_modified(old).unwrap();
     copies(leaves(Existing::Update), &tree, &target);
-    assert_eq!(read(target.join("one")), "1", "it was older");
+    assert_eq!(read(target.join("one")), "1", "the existing file was older");
 }
 
 #[test]
@@ -221,7 +222,7 @@ fn what_the_source_does_not_have_is_removed_only_where_that_is_allowed() {
     assert!(target.join("extra").exists());
     copies(delete(replacing(folder.path(), Keep::Mode)), &tree, &target);
     assert!(!target.join("extra").exists() && !target.join("sub/more").exists());
-    assert!(target.join("sub/keep.me").exists(), "what is left out of the copy is left alone");
+    assert!(target.join("sub/keep.me").exists(), "a file excluded by the filter is not deleted");
     fs::remove_file(target.join("sub/keep.me")).unwrap();
     let found = differences(&Snapshot::of(&tree), &Snapshot::of(&target));
     assert!(found.iter().all(|difference| difference.part == "time"), "{found:?}");
@@ -247,7 +248,7 @@ fn a_dry_run_tells_everything_and_does_nothing() {
         let before = Snapshot::of(folder.path());
         copies(Settings { dry_run: true, listener, ..settings }, &tree, &target);
         let changed = differences(&before, &Snapshot::of(folder.path()));
-        assert!(changed.is_empty(), "something was changed");
+        assert!(changed.is_empty(), "the dry run changed something");
         let mut events = events.lock().unwrap().clone();
         events.sort();
         let short = |event: &String| event.replace(&format!("{}", target.display()), "DST");
@@ -308,7 +309,7 @@ fn links_are_kept_or_followed_and_one_that_leads_in_a_circle_is_a_problem() {
     assert!(texts[0].contains("broken is a dangling symbolic link"), "{texts:?}");
     assert!(texts[1].contains("sub/circle is a link to one of the directories"), "{texts:?}");
     assert_eq!(texts.len(), 2);
-    assert_eq!(read(again.join("sub/deep/three")), "333", "the rest is there");
+    assert_eq!(read(again.join("sub/deep/three")), "333", "the other files are copied");
 }
 
 #[test]
@@ -346,7 +347,7 @@ fn hard_links_across_sources_become_hard_links_of_one_copy() {
     }
     assert_eq!(inode("alone"), inode("a/file"));
     assert!(fs::symlink_metadata(to.join("a/pipe")).unwrap().file_type().is_fifo());
-    assert_eq!(mode(&to.join("a/pipe")), 0o666, "not less the umask");
+    assert_eq!(mode(&to.join("a/pipe")), 0o666, "the umask is not applied");
 }
 
 #[test]
@@ -359,7 +360,7 @@ fn a_tree_can_appear_all_at_once_or_not_at_all() {
     let fails = Settings { links: Links::Follow, ..whole() };
     let problems = copy(fails, &tree, &target);
     assert_eq!(problems.len(), 1, "{}", listed(&problems));
-    assert!(!target.exists(), "nothing is there");
+    assert!(!target.exists(), "no part of the tree was created");
     assert_eq!(crate::bench::leftovers(folder.path()), Vec::<PathBuf>::new());
     copies(whole(), &tree, &target);
     assert!(differences(&Snapshot::of(&tree), &Snapshot::of(&target)).is_empty());
@@ -378,7 +379,7 @@ fn a_copied_tree_is_recognised_as_the_copy_of_its_source() {
     assert!(!filecopy::is_copy_of(&state, &target, &tree));
     fs::rename(&target, folder.path().join("aside")).unwrap();
     fs::create_dir(&target).unwrap();
-    assert!(!filecopy::is_copy_of(&state, &tree, &target), "it is another directory");
+    assert!(!filecopy::is_copy_of(&state, &tree, &target), "another directory has this name now");
 }
 
 #[test]
@@ -424,7 +425,7 @@ fn flags_that_are_not_copied_are_reported() {
         status.is_ok_and(|status| status.success())
     };
     if !is_root() || !chattr("+i") {
-        return skip("rules", "chattr +i needs root and a file system that knows it");
+        return skip("rules", "chattr +i needs root and a file system that supports it");
     }
     let settings = settings(folder.path(), Keep::All);
     let progress = Arc::clone(&settings.progress);

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// State of one entry. Parts that are not compared are `None`.
+/// Properties of one entry, for comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub kind: &'static str,
@@ -18,15 +18,15 @@ pub struct Entry {
     pub size: u64,
     /// Checksum of the content, target of a link, or device number.
     pub content: String,
-    /// The first path of the same inode.
+    /// The first path, in path order, that has the same inode.
     pub same_as: PathBuf,
     /// Extended attributes including ACLs.
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Allocated storage (bytes): not compared, but bounded.
+    /// Allocated storage (bytes). A copy may have slightly more allocated storage than its source.
     pub stored: u64,
 }
 
-/// The entries of a tree by path below its root; the root has the empty path.
+/// The entries of a tree, by path relative to its root. The root itself has the empty path.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot(pub BTreeMap<PathBuf, Entry>);
 
@@ -75,7 +75,7 @@ fn walk(root: &Path, below: &Path, found: &mut Found) {
         attributes: attributes(&path),
         stored: metadata.blocks() * 512,
     };
-    // Directories have no hard links, so each path is its own identity.
+    // Directories have no hard links, so `same_as` of a directory is its own path.
     found.insert(below.to_path_buf(), (entry, (metadata.dev(), metadata.ino())));
     if kind.is_dir() {
         let mut names: Vec<OsString> =
@@ -87,7 +87,8 @@ fn walk(root: &Path, below: &Path, found: &mut Found) {
     }
 }
 
-/// Checksum of a file that does not depend on holes: hashes all non-zero pages with their offsets.
+/// Computes a checksum of a file from all non-zero pages and their offsets, so that holes do not
+/// change the checksum.
 pub fn checksum(path: &Path) -> String {
     let file = fs::File::open(path).unwrap();
     let (mut hasher, mut at) = (blake3::Hasher::new(), 0);
@@ -120,7 +121,7 @@ fn attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     names.map(value).collect()
 }
 
-/// A difference between an entry and its source.
+/// A difference between an entry of a copy and its source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
     pub path: PathBuf,
@@ -136,7 +137,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// All differences between a copy and its source.
+/// Returns all differences between a copy and its source.
 pub fn differences(source: &Snapshot, copy: &Snapshot) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut add = |path: &Path, part, what: String| {
@@ -174,7 +175,7 @@ pub fn differences(source: &Snapshot, copy: &Snapshot) -> Vec<Difference> {
             };
             add(path, "attributes", format!("{} became {}", names(from), names(to)));
         }
-        // The file system may allocate a few more blocks.
+        // The copy may have a few more blocks, because file systems allocate them differently.
         if from.kind == "file" && to.stored > from.stored.max(4096) + (128 << 10) {
             add(path, "holes", format!("{} bytes became {}", from.stored, to.stored));
         }

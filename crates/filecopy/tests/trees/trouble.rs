@@ -1,5 +1,5 @@
-//! Failures: everything possible is copied, each failure is reported, and the next session copies
-//! the rest.
+//! Tests of failures: every file that can be copied is copied, each failure is reported, and the
+//! next session copies the missing files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -20,10 +20,10 @@ use crate::generator::{Recipe, grow};
 use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
-/// Runs one step of a test as an unprivileged user in another process.
+/// Runs one step of a test as user nobody in another process.
 fn as_nobody(test: &str, folder: &Path) -> std::process::Output {
     use std::os::unix::process::CommandExt;
-    // The build directory may be readable only by its owner.
+    // The test program is copied, because the build directory may be readable only by its owner.
     let bin = folder.join("trees-of-nobody");
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&bin).status();
     assert!(copied.unwrap().success());
@@ -40,7 +40,7 @@ fn folder_of_parent() -> Option<PathBuf> {
 #[test]
 fn an_unreadable_file_does_not_prevent_copying_the_others() {
     if !is_root() {
-        return skip("trouble", "another user needs root");
+        return skip("trouble", "running as another user needs root");
     }
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -61,13 +61,13 @@ fn an_unreadable_file_does_not_prevent_copying_the_others() {
     let copy = folder.path().join("copy");
     assert_eq!(fs::read_to_string(copy.join("two")).unwrap(), "two");
     assert!(!copy.join("secret").exists());
-    // A user who may read everything copies the rest.
+    // Root may read all files, so a copy by root adds the missing files.
     copies(replacing(folder.path(), Keep::All), &source, &copy);
     assert!(differences(&Snapshot::of(&source), &Snapshot::of(&copy)).is_empty());
 }
 
 #[test]
-#[ignore = "a part of another test, in a process of its own"]
+#[ignore = "a child process of another test"]
 fn copies_as_nobody() {
     let Some(folder) = folder_of_parent() else { return };
     let own = folder.join("state-of-nobody");
@@ -83,7 +83,7 @@ fn a_file_that_vanishes_is_named_and_nothing_else_is_lost() {
     for number in 0..40 {
         fs::write(source.join(format!("{number}")), [7; 100]).unwrap();
     }
-    // Removes all other files when the first has been copied.
+    // When the first file has been copied, the listener removes half of the source files.
     let (names, gone) = (source.clone(), AtomicBool::new(false));
     let listener = Arc::new(move |event: &Event| {
         if let (Event::Copied { .. }, false) = (event, gone.swap(true, Ordering::SeqCst)) {
@@ -100,7 +100,8 @@ fn a_file_that_vanishes_is_named_and_nothing_else_is_lost() {
     assert!(problems.iter().all(|problem| problem.errno == Some(2)), "{}", listed(&problems));
 }
 
-/// Descends `levels` directories with long names; creates missing ones.
+/// Opens the directory `levels` levels below `root`. Creates missing directories. All names are
+/// long.
 fn deep(root: &Path, levels: u32) -> rustix::fd::OwnedFd {
     use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
     let (flags, name) = (OFlags::DIRECTORY | OFlags::RDONLY, "d".repeat(200));
@@ -115,7 +116,7 @@ fn deep(root: &Path, levels: u32) -> rustix::fd::OwnedFd {
 #[test]
 fn deep_trees_and_long_paths_are_copied() {
     use rustix::fs::{Mode, OFlags, openat};
-    const LEVELS: u32 = 60; // 12,000 characters, three times what a path may have.
+    const LEVELS: u32 = 60; // The path has 12,000 characters, three times the maximum.
     let folder = folder();
     let (source, copy) = (folder.path().join("source"), folder.path().join("copy"));
     fs::create_dir(&source).unwrap();
@@ -133,7 +134,7 @@ fn deep_trees_and_long_paths_are_copied() {
     }
 }
 
-/// A tmpfs of limited size, unmounted when dropped.
+/// A tmpfs of limited size that is unmounted when dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -175,14 +176,14 @@ fn on_a_full_disk_every_file_is_whole_or_named() {
     assert!(problems.iter().all(|problem| problem.errno == Some(28)), "{}", listed(&problems));
     assert_whole_or_named(&source, &target, &problems);
     assert_eq!(leftovers(&disk.0), Vec::<PathBuf>::new());
-    // With more space, repeating the copy copies the rest.
+    // When there is more space, the next session copies the missing files.
     let grown = Command::new("mount").args(["-o", "remount,size=64m"]).arg(&disk.0).status();
     assert!(grown.unwrap().success());
     copies(settings(folder.path(), Keep::Mode), &source, &target);
     assert_whole_or_named(&source, &target, &[]);
 }
 
-/// Asserts that every source file was copied or is named by a problem.
+/// Asserts that every source file was copied completely or is reported in a problem.
 #[track_caller]
 fn assert_whole_or_named(source: &Path, target: &Path, problems: &[Problem]) {
     for entry in fs::read_dir(source).unwrap() {
@@ -202,7 +203,8 @@ fn an_attribute_that_does_not_fit_is_named_and_the_file_is_there() {
     if !is_root() {
         return skip("trouble", "mounting needs root");
     }
-    // tmpfs supports large attributes; the disk of the build usually does not.
+    // tmpfs supports large attributes, which the file system of the build directory usually does
+    // not.
     let Some(memory) = SmallDisk::mount(folder.path().join("memory"), 8 << 20) else {
         return skip("trouble", "tmpfs cannot be mounted here");
     };
@@ -215,7 +217,7 @@ fn an_attribute_that_does_not_fit_is_named_and_the_file_is_there() {
     let fits =
         rustix::fs::setxattr(&other, "user.large", &large, rustix::fs::XattrFlags::empty()).is_ok();
     if set.is_err() || fits {
-        return skip("trouble", "both file systems take attributes of the same size");
+        return skip("trouble", "both file systems accept attributes of the same size");
     }
     let target = folder.path().join("copy");
     let problems = copy(settings(folder.path(), Keep::All), &source, &target);
@@ -260,8 +262,8 @@ fn a_copy_that_fails_verification_is_discarded() {
     assert!(!target.exists());
 }
 
-/// Files are rewritten in place from the start in pieces of this size; each piece begins and ends
-/// with its version.
+/// Size of the pieces in which a file is rewritten in place, from its start (bytes). Each piece
+/// begins and ends with the version number of the file.
 const PIECE_BYTES: usize = 10_000;
 
 fn piece(file: u64, version: u64, number: u64) -> Vec<u8> {
@@ -276,8 +278,9 @@ fn version(file: u64, version: u64) -> Vec<u8> {
     (0..pieces).flat_map(|number| piece(file, version, number)).collect()
 }
 
-/// Whether the contents are a possible state of the file: the first bytes of a version, then those
-/// of the previous one. A writer can be interrupted in the middle of a piece.
+/// Checks whether the file can have had these contents at one moment. The first bytes must be from
+/// one version, and all later bytes from one older version, because the file is rewritten in order.
+/// A writer can be interrupted in the middle of a piece.
 fn was_ever_so(file: u64, bytes: &[u8]) -> bool {
     let mut versions = Vec::new();
     for found in bytes.chunks(PIECE_BYTES) {
@@ -349,10 +352,10 @@ fn files_that_change_while_they_are_copied_are_of_one_state_or_named() {
         for file in 0..FILES {
             let bytes = fs::read(target.join(format!("{file}"))).unwrap();
             let is_named = problems.iter().any(|problem| problem.path == path(file));
-            assert!(is_named || was_ever_so(file, &bytes), "round {round}: {file} is a mixture");
+            assert!(is_named || was_ever_so(file, &bytes), "round {round}: {file} mixes versions");
         }
     }
-    eprintln!("{named} files changed too often and were named");
+    eprintln!("{named} files changed too often during the copy and were reported");
 }
 
 #[test]
@@ -364,7 +367,8 @@ fn concurrent_changes_do_not_stop_a_copy_or_leak_files_outside_the_tree() {
         let mut random = Random::new(seed);
         let recipe = Recipe { entries: 60, as_root: false, large_percent: 0 };
         let entries = grow(&source, recipe, &mut random);
-        // Nothing outside may be read through a link that appears during the copy.
+        // Nothing outside the source tree may be copied through a link that appears during the
+        // copy.
         let outside = folder.path().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("secret"), "not of the tree").unwrap();
@@ -429,7 +433,7 @@ fn a_stopped_copy_keeps_whole_files_and_gives_directories_their_modes() {
     assert!(differences(&Snapshot::of(&source), &Snapshot::of(&target)).is_empty());
 }
 
-/// Creates a file; does not block on a named pipe.
+/// Creates or truncates a file. Does not block if the path is a named pipe.
 fn create_at_once(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;

@@ -13,27 +13,28 @@ use crate::cli::OutputArgs;
   halfpower sweep . --bs 4k,64k,1m --iodepth 1,4,16 --rw randread,randwrite --size 1g
   halfpower calibrate latest --out disk.toml      fit a system to the measurements
   halfpower whatif ./disk.toml --iodepth-to 32    predict the effect of a change
-  halfpower calibrate one two four --check eight --out nas.toml   runs of ranks on 1 to 8 hosts
-  halfpower calibrate --measure /dev/sdb --out hdd.toml       a rotating disk, only read
-  halfpower calibrate --measure /dev/sdb --destroy-data-on ID --out hdd.toml      also written
+  halfpower calibrate one two four --check eight --out nas.toml   runs with --mpi on 1 to 8 hosts
+  halfpower calibrate --measure /dev/sdb --out hdd.toml       a rotating disk; only reads
+  halfpower calibrate --measure /dev/sdb --destroy-data-on ID --out hdd.toml      also writes
 
-Every second point is held out: the system is fitted to the others and scored on these. Only points
-with direct I/O and without a rate limit are used. A parameter whose 95% interval spans more than a
-factor of three is flagged as unidentified: the run does not determine it. Caches, write buffers and
-burst credit are fitted only for runs of up to two million requests.
+Every second point is held out. The system is fitted to the other points and scored on the held-out
+points. Only points with direct I/O and without a rate limit are used. If the 95% interval of a
+parameter spans more than a factor of three, the parameter is flagged as unidentified, because the
+run does not determine it. Caches, write buffers and burst credit are fitted only for runs of up to
+two million requests.
 
-Runs of ranks on several hosts (--mpi) give a system of storage that the hosts share, with a link
-for each: halfpower whatif ./nas.toml --set hosts=16,disks=16 predicts more hosts. --check scores
-the system on runs that it was not fitted to.
+From runs on several hosts (--mpi), a system with shared storage and one link per host is fitted.
+Then halfpower whatif ./nas.toml --set hosts=16,disks=16 predicts more hosts. --check scores the
+system on runs to which it was not fitted.
 
-The time of a rotating disk depends on positions that no stored run determines. --measure issues
-requests of its own, one at a time. The angles of sectors give the time of a revolution, the zones,
-skews and surfaces; pairs of requests give the seek curve, repeated reads the buffer, and bursts of
-writes the write cache. Then it measures other loads and scores the predictions. It takes about ten
-minutes without writes and twenty with them, destroys the data only with --overwrite or
---destroy-data-on, and stores no run.")]
+The latency of a rotating disk depends on positions that no stored run contains. Therefore --measure
+issues its own requests, one at a time. The angles of sectors determine the revolution time, the
+zones, the skews and the surfaces. Pairs of requests determine the seek curve, repeated reads the
+buffer, and bursts of writes the write cache. Then other loads are measured to score the
+predictions. This takes about ten minutes without writes and twenty with writes, destroys data only
+with --overwrite or --destroy-data-on, and stores no run.")]
 pub struct CalibrateArgs {
-    /// Which runs: the number, the beginning of the uuid, or the label of each, or latest
+    /// Runs to fit, each by its number, the beginning of its uuid, or its label; or latest
     #[arg(value_name = "RUN", default_value = "latest")]
     pub runs: Vec<String>,
     /// Measure this rotating disk and fit a system to it: block device, file on a disk, or
@@ -53,7 +54,7 @@ pub struct CalibrateArgs {
     /// Share of the points held out for scoring (default: half; with --check, none)
     #[arg(long, value_name = "half|N%", value_parser = parse_share)]
     pub holdout: Option<f64>,
-    /// A run that is only scored, such as one with more hosts; repeatable
+    /// A run that is scored but not fitted, such as a run with more hosts; repeatable
     #[arg(long, value_name = "RUN")]
     pub check: Vec<String>,
     /// Allow writing to this existing file (exact path; repeatable)
@@ -67,7 +68,7 @@ pub struct CalibrateArgs {
     pub output: OutputArgs,
 }
 
-/// Reads a share: half, or a percentage.
+/// Parses a share: half, or a percentage.
 fn parse_share(text: &str) -> Result<f64, String> {
     let percent = match text {
         "half" => Some(50.0),

@@ -1,4 +1,4 @@
-//! Flags of `characterise`: which trace, and in which form its model is written.
+//! Flags of `characterise`: the trace, and the output format of its model.
 
 use std::path::PathBuf;
 
@@ -11,18 +11,19 @@ use super::watch::import_format;
 /// Flags of `characterise`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower characterise halfpower-trace.parquet > plan.toml    what a watched program asked for
+  halfpower characterise halfpower-trace.parquet > plan.toml    the load of a watched program
   halfpower sweep plan.toml /data                               the same load on another target
-  halfpower sweep plan.toml sim:nvme-gen4                       and on a simulated one
+  halfpower sweep plan.toml sim:nvme-gen4                       the same load on a simulated system
   halfpower characterise t.parquet --output-format fio > job.fio
   halfpower characterise t.parquet --file /data/table           one file, or a folder
-  halfpower characterise blkparse.txt --level block             what reached the device
+  halfpower characterise blkparse.txt --level block             requests that reached the device
 
 Models the requests of a trace: sizes with their shares, share of reads, order, popularity of blocks
 (even, zipf, pareto or zoned), depth, threads, pauses or a rate, flushes, direct or buffered, and
 the size of the region. Files and threads that behave differently become several workloads: parts of
 the plan, which are measured one after another, or jobs of fio, which run at the same time. Comments
-say what was counted and what the model leaves out. Reads the formats that halfpower trace reads.")]
+in the output say what was counted and what the model leaves out. All trace formats that halfpower
+trace reads are accepted.")]
 pub struct CharacteriseArgs {
     /// A trace file, or a trace of another tool
     #[arg(value_name = "TRACE")]
@@ -33,11 +34,11 @@ pub struct CharacteriseArgs {
     /// What to write: plan (for halfpower sweep) or fio (a job file)
     #[arg(long, value_name = "FORMAT", value_parser = output_format, default_value = "plan")]
     pub output_format: OutputFormat,
-    /// Which requests: calls (of the program) or block (of the block layer, all programs) [default:
-    /// calls, if there are any]
+    /// Requests to model: calls (of the program) or block (of the block layer, all programs)
+    /// [default: calls, if there are any]
     #[arg(long, value_name = "LEVEL", value_parser = super::replay::level)]
     pub level: Option<Level>,
-    /// Only the requests of this file, or of the files below this folder; repeatable
+    /// Model only the requests of this file, or of the files below this folder; repeatable
     #[arg(long = "file", value_name = "PATH")]
     pub only: Vec<String>,
     /// Print what would be done and do nothing
@@ -47,5 +48,5 @@ pub struct CharacteriseArgs {
 
 fn output_format(name: &str) -> Result<OutputFormat, String> {
     let found = OutputFormat::ALL.into_iter().find(|format| format.name() == name);
-    found.ok_or_else(|| format!("unknown form '{name}'; use plan or fio"))
+    found.ok_or_else(|| format!("unknown output format '{name}'; use plan or fio"))
 }

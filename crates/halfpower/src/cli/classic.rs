@@ -1,8 +1,8 @@
 //! Flags of `classic`: the papers' tools, each with its own flags.
 //!
-//! SQLIO's flags are a letter directly followed by the value, which clap does not support. Before
-//! parsing, each becomes a value of the hidden flag `--sqlio`, so that they can be mixed with flags
-//! of halfpower. `papers::classic::flags` interprets them.
+//! An SQLIO flag is a letter directly followed by its value, which clap does not support. Before
+//! parsing, each of them becomes a value of the hidden flag `--sqlio`, so that flags of SQLIO and
+//! halfpower can be mixed. `papers::classic::flags` interprets the flags of SQLIO.
 
 use analysis::units;
 use std::ffi::{OsStr, OsString};
@@ -21,12 +21,12 @@ use crate::cli::{CommonArgs, OutputArgs, SoakArgs};
 
 docs/from-sqlio.md lists every SQLIO flag with its halfpower equivalent, and the trace format.")]
 pub struct ClassicArgs {
-    /// Which tool
+    /// The tool to run
     #[command(subcommand)]
     pub tool: Tool,
 }
 
-/// The tools.
+/// The tools of the papers.
 #[derive(Subcommand, Debug, Clone)]
 pub enum Tool {
     /// Measure a workload given by SQLIO's flags, with SQLIO's output and trace line of 14 fields
@@ -68,10 +68,10 @@ Examples:
   halfpower classic sqlio -fsequential -b64 -o4 -BH sim:nt4-ultrawide
   halfpower classic sqlio -Fparam.txt -frandom -b8 -o4 --plan      print the halfpower run command
 
-Files are not created or extended: name an existing file, or a directory, which gets a test file
-that is removed afterwards. The trace line goes to stdout, or to the --csv file.")]
+Files are not created or extended: specify an existing file, or a directory, in which a test file is
+created and removed afterwards. The trace line is written to stdout, or to the --csv file.")]
 pub struct SqlioArgs {
-    /// Arguments with a single dash; [`name_flags`] puts them here.
+    /// SQLIO's flags. [`name_flags`] converts them to values of this hidden flag.
     #[arg(long = "sqlio", hide = true, value_name = "FLAG")]
     pub flags: Vec<String>,
     /// Files, devices, directories, sim:SYSTEM or truth:KEY=VALUE,.. (default: testfile.dat)
@@ -83,10 +83,10 @@ pub struct SqlioArgs {
     /// The comment of the trace line, without commas
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Output")]
     pub note: String,
-    /// Number of trials; each gets its own trace line
+    /// Number of trials; each trial has a trace line
     #[arg(long, default_value_t = 1, help_heading = "Time")]
     pub trials: u32,
-    /// Flags of every verb that measures.
+    /// Flags of every subcommand that measures.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -94,12 +94,12 @@ pub struct SqlioArgs {
 /// Flags of `classic memspeed`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower classic memspeed             the rows of Table 2 on one CPU and on all CPUs
+  halfpower classic memspeed             the rows of the papers' Table 2, on one CPU and on all CPUs
   halfpower classic memspeed --size 10m  the papers' size, which fits into the caches of today
   halfpower memory                       the same kernels at all cache levels and sizes
 
-The arrays are far larger than all caches unless --size says otherwise. MBps are 2^20 bytes per
-second, bytes counted once.")]
+Without --size, the arrays are far larger than all caches. MBps are 2^20 bytes per second; copied
+bytes are counted once.")]
 pub struct MemspeedArgs {
     /// Fewer and shorter samples
     #[arg(long)]
@@ -107,7 +107,7 @@ pub struct MemspeedArgs {
     /// Working set of each test; for the copy, both arrays together
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub size: Option<u64>,
-    /// Directory for an unnamed test file, in addition to the temporary file in memory
+    /// Directory of the unnamed test file; a second test file is created in memory
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
     /// How results are printed.
@@ -123,7 +123,7 @@ pub struct MemspeedArgs {
   halfpower classic diskcache sim:nt4-ultrawide   the papers' machine
   halfpower study device-cache /dev/sdb           the underlying study, with its findings
 
-Columns as in Table 3 of the 1997 paper: repeated reads of one block, and sequential reads.")]
+The columns are those of Table 3 of the 1997 paper: rereads of one block, and sequential reads.")]
 pub struct DiskcacheArgs {
     /// File, block device, directory, sim:SYSTEM or truth:KEY=VALUE,..
     #[arg(value_name = "TARGET")]
@@ -134,7 +134,7 @@ pub struct DiskcacheArgs {
     /// Size of the test file in a directory
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
-    /// Flags of every verb that measures.
+    /// Flags of every subcommand that measures.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -186,8 +186,8 @@ pub enum Style {
   halfpower classic cmdgen sim:nt4-ultrawide --bs 4k,64k --iodepth 0,8 --rw read
 
 The papers named a series by the generation of its hardware and software (old-old, old-new,
-new-new: their Table 1); --note names yours. Commands that write to existing files or devices lack
---overwrite or --destroy-data-on; add them yourself.")]
+new-new: their Table 1); --note sets the name of your series. Commands that write to existing
+files or devices lack --overwrite or --destroy-data-on, which you must add.")]
 pub struct CmdgenArgs {
     /// Files, devices, directories or simulated systems
     #[arg(value_name = "TARGET", required = true)]
@@ -198,26 +198,26 @@ pub struct CmdgenArgs {
     /// Requests outstanding; 0 is synchronous
     #[arg(long, value_name = "N,..", default_value = "0,1,2,4,8", help_heading = "Workload")]
     pub iodepth: String,
-    /// read, write
+    /// Operations: read, write
     #[arg(long, value_name = "KIND,..", default_value = "read,write", help_heading = "Workload")]
     pub rw: String,
-    /// sequential, random
+    /// Order of the requests: sequential, random
     #[arg(long, value_name = "ORDER,..", default_value = "sequential", help_heading = "Workload")]
     pub order: String,
     /// Caching modes by SQLIO's letters: Y, H, S, N
     #[arg(long, value_name = "LETTER,..", default_value = "Y,H", help_heading = "Workload")]
     pub buffering: String,
-    /// Threads
+    /// Number of threads
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Workload")]
     pub numjobs: u32,
-    /// Seconds of each test
+    /// Duration of each test, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", help_heading = "Time")]
     pub runtime: String,
-    /// Trials per test
+    /// Number of trials per test
     #[arg(long, default_value_t = 1, help_heading = "Time")]
     pub trials: u32,
-    /// Name of the series; each test appends its caching mode and whether it is synchronous
-    /// (default: the variable sqlio_note)
+    /// Name of the series (default: the environment variable sqlio_note). The caching mode, and
+    /// sync or async, are appended for each test
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Output")]
     pub note: String,
     /// Output format
@@ -228,8 +228,9 @@ pub struct CmdgenArgs {
     pub plan: bool,
 }
 
-/// After `classic sqlio`, arguments with a single dash are SQLIO's: `-kR` becomes `--sqlio=-kR`,
-/// and `-s 30` becomes `--sqlio=-s30`. `-h` and `-q` keep their usual meaning.
+/// Marks the flags of SQLIO. After `classic sqlio`, arguments with a single dash are SQLIO's flags:
+/// `-kR` becomes `--sqlio=-kR`, and `-s 30` becomes `--sqlio=-s30`. `-h` and `-q` keep their usual
+/// meaning.
 pub fn name_flags(words: Vec<OsString>) -> Vec<OsString> {
     let is = |at: usize, word: &str| words.get(at).is_some_and(|found| found == word);
     if !is(1, "classic") || !is(2, "sqlio") {

@@ -1,4 +1,5 @@
-//! Flags of `compare`, `history` and `baseline`: what is compared, how closely, and what fails.
+//! Flags of `compare`, `history`, `fleet` and `baseline`: what is compared, the tolerance, and the
+//! limits for failure.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -13,15 +14,17 @@ use compare::limit::{Limit, parse_share};
   halfpower history randread '4 KiB'       points whose description contains these words
   halfpower history --host db1 --target 'ext4 on S4EVNF0M' --json
 
-A run counts once, with the median of its trials. A change needs three runs before and after it.")]
+Each run counts once, with the median of its trials. A change is recognised only if there are at
+least three runs before it and three after it.")]
 pub struct HistoryArgs {
     /// Words of the workload's description, such as randread or '64 KiB'
     #[arg(value_name = "WORD")]
     pub words: Vec<String>,
-    /// Host (default: that of the newest run)
+    /// Host (default: the host of the newest run)
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Target: simulated system, device, or file system and device (default: of the newest run)
+    /// Target: simulated system, device, or file system and device (default: target of the newest
+    /// run)
     #[arg(long, value_name = "TARGET")]
     pub target: Option<String>,
     /// Results database
@@ -47,14 +50,14 @@ pub struct HistoryArgs {
   halfpower compare --run 'sim:nvme-gen4 --bs 8k' --run 'sim:nvme-ftl --bs 8k' --until 1%
 
 Points are matched by workload. If a setting has one value in all points of one side and another
-value in all points of the other side, this setting is what is compared: it is listed, and points
-are matched although it differs. Each ratio has its 95% interval. Of all differences reported, at
-most 5% are expected to be false (false-discovery rate). The sides of --run are measured in turn
-until the ratio of their rates is known within --until, or until the budget is spent.
+value in all points of the other side, the comparison is about this setting: the setting is listed,
+and ignored when points are matched. Each ratio has its 95% interval. At most 5% of the reported
+differences are expected to be false (false-discovery rate). The sides of --run are measured
+alternately until the ratio of their rates is known within --until, or until the budget is spent.
 
 Exit codes: 0 ok, 6 a change exceeds a limit of --fail-on.")]
 pub struct CompareArgs {
-    /// The baseline and what is compared with it: run number, uuid, latest, label:NAME, host:NAME,
+    /// The baseline and the runs compared with it: run number, uuid, latest, label:NAME, host:NAME,
     /// FILE, or FILE:RUN
     #[arg(value_name = "RUN", conflicts_with_all = ["run", "command"])]
     pub sides: Vec<String>,
@@ -73,17 +76,17 @@ pub struct CompareArgs {
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60",
           help_heading = "Measure")]
     pub budget: u64,
-    /// Do not store what is measured
+    /// Do not store the measurements
     #[arg(long, help_heading = "Measure")]
     pub no_store: bool,
     /// Changes up to this share count as no change
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "2%")]
     pub same_within: f64,
-    /// Exit with 6 if a point is worse by more: 5% (rate), p50:5%, p99:5%, p99.9:5%, cpu:5%
-    /// (repeatable)
+    /// Exit with 6 if a point is worse by more than this: 5% (rate), p50:5%, p99:5%, p99.9:5%,
+    /// cpu:5% (repeatable)
     #[arg(long, value_name = "LIMIT", value_parser = str::parse::<Limit>)]
     pub fail_on: Vec<Limit>,
-    /// Database of runs that are named without a file
+    /// Database of runs that are specified without a file
     #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
     pub db: PathBuf,
     /// Print Markdown, for pull requests
@@ -109,19 +112,19 @@ pub struct CompareArgs {
 /// Flags of `fleet`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower fleet site/*.db                    one database for each host, or several in one
+  halfpower fleet site/*.db                    databases with one or several hosts each
   halfpower fleet site/*.db --only randread    only workloads with this word
   halfpower fleet site/*.db --html fleet.html
 
 Hosts are compared if their targets are of the same model and at least 5 of them measured the same
-workload: by rate, tail of latency, scatter between trials, change of the rate, and means over
-workloads. A host is odd if it differs by more than is tolerated, and by more than chance explains
-(at most 5% of the odd hosts are expected to be false).")]
+workload. The rate, the tail latency, the scatter between trials, the change of the rate, and means
+over workloads are compared. A host is odd if it differs by more than the tolerance, and by more
+than chance explains (at most 5% of the odd hosts are expected to be false).")]
 pub struct FleetArgs {
     /// Results databases
     #[arg(value_name = "DB", required = true)]
     pub databases: Vec<PathBuf>,
-    /// Only workloads whose description contains this word (repeatable)
+    /// Compare only workloads whose description contains this word (repeatable)
     #[arg(long, value_name = "WORD")]
     pub only: Vec<String>,
     /// Differences of rates up to this share count as no difference
@@ -146,8 +149,8 @@ pub struct FleetArgs {
   halfpower baseline check disk --budget 300 --fail-on 10% --fail-on p99:20%
   halfpower baseline list
 
-check measures the fastest point of each kind of request, then those with the narrowest intervals,
-as many as fit into the budget. Exit codes: 0 no regression, 6 a change exceeds a limit.")]
+check measures the fastest point of each kind of request, then the points with the narrowest
+intervals, until the budget is spent. Exit codes: 0 no regression, 6 a change exceeds a limit.")]
 pub struct BaselineArgs {
     /// The subcommand.
     #[command(subcommand)]
@@ -163,11 +166,11 @@ pub struct BaselineArgs {
 /// Subcommands of `baseline`.
 #[derive(Subcommand, Debug, Clone)]
 pub enum BaselineVerb {
-    /// Make a stored run the baseline of this name
+    /// Make a stored run the baseline with this name
     Set {
-        /// The name
+        /// Name of the baseline
         name: String,
-        /// The run
+        /// The run that becomes the baseline
         #[arg(default_value = "latest")]
         run: String,
     },
@@ -175,29 +178,29 @@ pub enum BaselineVerb {
     List,
     /// Remove a baseline; its run stays
     Remove {
-        /// The name
+        /// Name of the baseline
         name: String,
     },
-    /// Measure a baseline again, and compare
+    /// Measure the points of a baseline again, and compare the results
     Check(Box<BaselineCheckArgs>),
 }
 
 /// Flags of `baseline check`.
 #[derive(Args, Debug, Clone)]
 pub struct BaselineCheckArgs {
-    /// The name
+    /// Name of the baseline
     pub name: String,
-    /// Time to measure
+    /// Duration of the measurement
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60")]
     pub budget: u64,
-    /// Exit with 6 if a point is worse by more: 5% (rate), p50:5%, p99:5%, p99.9:5%, cpu:5%
-    /// (repeatable)
+    /// Exit with 6 if a point is worse by more than this: 5% (rate), p50:5%, p99:5%, p99.9:5%,
+    /// cpu:5% (repeatable)
     #[arg(long, value_name = "LIMIT", value_parser = str::parse::<Limit>, default_value = "5%")]
     pub fail_on: Vec<Limit>,
     /// Changes up to this share count as no change
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "2%")]
     pub same_within: f64,
-    /// Do not store what is measured
+    /// Do not store the measurements
     #[arg(long)]
     pub no_store: bool,
     /// Allow writing to this existing file (exact path; repeatable)

@@ -1,5 +1,5 @@
-//! Flags of `copy`: sources and destination, what is preserved, what may be overwritten, and how
-//! data are moved.
+//! Flags of `copy`: sources and destination, what is preserved, what may be overwritten, and the
+//! method of copying.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use lab::experiment::parameters;
 /// Flags of `copy`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower copy big.img /backup/             into a directory; durable when it returns
+  halfpower copy big.img /backup/             into a directory; durable when the command ends
   halfpower copy -a /data /mnt/new            a tree with owners, times, attributes and hard links
   halfpower copy -a --delete --overwrite=/mnt/new /data/. /mnt/new     bring a copy up to date
   halfpower copy --verify big.img /mnt/usb/big.img      read back from the device and compare
@@ -19,18 +19,18 @@ use lab::experiment::parameters;
   tar c . | halfpower copy - /backup/all.tar  standard input; DST - is standard output
   zstd -dc disk.zst | halfpower copy - /dev/sdb --destroy-data-on=ID
 
-Destination, as with cp: into DST if it is a directory, else DST is the copy. SRC/ is the same as
-SRC; SRC/. means the contents of SRC. Repeating the command uses the same DST: entries that are
-already there are left alone, and missing ones are copied.
+As with cp, SRC is copied into DST if DST is a directory; otherwise the copy is named DST. SRC/ is
+the same as SRC; SRC/. means the contents of SRC. Repeating the command uses the same DST: entries
+that are already copied are left alone, and missing entries are copied.
 
-A file gets its name only when it is complete: until then it has no name, or is in a private
-directory next to DST (.halfpower-*, removed at the end; after a kill by halfpower clean). All that
-can be copied is copied; each failure is printed, and the exit code is 1 (3 if all failures concern
-existing entries). An existing file is replaced only if --overwrite names it, or names the directory
-to which a tree is copied.
+A file gets its name only when it is complete. Until then it has no name, or is in a private
+directory next to DST (.halfpower-*), which is removed at the end, or by halfpower clean if the copy
+was killed. A failure does not prevent copying the other entries. Each failure is printed, and the
+exit code is 1 (3 if all failures concern existing entries). An existing file is replaced only if
+--overwrite names it, or names the directory to which a tree is copied.
 
 What is kept:                    default                  -p      -a
-  permission bits                less the umask           yes     yes
+  permission bits                minus the umask          yes     yes
   owner, group, times, ACLs      no                       yes     yes
   set-user-ID, set-group-ID      no                       if owner and group can be kept
   extended attributes, capabilities, hard links
@@ -39,7 +39,7 @@ What is kept:                    default                  -p      -a
 Without -p or -a nobody gets more permissions than on the source: if the copy has another group or
 an inherited ACL, its group gets the permissions of others. A replaced file then keeps its own
 owner, mode, ACL and attributes. Symbolic links in a tree stay links; pipes, sockets and devices are
-created anew. Holes are preserved, and blocks are shared where the file system can (btrfs, xfs).")]
+created again. Holes are preserved. On btrfs and xfs, the copy shares the blocks of its source.")]
 pub struct CopyArgs {
     /// Files, directories or block devices (- for standard input), then the destination
     #[arg(value_names = ["SRC", "DST"], num_args = 1.., required = true)]
@@ -103,29 +103,30 @@ pub struct CopyArgs {
     /// Allow destroying the data on this device (by-id name, serial or kernel path)
     #[arg(long, value_name = "ID", help_heading = "Safety")]
     pub destroy_data_on: Vec<String>,
-    /// Replace files (that --overwrite names) even if their owner cannot be kept
+    /// Replace the files that --overwrite names even if their owner cannot be kept
     #[arg(long, short, help_heading = "Safety")]
     pub force: bool,
 
     /// Rate limit, such as 50MB/s
-    #[arg(long, value_name = "RATE", value_parser = units::parse_rate, help_heading = "How")]
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate, help_heading = "Method")]
     pub limit_rate: Option<f64>,
     /// Use the page cache and leave the copy there
-    #[arg(long, help_heading = "How")]
+    #[arg(long, help_heading = "Method")]
     pub cached: bool,
-    /// Request size [default: as tuned, else by the kind of storage]
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "How")]
+    /// Request size [default: from halfpower tune, otherwise by the kind of storage]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Method")]
     pub bs: Option<u64>,
-    /// Requests in flight on each side [default: as tuned, else by the kind of storage]
+    /// Requests in flight on each side [default: from halfpower tune, otherwise by the kind of
+    /// storage]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256),
-          help_heading = "How")]
+          help_heading = "Method")]
     pub iodepth: Option<u32>,
     /// I/O engine: io_uring, threads, libaio, sync [default: the best available]
-    #[arg(long, value_name = "NAME", help_heading = "How")]
+    #[arg(long, value_name = "NAME", help_heading = "Method")]
     pub ioengine: Option<String>,
-    /// Number of files of a tree copied concurrently
+    /// Number of files of a tree that are copied concurrently
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64),
-          default_value_t = 8, help_heading = "How")]
+          default_value_t = 8, help_heading = "Method")]
     pub numjobs: u32,
 
     /// Print each entry that is copied, replaced or removed
@@ -137,15 +138,15 @@ pub struct CopyArgs {
     /// Print only warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Print what would be copied where, and do nothing
+    /// Print what would be copied and to which path, and do nothing
     #[arg(long, visible_alias = "dry-run", help_heading = "Output")]
     pub plan: bool,
 }
 
-/// Patterns in command-line order; the first match decides.
+/// Patterns in the order of the command line. The first match decides.
 #[derive(Debug, Clone, Default)]
 pub struct FilterArgs {
-    /// For each pattern: whether it includes, and its text.
+    /// For each pattern: whether it includes entries (--include), and its text.
     pub patterns: Vec<(bool, String)>,
 }
 

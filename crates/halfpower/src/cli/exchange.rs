@@ -1,4 +1,4 @@
-//! Flags of `import` and `export`: results of other tools, in and out.
+//! Flags of `import` and `export`, which exchange results with other tools.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use results::Table;
   halfpower compare label:before latest            imported runs are compared like all others
   halfpower compare fio.json latest                without storing it
 
-The format is recognised by the content. A file is imported once; a second import changes nothing.
+The format is recognised from the content. Importing the same file again changes nothing.
 docs/exchange.md lists the formats, and what each tool does not report.")]
 pub struct ImportArgs {
     /// Results of fio (JSON, logs), diskspd, elbencho, iozone, classic sqlio; - is standard input
@@ -25,7 +25,7 @@ pub struct ImportArgs {
     /// Label of the runs
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
-    /// The host, if the tool does not name it
+    /// Host of the runs, if the results do not contain it
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
     /// Results database
@@ -48,18 +48,18 @@ pub struct ImportArgs {
   halfpower export latest --format parquet --table trials --output trials.parquet
   halfpower export latest --format prometheus --output halfpower.prom --overwrite halfpower.prom
 
-Tables: points, trials, intervals (rates over time), latency (histogram buckets). A run imported
-from one of these formats is exported to that format with the numbers that were read.")]
+Tables: points, trials, intervals (rates over time), latency (histogram buckets). A run that
+was imported from one of these formats is exported to the same format with its original numbers.")]
 pub struct ExportArgs {
     /// Runs: number, start of the uuid, label or latest
     #[arg(value_name = "RUN", default_value = "latest")]
     pub runs: Vec<String>,
-    /// Format
+    /// Format of the output
     #[arg(long, value_name = "FORMAT", default_value = "csv",
           value_parser = PossibleValuesParser::new(Format::NAMED.map(|(name, _)| name))
               .try_map(|word| word.parse::<Format>()))]
     pub format: Format,
-    /// Table of csv, ndjson and parquet
+    /// Table to export as csv, ndjson or parquet
     #[arg(long, value_name = "TABLE",
           value_parser = PossibleValuesParser::new(Table::NAMED.map(|(name, _)| name))
               .try_map(|word| one_of(&Table::NAMED, &word)))]

@@ -1,5 +1,5 @@
-//! What the program says about its command line: help, and errors of values. `--help` of verbs with
-//! many flags shows the usual ones, `--help-all` shows all.
+//! Help texts, and error messages for invalid values of flags. For subcommands with many flags,
+//! `--help` shows only the usual flags, and `--help-all` shows all flags.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use lab::similar;
 
 use crate::cli::Cli;
 
-/// Verbs with many flags, and the flags that most users need.
+/// Subcommands with many flags, and the flags of each that most users need.
 const USUAL: &[(&str, &[&str])] = &[
     ("run", RUN),
     ("sweep", RUN),
@@ -85,11 +85,10 @@ const RUN: &[&str] = &[
     "json",
 ];
 
-/// The flag that shows all flags.
 const HELP_ALL: &str = "--help-all";
 
-/// The command for clap, and `words` with `--help` in place of `--help-all`. The help of the
-/// command has only the usual flags, unless `--help-all` is among the words.
+/// Returns the command for clap, and `words` with `--help` in place of `--help-all`. Unless `words`
+/// contains `--help-all`, the help of the command has only the usual flags.
 pub fn command(words: &[OsString]) -> (Command, Vec<OsString>) {
     let is_literal = |word: &&OsString| *word != "--";
     let asks = words.iter().take_while(is_literal).any(|word| word == HELP_ALL);
@@ -101,7 +100,8 @@ pub fn command(words: &[OsString]) -> (Command, Vec<OsString>) {
     (Cli::command(), words.collect())
 }
 
-/// Hides the flags that are not usual. The help of each verb says how many it hides.
+/// Hides the flags that are not usual. The help of each subcommand shows the number of hidden
+/// flags.
 fn short(mut command: Command) -> Command {
     for (verb, usual) in USUAL {
         command = command.mut_subcommand(verb, |verb| {
@@ -123,8 +123,8 @@ fn short(mut command: Command) -> Command {
     command
 }
 
-/// A one-line message for an invalid value: "--bs 4x: '4x' is not a size; write 4k, ..". None for
-/// other errors.
+/// Returns a one-line message for an invalid value, such as "--bs 4x: '4x' is not a size; write 4k,
+/// ..". None for other errors.
 pub fn wrong_value(error: &clap::Error) -> Option<String> {
     let text = |kind| match error.get(kind)? {
         ContextValue::String(text) => Some(text.as_str()),

@@ -1,5 +1,5 @@
-//! Flags of `cat` and `checksum`, the commands that only read files. Both accept `-` and standard
-//! input.
+//! Flags of `cat` and `checksum`, the subcommands that only read files. Both read standard input if
+//! the file is `-` or none is given.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ small or cached files are read through the page cache. Files that were not cache
 cached afterwards, unless --cached is given. Pipes, character devices and files in /proc are read
 sequentially. A file that cannot be read is reported, and the others are still read.")]
 pub struct CatArgs {
-    /// Files to read, in this order (default, and -: standard input)
+    /// Files to read, in this order [default: standard input; - also selects it]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Use direct I/O where the file system supports it, even for small or cached files
@@ -48,7 +48,7 @@ and \\r, and the line starts with a backslash. Directories are read recursively,
 symbolic links in them are not followed, and special files are skipped. Exit code of --check: 4 if a
 file differs, 1 if a file cannot be read.")]
 pub struct ChecksumArgs {
-    /// Files and directories (default, and -: standard input)
+    /// Files and directories [default: standard input; - also selects it]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Check the files listed in SUMS; - is standard input

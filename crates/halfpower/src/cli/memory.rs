@@ -20,22 +20,23 @@ use crate::cli::OutputArgs;
 Kernels: load, touch-read, store, touch-write, nt-store, memset, copy, nt-copy, triad. A size covers
 all arrays of a thread, so copy moves one half to the other. Rates count bytes as usually quoted:
 the copied bytes for copy, 24 per element for triad, the cache line for a touch; --json adds the
-memory traffic. Each thread has its own arrays. --kernel and --size measure only the table.")]
+memory traffic. Each thread has its own arrays. With --kernel or --size, only the table is
+measured.")]
 pub struct MemoryArgs {
     /// Fewer and shorter samples, about 3 s
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
-    /// Only these kernels
+    /// Measure only these kernels
     #[arg(long, value_name = "NAME,..", help_heading = "Workload")]
     pub kernel: Option<String>,
-    /// Working sets per thread, such as 16k,256m or 4k..256m [default: half of each cache, and
-    /// one far larger than all caches]
+    /// Working sets per thread, such as 16k,256m or 4k..256m [default: half of each cache, and a
+    /// size far larger than all caches]
     #[arg(long, value_name = "SIZE,..", help_heading = "Workload")]
     pub size: Option<String>,
-    /// Numbers of threads [default: 1, and one per CPU]
+    /// Numbers of threads to measure with [default: 1, and one per CPU]
     #[arg(long, value_name = "N,..", help_heading = "Workload")]
     pub threads: Option<String>,
-    /// Page size of the arrays; system: the default of the system
+    /// Page size of the arrays; system selects the default of the system
     #[arg(long, value_name = "huge|4k|system", default_value = "huge",
           value_parser = ["huge", "4k", "system"], help_heading = "Workload")]
     pub buffer_pages: String,

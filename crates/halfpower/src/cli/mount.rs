@@ -21,9 +21,9 @@ use lab::truth;
   halfpower mount sim:nt4-ultrawide /tmp/slow --set drive.rotation=5400
 
 The file DIR/device stores written data in memory while it is mounted. Requests of up to 1 MiB are
-served whole; larger ones are split. Every read and write takes the device's time, even without
-O_DIRECT; only mmap, and file systems on a loop device, use this machine's page cache. A flush takes
-no time.
+served whole; larger requests are split. Every read and write takes as long as on the device, even
+without O_DIRECT; only mmap, and file systems on a loop device, use this machine's page cache. A
+flush takes no time.
 
 Times of a simulated system include the CPU time of its host. The overhead of this machine (FUSE) is
 measured at the start and subtracted from each request; no request can be faster than that overhead.
@@ -33,7 +33,7 @@ pub struct MountArgs {
     /// sim:SYSTEM[,KEY=VALUE,..], or truth:KEY=VALUE,.. with the keys of run --truth
     #[arg(value_name = "SYSTEM")]
     pub system: String,
-    /// Empty folder to mount on
+    /// Empty folder that becomes the mount point
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
     /// Size of the file [default: the system's file size; 1g for truth:]
@@ -45,7 +45,8 @@ pub struct MountArgs {
     /// Simulated seconds per real second [default: 1]
     #[arg(long, value_name = "FACTOR", value_parser = parse_speed)]
     pub speed: Option<f64>,
-    /// Overhead of this machine that is subtracted from each request [default: as measured]
+    /// Overhead of this machine that is subtracted from each request [default: measured at the
+    /// start]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub path_cost: Option<u64>,
     /// Random seed of a simulated system

@@ -1,5 +1,5 @@
-//! The parameters of an experiment as flags of `run`, `sweep` and `simulate`. All flags come from
-//! the table [`PARAMETERS`].
+//! The parameters of an experiment as flags of `run`, `sweep` and `simulate`. All flags are
+//! generated from the table [`PARAMETERS`].
 
 use std::ffi::OsStr;
 
@@ -13,11 +13,11 @@ use lab::experiment::settings::{Setting, Settings};
 /// The parameters given on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct ParameterArgs {
-    /// The given parameters; all others have their defaults.
+    /// The given parameters. All other parameters have their defaults.
     pub given: Settings,
 }
 
-/// Parameters declared here instead of in `CommonArgs`.
+/// Returns the parameters that are declared here instead of in `CommonArgs`.
 fn declared() -> impl Iterator<Item = &'static Parameter> {
     PARAMETERS.iter().filter(|parameter| !parameter.is_common)
 }
@@ -71,7 +71,7 @@ fn argument(parameter: &'static Parameter) -> Arg {
     }
 }
 
-/// A parser that accepts valid values of a parameter, keeps their text, and lists the choices.
+/// A parser that accepts valid values of a parameter, returns their text, and lists the choices.
 #[derive(Clone)]
 struct Checked(&'static Parameter);
 

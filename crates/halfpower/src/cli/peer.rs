@@ -1,5 +1,5 @@
-//! Flags of `peer`: the folder that is served, the address to listen on, the key file of the
-//! clients, and the limit of the rate.
+//! Flags of `peer`: the served folder, the address to listen on, the clients' key file, and the
+//! rate limit.
 
 use analysis::units;
 use std::net::SocketAddr;
@@ -18,22 +18,22 @@ use clap::Args;
   halfpower study network nfs://192.0.2.7/data/file --peer 192.0.2.7:7750 \\
       --peer-key halfpower-peer.key --peer-path file          also read the file on the server
 
-A client needs the key file. Without --key-file, halfpower-peer.key is made in the current folder;
-copy it to the client in a safe way, such as scp. The connection is encrypted. A client can read
-counters (CPU, network interfaces, the device below DIR), and measure reads of regular files below
-DIR for at most 10 s; it gets no content and no names of files, and nothing is written. Ctrl-C ends
-the server. Prints the address on standard output.")]
+A client needs the key file. Without --key-file, halfpower-peer.key is created in the current
+directory; copy this file to the client in a safe way, such as scp. The connection is encrypted. A
+client can read counters (CPU, network interfaces, the device below DIR), and measure reads of
+regular files below DIR for at most 10 s. Contents and names of files are not sent, and nothing is
+written. Ctrl-C ends the server. The address is printed on standard output.")]
 pub struct PeerArgs {
-    /// Folder whose files may be read for measurements; links in it are not followed
+    /// Folder with the files that clients may read for measurements; links in it are not followed
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// Address to listen on; by default only this machine can connect
+    /// Address to listen on; with the default, only this machine can connect
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7750")]
     pub listen: SocketAddr,
-    /// Existing key file; by default halfpower-peer.key in this folder, made if it is missing
+    /// Existing key file (default: halfpower-peer.key in the current directory, created if missing)
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Highest rate at which a file is read, in bytes per second
+    /// Maximum rate at which a file is read, in bytes per second
     #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = units::parse_size)]
     pub max_rate: u64,
     /// Print only the address, warnings and errors

@@ -1,4 +1,4 @@
-//! Flags of `plan`: what storage must deliver, and which configurations may deliver it.
+//! Flags of `plan`: the need, the price list, and limits on the configurations.
 
 use std::path::PathBuf;
 
@@ -23,8 +23,8 @@ A need is a list of clauses, separated by semicolons:
 
 Each configuration of the price list (system, number of devices, volume, controller, stripe unit,
 write cache) is judged in the order of its price: first by closed-form bounds, then by a simulation
-of all streams together. The cheapest one of each kind (system, volume, controller) that meets the
-need is printed, with the load that it sustains and what limits it.")]
+of all streams together. For each kind (system, volume, controller), the cheapest configuration that
+meets the need is printed, with the load that it sustains and its bottleneck.")]
 pub struct PlanArgs {
     /// What storage must deliver
     #[arg(long, value_name = "NEED", required_unless_present = "show_prices",
@@ -36,10 +36,10 @@ pub struct PlanArgs {
     /// Print the built-in price list
     #[arg(long)]
     pub show_prices: bool,
-    /// Highest price
+    /// Maximum price
     #[arg(long, value_name = "PRICE", value_parser = super::whatif::parse_price)]
     pub max_cost: Option<f64>,
-    /// Largest number of devices
+    /// Maximum number of devices
     #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_devices: u32,

@@ -1,5 +1,5 @@
-//! Flags of `replay`: the trace, the target, when requests are issued, and changes to what the
-//! program did. `whatif` has the same changes.
+//! Flags of `replay`: the trace, the target, the timing of requests, and changes to the recorded
+//! requests. `whatif` has the same flags for changes.
 
 use std::path::PathBuf;
 
@@ -15,19 +15,19 @@ use super::CommonArgs;
 
 /// Flags of `replay`.
 #[derive(Args, Debug, Clone)]
-// Programs have their buffers on ordinary pages.
+// The default differs from other subcommands, because programs usually have buffers on 4k pages.
 #[command(mut_arg("buffer_pages", |arg| arg.default_value("4k")))]
 #[command(after_help = "Examples:
   halfpower replay trace.parquet /data                what a watched program did, on another disk
-  halfpower replay trace.parquet sim:nvme-gen4 --fast   in a simulated system, without its gaps
+  halfpower replay trace.parquet sim:nvme-gen4 --fast   in a simulated system, without pauses
   halfpower replay trace.parquet /data --flush-every 16 --no-store   with fewer flushes
   halfpower replay blkparse.txt /dev/sdb --fold       reads only, unless --destroy-data-on
 
-Issues the requests of a trace again: those of halfpower watch, or of another tool (as in halfpower
-trace). Each thread waits for as many requests as it did when it was recorded, and pauses in between
-for as long as it computed then; --fast leaves the pauses out. The files of the trace lie one after
-another in the target; in a directory, that is a test file, which is removed afterwards. The result
-is a run like any other: stored, judged, compared.")]
+Replays the requests of a trace of halfpower watch, or of another tool (as in halfpower trace). A
+request is issued when its thread has no more requests outstanding than in the recording, and after
+the same pause as in the recording; --fast omits the pauses. The files of the trace are placed one
+after another in the target, or, if the target is a directory, in a test file that is removed
+afterwards. The result is stored, judged and compared like that of any other run.")]
 pub struct ReplayArgs {
     /// A trace file, or a trace of another tool
     #[arg(value_name = "TRACE")]
@@ -39,18 +39,18 @@ pub struct ReplayArgs {
     /// Which requests of the trace are issued, and when.
     #[command(flatten)]
     pub load: TraceLoadArgs,
-    /// Keep this many requests of each thread outstanding, whatever the program waited for
+    /// Keep this many requests of each thread in flight, regardless of when the program waited
     #[arg(long, value_name = "N", help_heading = "Change",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub iodepth_to: Option<u32>,
-    /// What else is changed.
+    /// Other changes to the recorded requests.
     #[command(flatten)]
     pub habits: HabitArgs,
-    /// Trials (default: 3, or 1 if the trace lasts longer than 60 s)
+    /// Number of trials (default: 3, or 1 if the trace lasts longer than 60 s)
     #[arg(long, value_name = "N", help_heading = "Time",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub trials: Option<u32>,
-    /// Size of the test file in a directory (default: what the trace needs)
+    /// Size of the test file in a directory (default: as large as the trace needs)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Target")]
     pub size: Option<u64>,
     /// Bypass the page cache (default: as the program did)
@@ -66,45 +66,46 @@ pub struct ReplayArgs {
     /// turns read-ahead off, if the program read several files and read-ahead did not help it)
     #[arg(long, value_name = "HINT", help_heading = "Target", value_parser = str::parse::<Hint>)]
     pub hint: Option<Hint>,
-    /// How requests are issued (default: as the program did)
+    /// I/O engine (default: corresponds to the calls of the program)
     #[arg(long, value_name = "ENGINE", help_heading = "Target",
           value_parser = str::parse::<EngineKind>)]
     pub ioengine: Option<EngineKind>,
-    /// Flags of every verb that measures.
+    /// Flags of every subcommand that measures.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// Flags that say what is replayed, and when.
+/// Flags that select the requests to replay, and their timing.
 #[derive(Args, Debug, Clone)]
 pub struct TraceLoadArgs {
     /// The format of the trace [default: recognised from its content]
     #[arg(long, value_name = "FORMAT", value_parser = super::watch::import_format,
           requires = "trace", help_heading = "Trace")]
     pub format: Option<trace::import::Format>,
-    /// calls (of the program) or block (of the block layer); default: calls, if there are any
+    /// Requests to issue: calls (of the program) or block (of the block layer); default: calls, if
+    /// there are any
     #[arg(long, value_name = "calls|block", value_parser = level, requires = "trace",
           help_heading = "Trace")]
     pub level: Option<Level>,
-    /// Only the requests of this file, or of the files below this folder; repeatable
+    /// Issue only the requests of this file, or of the files below this folder; repeatable
     #[arg(long, value_name = "PATH", requires = "trace", help_heading = "Trace")]
     pub file: Vec<String>,
-    /// Move requests beyond the end of the target into it
+    /// Move requests that are beyond the end of the target to offsets within the target
     #[arg(long, requires = "trace", help_heading = "Trace")]
     pub fold: bool,
-    /// Leave out the program's own time between requests
+    /// Omit the pauses that the program made between requests
     #[arg(long, conflicts_with = "speed", requires = "trace", help_heading = "Time")]
     pub fast: bool,
-    /// Divide the program's own time between requests by this factor
+    /// Divide the pauses that the program made between requests by this factor
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed,
           requires = "trace", help_heading = "Time")]
     pub speed: f64,
 }
 
-/// Flags that change what a program did, except for its depth.
+/// Flags that change the recorded requests, except for the queue depth.
 #[derive(Args, Debug, Clone)]
 pub struct HabitArgs {
-    /// Join requests that follow each other without a hole, up to this size
+    /// Merge contiguous requests, up to this size
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, requires = "trace",
           help_heading = "Change")]
     pub merge_to: Option<u64>,
@@ -115,14 +116,14 @@ pub struct HabitArgs {
 }
 
 impl HabitArgs {
-    /// The changes to what the program did.
+    /// Returns the changes to the recorded requests. `depth` is the new queue depth.
     pub fn changes(&self, depth: Option<u32>) -> Changes {
         Changes { depth, merge_bytes: self.merge_to, flush_every: self.flush_every }
     }
 }
 
 impl TraceLoadArgs {
-    /// The parameters of a replay of `trace`.
+    /// Returns the parameters of a replay of `trace`.
     pub fn parameters(&self, trace: PathBuf, changes: Changes) -> ReplayParameters {
         ReplayParameters {
             trace,
@@ -137,7 +138,7 @@ impl TraceLoadArgs {
 }
 
 impl ReplayArgs {
-    /// The experiment that the flags describe.
+    /// Returns the experiment that the flags describe.
     pub fn experiment(&self) -> Experiment {
         let changes = self.habits.changes(self.iodepth_to);
         Experiment {
@@ -156,7 +157,7 @@ impl ReplayArgs {
     }
 }
 
-/// The level of requests with this name.
+/// Parses the name of a level of requests.
 pub fn level(name: &str) -> Result<Level, String> {
     Level::named(name).ok_or_else(|| format!("unknown level '{name}'; use calls or block"))
 }

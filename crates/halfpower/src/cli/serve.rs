@@ -1,4 +1,5 @@
-//! Flags of `serve` and `report`: which pages of a database are shown, and where.
+//! Flags of `serve` and `report`: which pages of a database are shown, and at which address or
+//! path.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,15 +15,16 @@ use clap::Args;
   ssh -N -L 7752:127.0.0.1:7752 db1 &       a browser on another machine, through a tunnel
 
 The list of runs leads to a page for each run and each target. Choose runs in the list to compare
-them. The page of a run in progress follows it. The address has a random token; the browser keeps
-it in a cookie. Programs send it: curl -H 'Authorization: Bearer TOKEN' ADDRESS/api/runs. The
-database is opened read only, nothing else is read, and nothing is written. Ctrl-C ends the server.
-Prints the address on standard output.")]
+them. The page of a run in progress is updated during the run. The address has a random token, which
+the browser keeps in a cookie. Programs send the token as follows:
+  curl -H 'Authorization: Bearer TOKEN' ADDRESS/api/runs
+The database is opened read only, nothing else is read, and nothing is written. Ctrl-C ends the
+server. The address is printed on standard output.")]
 pub struct ServeArgs {
     /// Results database
     #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
     pub db: PathBuf,
-    /// Address to listen on; port 0 is any free one
+    /// Address to listen on; port 0 selects any free port
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7752")]
     pub listen: SocketAddr,
     /// Listen on a new Unix socket at this path instead
@@ -49,7 +51,7 @@ pub struct ServeArgs {
   halfpower report --all --html site --newest 500
 
 Pages of the gallery are files in a folder, which can be copied to a web server. Only pages of
-halfpower are replaced. halfpower serve shows the same from the database.")]
+halfpower are replaced. halfpower serve shows the same pages from the database.")]
 pub struct ReportArgs {
     /// Which survey: its number, the beginning of its uuid, or latest
     #[arg(value_name = "RUN", default_value = "latest", conflicts_with = "all")]
@@ -57,14 +59,14 @@ pub struct ReportArgs {
     /// Write pages of all kinds of runs, with a list of all runs, hosts and targets, into a folder
     #[arg(long)]
     pub all: bool,
-    /// With --all, write pages of only this many of the newest runs
+    /// With --all, write pages only for this number of the newest runs
     #[arg(long, value_name = "N", default_value_t = 100, requires = "all")]
     pub newest: usize,
     /// Results database
     #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
     pub db: PathBuf,
-    /// Path of the HTML page (default: halfpower.html), or with --all of a folder (default:
-    /// halfpower-pages)
+    /// Path of the HTML page (default: halfpower.html); with --all, path of the folder with pages
+    /// (default: halfpower-pages)
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,
     /// Print what would be done and do nothing

@@ -5,7 +5,7 @@ use clap::{Arg, Args};
 
 use super::RunArgs;
 
-/// The default of `--db` for `simulate`: store nothing.
+/// The default of `--db` for `simulate`, which means that nothing is stored.
 pub const NO_DATABASE: &str = "none";
 
 /// Flags of `simulate`: the system, and the flags of `sweep` that apply to simulated systems.
@@ -40,7 +40,7 @@ pub struct SimulateArgs {
     pub run: RunArgs,
 }
 
-/// Hides flags that concern this host, and stores nothing by default.
+/// Hides the flags that concern this host, and changes the default of `--db` to [`NO_DATABASE`].
 fn simulated(arg: Arg) -> Arg {
     const HIDDEN: [&str; 12] = [
         "targets",
@@ -60,7 +60,7 @@ fn simulated(arg: Arg) -> Arg {
     let foreign = matches!(heading, "Host" | "Safety" | "Reference device" | "Ranks");
     let hidden = foreign || HIDDEN.contains(&arg.get_id().as_str());
     match arg.get_id().as_str() {
-        // The help text without files and directories of this host.
+        // These help texts do not mention files and directories of this host.
         "allocation" => arg
             .value_name("preallocated|extend")
             .help("preallocated: blocks are already written; extend: writes grow a new file"),

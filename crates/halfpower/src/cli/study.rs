@@ -15,16 +15,16 @@ use crate::cli::CommonArgs;
   halfpower study depth .                one study, on a test file here
   halfpower study all --quick /data      all studies, in less than 8 minutes
   halfpower study stripe /dev/sdb /dev/sdc /dev/sdd
-  halfpower study depth sim:nt4-ultrawide    the same on a machine of the papers
+  halfpower study depth sim:nt4-ultrawide    the same study on a machine of the papers
   halfpower study depth --show > mine.toml   print its plan, to edit ...
   halfpower study mine.toml .                ... and run
   halfpower study network nbd://SERVER/disk --peer SERVER:7750 --peer-key halfpower-peer.key
 
-A directory gets a test file, which is removed afterwards. Existing files and devices are only read
-unless --overwrite or --destroy-data-on names them; otherwise write tests are left out and reported.
-Writes halfpower.db and halfpower-study.html to the current directory.")]
+In a directory, a test file is created and removed afterwards. Existing files and devices are only
+read unless --overwrite or --destroy-data-on names them; write tests that are left out are reported.
+The results are written to halfpower.db and halfpower-study.html in the current directory.")]
 pub struct StudyArgs {
-    /// Study name or plan.toml, several separated by commas, or all
+    /// Names of studies or paths of plan files, separated by commas; or all
     #[arg(value_name = "NAME", required_unless_present = "list")]
     pub name: Option<String>,
     /// Files, block devices, directories, files and disks of servers (nbd://HOST/EXPORT), or
@@ -34,10 +34,10 @@ pub struct StudyArgs {
     /// List all studies with question and requirements
     #[arg(long, help_heading = "Output")]
     pub list: bool,
-    /// Print the plan as TOML, to edit and run with sweep
+    /// Print the plan as TOML, to edit and run with study
     #[arg(long, help_heading = "Output")]
     pub show: bool,
-    /// Fewer points and shorter trials: up to about 20 s each
+    /// Fewer points and shorter trials: up to about 20 s for each study
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
     /// Length of a trial; overrides the plan
@@ -50,29 +50,29 @@ pub struct StudyArgs {
     /// --quick)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
-    /// Switch the drive's write cache off and on (root); restored afterwards
+    /// Switch the drive's write cache off and on, and restore it afterwards (needs root)
     #[arg(long, help_heading = "Host")]
     pub toggle_write_cache: bool,
-    /// Address of a halfpower peer on the server (see halfpower peer), which reports what the study
-    /// network costs there
+    /// Address of a halfpower peer on the server (see halfpower peer), which reports the CPU,
+    /// network and disk use of the server during the network study
     #[arg(long, value_name = "HOST:PORT", requires = "peer_key", help_heading = "Server")]
     pub peer: Option<String>,
     /// The key file of the halfpower peer, copied from the server
     #[arg(long, value_name = "FILE", requires = "peer", help_heading = "Server")]
     pub peer_key: Option<PathBuf>,
     /// The file that the targets serve, relative to the folder of the halfpower peer; the server
-    /// also reads it itself, for comparison
+    /// also reads this file directly, for comparison
     #[arg(long, value_name = "PATH", requires = "peer", help_heading = "Server")]
     pub peer_path: Option<String>,
     /// Price of each target, in any currency: 209 or 209,534
-    #[arg(long, value_name = "PRICE,..", value_delimiter = ',', help_heading = "Stated")]
+    #[arg(long, value_name = "PRICE,..", value_delimiter = ',', help_heading = "Target facts")]
     pub price: Vec<f64>,
     /// Electrical power of each target, in watts
-    #[arg(long, value_name = "WATTS,..", value_delimiter = ',', help_heading = "Stated")]
+    #[arg(long, value_name = "WATTS,..", value_delimiter = ',', help_heading = "Target facts")]
     pub power: Vec<f64>,
     /// Capacity of each target, if it differs from what the system reports
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = units::parse_size,
-          help_heading = "Stated")]
+          help_heading = "Target facts")]
     pub capacity: Vec<u64>,
     /// Path of the HTML page
     #[arg(
@@ -82,7 +82,7 @@ pub struct StudyArgs {
         help_heading = "Output"
     )]
     pub html: PathBuf,
-    /// Flags of every verb that measures.
+    /// Flags of every subcommand that measures.
     #[command(flatten)]
     pub common: CommonArgs,
 }

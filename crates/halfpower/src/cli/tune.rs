@@ -16,13 +16,13 @@ use crate::cli::OutputArgs;
   halfpower tune /dev/nvme1n1          a device, for reads only
   halfpower tune . --no-store --json   print all measured settings; save nothing
 
-Finds the cheapest request size and depth for sequential direct I/O within 3% of the best rate:
-least memory (request size x depth), then least CPU. It measures for less than 5 s, in rounds over
-all promising settings in random order, and compares medians. The result is saved for the device in
-$XDG_STATE_HOME/halfpower/tune.toml (default ~/.local/state/..), and used by cat, checksum, copy and
-every program that uses seqio.
+Finds the cheapest request size and depth for sequential direct I/O within 3% of the best rate: the
+setting with the least memory (request size x depth), then with the least CPU. All promising
+settings are measured in several rounds, in random order, for less than 5 s in total, and medians
+are compared. The result is saved for the device in $XDG_STATE_HOME/halfpower/tune.toml (default
+~/.local/state/..), and used by cat, checksum, copy and every program that uses seqio.
 
-A directory gets a test file, which is removed afterwards. A file or device is only read, unless
+In a directory, a test file is created and removed afterwards. A file or device is only read, unless
 --overwrite or --destroy-data-on names it.")]
 pub struct TuneArgs {
     /// Directory, file or block device
@@ -31,7 +31,7 @@ pub struct TuneArgs {
     /// Size of the test file, 64m or more [default: 512m, or a tenth of the free space]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub size: Option<u64>,
-    /// Random seed of the order of settings and of the data
+    /// Random seed for the order of the settings and for the written data
     #[arg(long, alias = "randseed", default_value_t = 42)]
     pub seed: u64,
     /// Allow writing to this existing file (exact path; repeatable)

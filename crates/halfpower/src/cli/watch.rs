@@ -1,4 +1,4 @@
-//! Flags of `watch` and `trace`: whom to watch, and what to do with traces.
+//! Flags of `watch` and `trace`: which programs to watch, and how to print or convert traces.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,24 +12,24 @@ use clap::Args;
   halfpower watch -- dd if=big.dat of=/dev/null bs=4k
   halfpower watch --pid 4711 --runtime 30          a running program, for 30 s
   halfpower watch --target /data --runtime 30      what all programs do on that file system
-  halfpower watch --against latest -- ./load       beside the newest survey in halfpower.db
+  halfpower watch --against latest -- ./load       compare with the newest survey in halfpower.db
   halfpower watch --survey /data -- ./load         survey /data first (20 s), then compare
   halfpower watch --json -- sqlite3 test.db < load.sql > result.json
   halfpower watch --html load.html -- ./load       also a page with charts
-  halfpower trace halfpower-trace.parquet          the same summary again
+  halfpower trace halfpower-trace.parquet          print the summary of the trace again
 
 Records every read, write, flush and open of a program, its threads and children (system calls,
 libaio, io_uring, page faults in mapped files), and the requests of the block layer. Needs root, or
 the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, and Linux 5.8 or later with type
-information (CONFIG_DEBUG_INFO_BTF). The trace is a Parquet file, which pandas and DuckDB read. What
-recording costs is measured and printed; lost events are counted. Nothing is left in the kernel,
-also after kill -9.
+information (CONFIG_DEBUG_INFO_BTF). The trace is a Parquet file, which pandas and DuckDB can read.
+The cost of recording is measured and printed; lost events are counted. Nothing remains in the
+kernel, even after kill -9.
 
-The report goes to stderr and the command's output is unchanged; with --json the document goes to
-stdout and the command's output to stderr. The exit code is that of the command; 127 not found, 126
-not executable.")]
+The report is written to stderr and the command's output is unchanged. With --json the document is
+written to stdout and the command's output to stderr. The exit code is that of the command, 127 if
+it is not found, or 126 if it is not executable.")]
 pub struct WatchArgs {
-    /// A running process to watch, with its threads and future children; may be repeated
+    /// A running process to watch, with its threads and future children (repeatable)
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Vec<u32>,
     /// Watch what all programs do on the file system of a folder, or on a block device, until
@@ -42,16 +42,17 @@ pub struct WatchArgs {
     /// New file for the trace [default: halfpower-trace.parquet, with a number if it exists]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Memory for events that were not read yet, a power of two; raise it if events are lost
+    /// Size of the buffer for events, a power of two; use a larger buffer if events are lost
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "64m")]
     pub buffer: u64,
     /// Compare with a stored survey of the same device: its number, or latest
     #[arg(long, value_name = "RUN", group = "survey_run")]
     pub against: Option<String>,
-    /// First survey this folder or device (as survey --quick, about 20 s), and compare with that
+    /// Survey this folder or device first (as survey --quick, about 20 s), and compare with the
+    /// result
     #[arg(long, value_name = "PATH", group = "survey_run")]
     pub survey: Option<PathBuf>,
-    /// The database with that survey
+    /// The database that contains the survey
     #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "survey_run")]
     pub db: PathBuf,
     /// Also write a page with charts to this file
@@ -75,7 +76,7 @@ pub struct WatchArgs {
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   halfpower trace halfpower-trace.parquet                    what a watched program did
-  halfpower trace blkparse.txt                               what a trace of another tool holds
+  halfpower trace blkparse.txt                               what a trace of another tool contains
   halfpower trace blkparse.txt --output new.parquet          store it as a trace file
   halfpower trace t.parquet --export fio-iolog --output t.log   for fio --read_iolog
 
@@ -93,13 +94,13 @@ pub struct TraceArgs {
     /// Write the trace in a format of other tools: fio-iolog or csv
     #[arg(long, value_name = "FORMAT", value_parser = export_format, requires = "output")]
     pub export: Option<watch::stored::ExportFormat>,
-    /// New file to write: in the format of --export, or without it a trace file
+    /// New file to write, in the format of --export (default: a trace file)
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Compare with a stored survey of the same device: its number, or latest
     #[arg(long, value_name = "RUN", conflicts_with = "export")]
     pub against: Option<String>,
-    /// The database with that survey
+    /// The database that contains the survey
     #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "against")]
     pub db: PathBuf,
     /// Also write a page with charts to this file
@@ -113,16 +114,16 @@ pub struct TraceArgs {
     pub plan: bool,
 }
 
-/// The format of a trace of this name.
+/// Parses the name of a trace format.
 pub fn import_format(name: &str) -> Result<trace::import::Format, String> {
     let known = || trace::import::Format::ALL.map(trace::import::Format::name).join(", ");
     trace::import::Format::named(name)
-        .ok_or_else(|| format!("unknown format '{name}'; one of {}", known()))
+        .ok_or_else(|| format!("unknown format '{name}'; use one of {}", known()))
 }
 
 fn export_format(name: &str) -> Result<watch::stored::ExportFormat, String> {
     let all = watch::stored::ExportFormat::ALL;
     let found = all.into_iter().find(|format| format.name() == name);
     let known = all.map(watch::stored::ExportFormat::name).join(", ");
-    found.ok_or_else(|| format!("unknown format '{name}'; one of {known}"))
+    found.ok_or_else(|| format!("unknown format '{name}'; use one of {known}"))
 }

@@ -1,5 +1,4 @@
-//! Flags of `whatif`: a simulated system and its load, and the changes to either whose effect is
-//! predicted.
+//! Flags of `whatif`: a simulated system, its load, and the changes whose effect is predicted.
 
 use std::path::PathBuf;
 
@@ -21,8 +20,8 @@ use crate::cli::replay::{HabitArgs, TraceLoadArgs};
 Prints throughput before and after, from closed-form bounds and from simulation; the bottleneck; the
 sensitivity to each parameter of the system; and which of the important parameters are only assumed.
 Buffered writes include the flush, as with run. Without a volume, each disk's file gets the whole
-load. With --trace, the load is what a watched program did, on this system, before and after the
-change. The trace does not tell whether the program could be changed in this way.")]
+load. With --trace, the requests of a watched program are simulated, before and after the change.
+The trace does not show whether the program could be changed in this way.")]
 pub struct WhatifArgs {
     /// Built-in system, or a system file
     #[arg(value_name = "SYSTEM")]
@@ -55,7 +54,7 @@ pub struct WhatifArgs {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Before",
           value_parser = clap::value_parser!(u32).range(1..=32768))]
     pub iodepth: u32,
-    /// Threads
+    /// Number of threads
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Before",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub numjobs: u32,
@@ -82,11 +81,11 @@ pub struct WhatifArgs {
     /// New size of the page cache, as --set host.cache.size
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Change")]
     pub cache: Option<u64>,
-    /// New depth
+    /// New queue depth
     #[arg(long, value_name = "N", help_heading = "Change",
           value_parser = clap::value_parser!(u32).range(1..=32768))]
     pub iodepth_to: Option<u32>,
-    /// Changes to what the program of the trace did.
+    /// Changes to the recorded requests of the trace.
     #[command(flatten)]
     pub habits: HabitArgs,
     /// New request size
@@ -104,7 +103,7 @@ pub struct WhatifArgs {
     pub output: OutputArgs,
 }
 
-/// Reads a price: a number above 0.
+/// Parses a price: a number above 0.
 pub fn parse_price(text: &str) -> Result<f64, String> {
     let price = text.parse().ok().filter(|price: &f64| *price > 0.0 && price.is_finite());
     price.ok_or_else(|| "use a number above 0, such as 120".to_owned())

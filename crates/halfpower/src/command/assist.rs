@@ -1,5 +1,5 @@
-//! `halfpower assist` (hidden): burns CPU for each byte on standard input. The self-test uses it to
-//! create CPU cost that is charged to another process.
+//! `halfpower assist` (hidden): burns CPU time for each byte on standard input. The self-test uses
+//! it to create CPU cost that is charged to another process.
 
 use std::io::Read;
 

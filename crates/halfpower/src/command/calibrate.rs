@@ -1,5 +1,5 @@
-//! `halfpower calibrate`: converts the flags to the options of a calibration. The calibration
-//! itself is in the crate `predict`.
+//! `halfpower calibrate`: converts the flags to the options of a calibration. The crate `predict`
+//! does the calibration.
 
 use lab::failure::Outcome;
 use lab::guard::Consent;
@@ -7,7 +7,6 @@ use predict::session::{self, CalibrateOptions};
 
 use crate::cli::calibrate::CalibrateArgs;
 
-/// Runs the command.
 pub fn execute(args: &CalibrateArgs) -> Outcome {
     let (overwrite, destroy_data_on) = (args.overwrite.clone(), args.destroy_data_on.clone());
     session::execute(&CalibrateOptions {

@@ -6,7 +6,6 @@ use lab::files::cat::{self, CatOptions};
 use crate::cli::inputs::CatArgs;
 use crate::inputs::named;
 
-/// Runs the command.
 pub fn execute(args: &CatArgs) -> Outcome {
     cat::execute(&CatOptions {
         files: named(&args.files),

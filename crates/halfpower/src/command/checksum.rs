@@ -6,7 +6,6 @@ use lab::files::checksum::{self, ChecksumOptions};
 use crate::cli::inputs::ChecksumArgs;
 use crate::inputs::named;
 
-/// Runs the command.
 pub fn execute(args: &ChecksumArgs) -> Outcome {
     checksum::execute(&ChecksumOptions {
         files: named(&args.files),

@@ -1,5 +1,5 @@
-//! `halfpower classic`: the papers' tools. Each is a front end to the code that does the same work
-//! in halfpower.
+//! `halfpower classic`: the papers' tools. Each tool is a front end to the code of halfpower that
+//! does the same work.
 
 mod cacheflush;
 mod cmdgen;

@@ -1,5 +1,5 @@
 //! `halfpower clean`: removes test files, unfinished copies and mounts that killed runs left
-//! behind. It finds them in a journal, and keeps those that are in use.
+//! behind. A journal lists them. Files and mounts that are in use are kept.
 
 use analysis::units;
 use std::fs;
@@ -49,7 +49,9 @@ pub fn execute(args: &CleanArgs) -> Outcome {
     listed += mounts.listed;
     let changed = settings::left_behind();
     for device in &changed {
-        console::data(&format!("settings of {device} are still changed; run halfpower restore"));
+        console::data(&format!(
+            "a run that was killed did not restore settings of {device}; run halfpower restore"
+        ));
     }
     if listed == 0 && changed.is_empty() {
         console::data("nothing to clean");
@@ -70,12 +72,12 @@ pub fn execute(args: &CleanArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Leftovers of one kind.
+/// Numbers of leftovers of one kind, such as mounts.
 #[derive(Default)]
 struct Removed {
-    /// Leftovers that were printed.
+    /// Number of leftovers that were printed.
     listed: u32,
-    /// Leftovers that could not be removed.
+    /// Number of leftovers that could not be removed.
     failed: u32,
 }
 
@@ -88,7 +90,7 @@ fn remove_unfinished_copies(args: &CleanArgs) -> Removed {
         let what = match leftover.resumable_bytes {
             Some(bytes) => {
                 format!(
-                    "{path} (an unfinished copy that --resume could continue: {})",
+                    "{path} (an unfinished copy, which --resume could continue after {})",
                     units::size(bytes)
                 )
             }

@@ -1,6 +1,6 @@
 //! `halfpower compare`: compares stored runs, or measures workloads alternately and compares them.
 //! `halfpower history`: shows stored points over time. `halfpower baseline`: measures a stored run
-//! again and says whether it became slower.
+//! again and reports whether it became slower.
 
 use analysis::units;
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ use crate::cli::compare::{
 };
 use crate::cli::{self, Cli, Verb};
 
-/// Runs the command. Ends with 6 if a change exceeds a limit.
+/// Runs `compare`. The exit code is 6 if a change exceeds a limit.
 pub fn execute(args: &CompareArgs) -> Outcome {
     let measured_sides = args.run.len() + args.command.len();
     if args.sides.len().max(measured_sides) < 2 {
@@ -45,8 +45,8 @@ pub fn execute(args: &CompareArgs) -> Outcome {
     let Some(comparisons) = comparisons? else { return Ok(Exit::Ok) };
     if comparisons.iter().all(|comparison| comparison.points.is_empty()) {
         return Err(Failure::failed(format!(
-            "{} and {} have no workload in common",
-            comparisons[0].after_name, comparisons[0].before_name
+            "{} and {} have no workload in common; see their workloads with halfpower runs show",
+            comparisons[0].before_name, comparisons[0].after_name
         )));
     }
     show(args, &comparisons)?;
@@ -57,19 +57,18 @@ pub fn execute(args: &CompareArgs) -> Outcome {
     Ok(if fails { Exit::Regression } else { Exit::Ok })
 }
 
-/// Runs `history`.
 pub fn history(args: &HistoryArgs) -> Outcome {
     if args.plan {
         console::plan_to_print();
         return Ok(Exit::Ok);
     }
     let (words, host, target) = (args.words.clone(), args.host.clone(), args.target.clone());
-    let found = history::load(&args.db, &Filter { words, host, target, runs_max: None })?;
+    let filter = Filter { words, host, target, runs_max: None };
+    let found = history::load(&Store::open_read_only(&args.db)?, &filter)?;
     json::answer(args.json, &found, || history::lines(&found));
     Ok(Exit::Ok)
 }
 
-/// Runs `fleet`.
 pub fn fleet(args: &FleetArgs) -> Outcome {
     args.html.as_deref().map_or(Ok(()), lab::page::check)?;
     if args.plan {
@@ -85,10 +84,10 @@ pub fn fleet(args: &FleetArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Runs `baseline`. A check ends with 6 if a change exceeds a limit.
+/// Runs `baseline`. The exit code of a check is 6 if a change exceeds a limit.
 pub fn baseline(args: &BaselineArgs) -> Outcome {
     if args.plan && !matches!(args.verb, BaselineVerb::Check(_)) {
-        console::data("changes or lists names of runs in the database; nothing was done");
+        console::data("would change or list the baselines in the database; nothing was done");
         return Ok(Exit::Ok);
     }
     match &args.verb {
@@ -99,7 +98,8 @@ pub fn baseline(args: &BaselineArgs) -> Outcome {
             }
         }
         BaselineVerb::Set { name, run } => {
-            // Opened for reading first, because a missing database must not be created.
+            // The database is opened for reading first, because a missing database must not be
+            // created.
             let id = Store::open_read_only(&args.db)?.run(run)?.id;
             let mut store = Store::open(&args.db)?;
             store.set_baseline(name, id)?;
@@ -110,7 +110,7 @@ pub fn baseline(args: &BaselineArgs) -> Outcome {
             let mut store = Store::open(&args.db)?;
             if !store.remove_baseline(name)? {
                 return Err(Failure::usage(format!(
-                    "no baseline '{name}'; halfpower baseline list"
+                    "no baseline '{name}'; halfpower baseline list shows all"
                 )));
             }
             store.close()?;
@@ -158,7 +158,7 @@ fn stored(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {
         console::data(&format!("compare the stored results of {sides}; nothing was done"));
         return Ok(None);
     }
-    // Only the page draws distributions, and reading them takes much longer.
+    // Distributions are read only for the HTML page, because reading them takes much longer.
     let detail = if args.html.is_some() { Detail::Distributions } else { Detail::Rates };
     let sides: Outcome<Vec<Side>> =
         args.sides.iter().map(|name| Side::load(name, &args.db, detail)).collect();
@@ -186,16 +186,16 @@ fn measured(args: &CompareArgs, interrupt: &Interrupt) -> Outcome<Option<Vec<Com
     let (until, budget) = (100.0 * args.until, units::time(args.budget as f64));
     lab.console.say(match (found.is_narrow, lab.interrupt.is_set()) {
         (true, _) => format!("{rounds}: the ratio of the rates is known within {until}%"),
-        (false, true) => format!("{rounds}, then interrupted"),
+        (false, true) => format!("interrupted after {rounds}"),
         (false, false) => format!(
-            "{rounds} in {budget}: the ratio of the rates is not known within {until}%; give more \
-             --budget, or a shorter --runtime on each side"
+            "{rounds} in {budget}: the ratio of the rates is not known within {until}%; use a \
+             longer --budget, or a shorter --runtime on each side"
         ),
     });
     Ok(Some(live::comparisons(&found, args.same_within)))
 }
 
-/// Parses the arguments of a side.
+/// Parses the arguments of a `--run` flag, which are one side of the comparison.
 fn contestant(text: &str) -> Outcome<Contestant> {
     let wrong = |why: &str| Failure::usage(format!("--run '{text}': {why}"));
     let words = shlex::split(text).ok_or_else(|| wrong("a quote is not closed"))?;
@@ -210,11 +210,11 @@ fn contestant(text: &str) -> Outcome<Contestant> {
     Ok(Contestant { name: text.to_owned(), label, seed, work: Work::Job(Box::new(job)) })
 }
 
-/// The commands of other tools.
+/// Returns the sides that are commands of other tools.
 fn commands(args: &CompareArgs) -> impl Iterator<Item = Outcome<Contestant>> {
     args.command.iter().map(|text| {
         let words = shlex::split(text).filter(|words| !words.is_empty()).ok_or_else(|| {
-            Failure::usage(format!("--command '{text}': a quote is not closed, or it is empty"))
+            Failure::usage(format!("--command '{text}': unclosed quote or empty command"))
         })?;
         Ok(Contestant { name: text.clone(), label: None, seed: 0, work: Work::Command(words) })
     })
@@ -247,7 +247,7 @@ fn show(args: &CompareArgs, comparisons: &[Comparison]) -> Outcome<()> {
     Ok(())
 }
 
-/// Writes a file that must not exist, or that holds JUnit XML.
+/// Writes a new file, or replaces a file that contains JUnit XML.
 fn write_new(path: &Path, text: &str) -> Outcome<()> {
     check_not_under_dev(path, "--junit")?;
     let is_report = |old: String| old.contains("<testsuites>");
@@ -256,11 +256,11 @@ fn write_new(path: &Path, text: &str) -> Outcome<()> {
     // A dangling link also counts as existing, because writing to it would create its target.
     if std::fs::symlink_metadata(path).is_ok() && !replaces.unwrap_or(false) {
         return Err(Failure::refused(format!(
-            "{shown} exists and is not JUnit XML; give another --junit"
+            "{shown} exists and is not JUnit XML; specify another file with --junit"
         )));
     }
     std::fs::write(path, text).map_err(|error| {
         let cause = ioengine::error::cause(&error);
-        Failure::failed(format!("writing {shown}: {cause}; give another file with --junit"))
+        Failure::failed(format!("writing {shown}: {cause}; specify another file with --junit"))
     })
 }

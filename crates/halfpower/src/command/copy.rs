@@ -9,7 +9,6 @@ use lab::guard::Consent;
 
 use crate::cli::copy::CopyArgs;
 
-/// Runs the command.
 pub fn execute(args: &CopyArgs) -> Outcome {
     let (overwrite, destroy_data_on) = (args.overwrite.clone(), args.destroy_data_on.clone());
     copy::execute(&CopyOptions {

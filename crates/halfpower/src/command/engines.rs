@@ -1,5 +1,5 @@
-//! `halfpower engines`: the I/O engines and engine options available on this host, and why others
-//! are not.
+//! `halfpower engines`: lists the I/O engines and engine options, and the reason if one is not
+//! available on this host.
 
 use ioengine::{EngineKind, EngineOption};
 use lab::console;
@@ -77,7 +77,8 @@ pub fn execute(args: &EnginesArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Availability, summary, and details or the reason why it is missing.
+/// Formats the availability and the summary, followed by details or by the reason for the missing
+/// availability.
 fn description(available: bool, summary: &str, detail: &str) -> String {
     let word = if available { "yes" } else { "no" };
     let detail = match (available, detail.is_empty()) {

@@ -1,5 +1,5 @@
 //! `halfpower import`: stores results of other tools. `halfpower export`: writes stored runs in
-//! their formats.
+//! formats that other tools read.
 
 use std::io::Write;
 
@@ -13,7 +13,6 @@ use results::{RunRow, Store, Table};
 
 use crate::cli::exchange::{ExportArgs, ImportArgs};
 
-/// Runs `import`.
 pub fn import(args: &ImportArgs) -> Outcome {
     let (db, label, host) = (args.db.clone(), args.label.clone(), args.host.clone());
     let to = import::Destination { db, label, host };
@@ -22,10 +21,9 @@ pub fn import(args: &ImportArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Runs `export`.
 pub fn export(args: &ExportArgs) -> Outcome {
     if args.table.is_some() && !args.format.has_tables() {
-        return Err(Failure::usage("--table is for the formats csv, ndjson and parquet; drop it"));
+        return Err(Failure::usage("--table is only for csv, ndjson and parquet; drop --table"));
     }
     if args.plan {
         let to = args.output.as_ref().map(|path| path.display().to_string());

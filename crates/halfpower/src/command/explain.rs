@@ -1,5 +1,5 @@
-//! `halfpower explain`: texts about terms, findings, reasons of verdicts, advice, studies, claims
-//! of the papers and simulated systems.
+//! `halfpower explain`: prints texts about terms, findings, reasons of verdicts, advice, studies,
+//! claims of the papers and simulated systems.
 
 use explain::{Block, Found, Kind, Topic};
 use lab::console;
@@ -19,24 +19,24 @@ use crate::cli::explain::ExplainArgs;
 pub struct ExplainDocument {
     /// The program that wrote the document.
     halfpower: Program,
-    /// One for each word, or several if a study and a finding share a name.
+    /// One article for each word, or several if a study and a finding have the same name.
     articles: Vec<Article>,
 }
 
-/// What is printed about a word, as text or as JSON.
+/// The explanation of one topic.
 #[derive(Default, Serialize, JsonSchema)]
 struct Article {
-    /// What it explains, such as "reason of a verdict".
+    /// What kind of topic this is, such as "reason of a verdict".
     kind: String,
-    /// Its name.
+    /// Name of the topic.
     name: String,
-    /// Other names.
+    /// Other names of the topic.
     also: Vec<String>,
-    /// The paper with its section, or the kernel document.
+    /// The paper with the section, or the kernel document, on which the text is based.
     source: String,
     /// Related topics.
     see: Vec<String>,
-    /// Markdown.
+    /// The text in Markdown.
     text: String,
 }
 
@@ -94,7 +94,7 @@ impl Article {
         }
     }
 
-    /// The article as lines of at most `width` characters; code is not wrapped.
+    /// Formats the article as lines of at most `width` characters. Code is not wrapped.
     fn lines(&self, width: usize) -> Vec<String> {
         let mut lines = vec![format!("{} ({})", self.name, self.kind)];
         let mut was_item = false;
@@ -139,7 +139,8 @@ pub fn execute(args: &ExplainArgs) -> Outcome {
         }
         words => match articles(&words.join(" ")) {
             Ok(found) => found,
-            // Several words may form one name, or each may be a name of its own.
+            // Several words may be a single name. If they are not, each word is explained
+            // separately.
             Err(failure) if words.len() == 1 => return Err(failure),
             Err(_) => {
                 let each = words.iter().map(|word| articles(word));
@@ -157,7 +158,7 @@ pub fn execute(args: &ExplainArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// The articles about one word: topics, a claim, or a simulated system.
+/// Returns the articles about one word: topics, a claim, or a simulated system.
 fn articles(word: &str) -> Outcome<Vec<Article>> {
     let (similar, mentioned_in) = match explain::find(word) {
         Found::Topics(topics) => return Ok(topics.into_iter().map(Article::of_topic).collect()),
@@ -191,8 +192,9 @@ fn list() {
         console::data(&terminal::wrapped("  ", &names.join(", ")).join("\n"));
         console::data("");
     }
-    let more = "Also findings of studies, such as depth/knee, claims of the papers, such as R077, \
-                and simulated systems, such as sata-ssd. halfpower explain WORD prints a topic.";
+    let more = "Findings of studies (such as depth/knee), claims of the papers (such as R077) and \
+                simulated systems (such as sata-ssd) are also topics. To print a topic: halfpower \
+                explain WORD.";
     console::data(&terminal::wrapped("", more).join("\n"));
 }
 

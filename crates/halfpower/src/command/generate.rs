@@ -1,5 +1,6 @@
-//! `halfpower generate` (hidden): prints manual page, shell completions and JSON Schemas, generated
-//! from the command line and the document types, and the scores of the papers for the pages.
+//! `halfpower generate` (hidden): prints a manual page, shell completions or JSON Schemas, all
+//! generated from the definitions of flags and documents. Also prints how well the simulator
+//! reproduces the papers, as tables for the documentation.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -46,10 +47,10 @@ fn manual() -> Outcome<String> {
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
-/// A verb that has `--json`, and the schema of its document.
+/// A subcommand that has `--json`, and the schema of its document.
 type Schema = (&'static str, fn() -> String);
 
-/// All verbs with `--json`.
+/// The subcommands whose documents have a published schema.
 const SCHEMAS: [Schema; 23] = [
     ("explain", schema::<ExplainDocument>),
     ("run", schema::<json::RunDocument>),
@@ -81,7 +82,7 @@ fn schema_of(verb: &str) -> Option<String> {
 }
 
 fn schema<T: schemars::JsonSchema>() -> String {
-    // The schema of serialised output; fields with a default would be optional for input.
+    // The schema describes output. In a schema for input, fields with a default would be optional.
     let settings = SchemaSettings::draft2020_12().for_serialize();
     json::print(&settings.into_generator().into_root_schema_for::<T>())
 }
@@ -92,7 +93,7 @@ fn completions(shell: &str) -> Outcome<String> {
             SCHEMAS.iter().map(|(name, _)| format!("schema-{name}")).collect();
         let schemas = schemas.join(", ");
         Failure::usage(format!(
-            "generate {shell}: man, {schemas}, papers, papers-short, bash, zsh, fish or elvish"
+            "generate {shell}: use man, {schemas}, papers, papers-short, bash, zsh, fish or elvish"
         ))
     })?;
     let mut text = Vec::new();
@@ -131,7 +132,7 @@ mod tests {
         let root = Cli::command();
         let verbs = || root.get_subcommands();
         for (name, flag) in lab::flag_names::FLAGS {
-            let word = flag.trim_end_matches("=0").trim_start_matches("--");
+            let word = flag.split([' ', '=']).next().unwrap().trim_start_matches("--");
             let mut flags = verbs().flat_map(|verb| verb.get_arguments());
             assert!(flags.any(|one| one.get_long() == Some(word)), "{name}: {flag}");
         }

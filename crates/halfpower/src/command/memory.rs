@@ -1,5 +1,5 @@
-//! `halfpower memory`: memory rates of several kernels by cache level and threads, the caches
-//! found, and the rates of the same bytes through the file system.
+//! `halfpower memory`: measures memory throughput of several kernels by cache level and threads,
+//! and throughput through the file system and its page cache. Also lists the caches.
 
 use analysis::units;
 use lab::console::{self, Console};
@@ -14,7 +14,8 @@ use memspeed::{Kernel, Pages};
 
 use crate::cli::memory::MemoryArgs;
 
-/// Maximum number of threads; each needs a stack and waits for all others at barriers.
+/// Maximum number of threads. Each thread needs a stack, and waits for all other threads at
+/// barriers.
 const THREADS_MAX: u64 = 4096;
 
 pub fn execute(args: &MemoryArgs) -> Outcome {
@@ -37,7 +38,7 @@ pub fn execute(args: &MemoryArgs) -> Outcome {
     Ok(if readings.interrupted { Exit::Interrupted } else { Exit::Ok })
 }
 
-/// The measurements that the flags ask for.
+/// Returns the measurements that the flags select.
 fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
     let mut spec = MemorySpec::of_this_host(args.quick);
     if let Some(list) = &args.kernel {

@@ -23,12 +23,11 @@ use simulator::{Driver, System};
 
 use crate::cli::mount::MountArgs;
 
-/// Name of the served file.
 const FILE_NAME: &str = "device";
-/// How often the server checks whether to stop.
+/// Interval at which the server checks whether to stop.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What determines the times of the file's requests.
+/// The model that determines the latency of the file's requests.
 enum Model {
     Truth(Box<Truth>),
     System(Box<System>),
@@ -51,14 +50,14 @@ impl Model {
         if needs_system {
             return Err(Failure::usage(
                 "--set, --speed and --path-cost need a simulated system, such as \
-                 sim:nt4-ultrawide; the properties of a reference device go after truth:",
+                 sim:nt4-ultrawide; write the properties of a reference device after truth:",
             ));
         }
         let truth = truth::parse_truth(text).map_err(Failure::usage)?;
         Ok(Model::Truth(Box::new(truth)))
     }
 
-    /// Size of the file (bytes).
+    /// Returns the size of the file (bytes).
     fn size_bytes(&self, args: &MountArgs) -> Outcome<u64> {
         let system = match self {
             Model::Truth(truth) => {
@@ -72,14 +71,15 @@ impl Model {
         if size_bytes > driver.most_bytes() {
             let (size, most) = (units::size(size_bytes), units::size(driver.most_bytes()));
             return Err(Failure::usage(format!(
-                "--size {size}: the devices of {} hold only {most}; use less, or add disks",
+                "--size {size}: the capacity of {} is {most}; use a smaller size, or add disks",
                 system.name
             )));
         }
         Ok(size_bytes)
     }
 
-    /// Alignment of direct I/O (bytes); the disks of the simulated systems have 512-byte sectors.
+    /// Returns the alignment of direct I/O (bytes). The disks of the simulated systems have
+    /// 512-byte sectors.
     fn block_bytes(&self) -> u32 {
         match self {
             Model::Truth(_) => 4096,
@@ -97,8 +97,8 @@ impl Model {
         }
     }
 
-    /// The timing of the served file. For a system, the path cost is measured or taken from
-    /// --path-cost.
+    /// Returns the timing of the served file. For a simulated system, the path cost (the overhead
+    /// of this machine) is taken from --path-cost, or measured.
     fn timing(&self, args: &MountArgs, console: Console) -> Outcome<Box<dyn Timing>> {
         let system = match self {
             Model::Truth(truth) => return Ok(Box::new(KnownTruth::new(Truth::clone(truth)))),
@@ -110,7 +110,8 @@ impl Model {
         };
         let [read, write] = path.fixed_ns.map(units::time);
         console.say(format!(
-            "path cost subtracted from each request: {read} per read, {write} per write"
+            "overhead of this machine, which is subtracted from each request: {read} per read, \
+             {write} per write"
         ));
         let speed = args.speed.unwrap_or(1.0);
         Ok(Box::new(TimeMachine::new(system, args.seed, speed, path)))
@@ -150,7 +151,7 @@ pub fn execute(args: &MountArgs) -> Outcome {
         console::data("the content of the file is kept in memory; nothing was done");
         return Ok(Exit::Ok);
     }
-    // A second signal must not end the program before it has unmounted.
+    // A second signal must not end the program before the file is unmounted.
     let interrupt = Interrupt::until_all_is_put_away();
     let folder = args.folder.canonicalize().map_err(|e| cannot_mount(args, &e))?;
     let recorded = Recorded::about_to_mount(&folder);
@@ -163,7 +164,8 @@ pub fn execute(args: &MountArgs) -> Outcome {
     })?;
     recorded.undone();
     if args.remove_folder {
-        // The process that created the folder may have ended. A folder that is not empty is kept.
+        // The folder is removed here, because the process that created the folder may have ended.
+        // A folder that is not empty is kept.
         let _ = std::fs::remove_dir(&folder);
     }
     Ok(Exit::Ok)
@@ -182,7 +184,7 @@ fn wait_for_the_end(args: &MountArgs, served: &Mounted, interrupt: &Interrupt) {
     if args.until_eof {
         let at_eof = Arc::clone(&at_eof);
         std::thread::spawn(move || {
-            // Input is ignored; only its end matters.
+            // The contents of standard input are ignored. Only its end matters.
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
             at_eof.store(true, Ordering::Relaxed);
         });

@@ -1,5 +1,5 @@
-//! `halfpower peer`: serves figures of this machine to the client of a network study. The server
-//! itself is in `lab::peer`.
+//! `halfpower peer`: reports counters of this machine to the client of a network study. The server
+//! is in `lab::peer`.
 
 use lab::failure::Outcome;
 use lab::peer::server::{self, PeerOptions};

@@ -1,4 +1,4 @@
-//! `halfpower plan`: the cheapest simulated configurations that meet a stated need.
+//! `halfpower plan`: finds the cheapest simulated configurations that meet a stated need.
 
 use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
@@ -14,7 +14,7 @@ use crate::cli::plan::PlanArgs;
 /// The command that prints an example of a price list.
 const EXAMPLE: &str = "halfpower plan --show-prices";
 
-/// Runs the command. Ends with 1 if no configuration meets the need.
+/// Runs the command. The exit code is 1 if no configuration meets the need.
 pub fn execute(args: &PlanArgs) -> Outcome {
     let Some(need) = args.need.clone().filter(|_| !args.show_prices) else {
         console::data(BUILT_IN.trim_end());

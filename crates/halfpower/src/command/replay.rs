@@ -1,5 +1,5 @@
-//! `halfpower replay`: issues the requests of a trace again. Measured, printed and stored like a
-//! run.
+//! `halfpower replay`: replays the requests of a trace. The replay is measured, printed and stored
+//! like a run.
 
 use lab::failure::{Failure, Outcome};
 use lab::job::Job;

@@ -1,5 +1,5 @@
-//! `halfpower report`: writes the page of a stored survey again, with the analysis of this version;
-//! with `--all` a gallery of all runs. It reads the database only.
+//! `halfpower report`: regenerates the page of a stored survey with the analysis of this version.
+//! With `--all`, writes a gallery of all runs. The database is only read.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,9 @@ pub fn execute(args: &ReportArgs) -> Outcome {
     let insight = Insight::of(&data);
     if insight.seen.is_empty() {
         let run = &args.run;
-        return Err(Failure::failed(format!("survey {run} has no finished trial")));
+        return Err(Failure::failed(format!(
+            "survey {run} has no finished trial; specify another survey, or repeat this survey"
+        )));
     }
     if args.plan {
         page::check(&html)?;

@@ -55,7 +55,7 @@ fn predicted(paper: Paper, quiet: bool) -> Outcome<String> {
     Ok(leave_out::text(&left))
 }
 
-/// The figure with this key, or all figures.
+/// Returns the figure with this key, or all figures if there is no key.
 fn wanted(paper: Paper, key: Option<&str>) -> Outcome<Vec<Figure>> {
     let mut all = figures(paper);
     let Some(key) = key else { return Ok(all) };

@@ -1,5 +1,5 @@
-//! `halfpower restore`: restores settings of block devices that killed runs left changed. It finds
-//! the settings in a journal, and leaves those of running processes unchanged.
+//! `halfpower restore`: restores settings of block devices that killed runs left changed. A journal
+//! lists these settings. Settings that a running process changed are left alone.
 
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
@@ -15,7 +15,9 @@ pub fn execute(args: &RestoreArgs) -> Outcome {
         is_empty = false;
         let (name, pid) = (found.entry.device.name.clone(), found.entry.pid);
         match found.of_dead_owner() {
-            None => console::data(&format!("process {pid} uses the settings of {name}")),
+            None => console::data(&format!(
+                "not restored: process {pid} is running and uses the settings of {name}"
+            )),
             Some((entry, recorded)) => failed |= !restore(&entry, recorded, args.plan),
         }
     }
@@ -29,12 +31,12 @@ pub fn execute(args: &RestoreArgs) -> Outcome {
         return Err(Failure::failed("restoring needs root; run as root"));
     }
     Err(Failure::failed(
-        "some settings could not be restored; set those named above by hand, then run halfpower \
-         restore again",
+        "some settings could not be restored; set the settings listed above by hand, then run \
+         halfpower restore again",
     ))
 }
 
-/// Restores the settings of one journal entry, or prints what would be done if `plan`. Returns
+/// Restores the settings of one journal entry. With `plan`, only prints what it would do. Returns
 /// false on failure.
 fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
     let name = &entry.device.name;
@@ -43,12 +45,14 @@ fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
         Standing::Absent(what) => {
             let file = recorded.file().display();
             let remedy = settings::WHEN_ABSENT;
-            let text = format!("not restored: {what}; {remedy}, or forget it by removing {file}");
+            let text = format!(
+                "not restored: {what}; {remedy}, or remove {file} to keep the changed setting"
+            );
             console::data(&text);
             return true;
         }
         Standing::Forget(why) => {
-            console::data(&format!("discarded settings of {name}: {why}"));
+            console::data(&format!("discarded the recorded settings of {name}: {why}"));
             if !plan {
                 recorded.undone();
             }
@@ -65,7 +69,10 @@ fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
         return true;
     }
     let Some(_claim) = settings::claim_to_undo(&disk) else {
-        console::data(&format!("another run uses the settings of {}", disk.display()));
+        console::data(&format!(
+            "not restored: another run uses the settings of {}",
+            disk.display()
+        ));
         return true;
     };
     let mut is_complete = true;

@@ -29,34 +29,35 @@ use results::{RunKind, RunState};
 
 use crate::cli::{CommonArgs, RunArgs};
 
-/// The command for which a job is resolved, printed and stored.
+/// The subcommand for which a job is resolved, printed and stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// One workload.
+    /// `run`: one workload is measured.
     Run,
-    /// All combinations of the lists.
+    /// `sweep`: all combinations of the lists are measured.
     Sweep,
-    /// All combinations in a simulated system, with its resource usage.
+    /// `simulate`: all combinations of the lists are simulated, and the resource usage is printed.
     Simulate,
 }
 
 /// The measured points, for callers with their own output format.
 pub struct Measured<'a> {
-    /// The targets.
+    /// Properties of the targets.
     pub facts: &'a [TargetFacts],
     /// All points, including those without trials.
     pub points: &'a [Point],
 }
 
-/// Prints measured points.
+/// A function that prints measured points.
 pub type Show<'a> = &'a dyn Fn(&Measured<'_>) -> Outcome<()>;
 
-/// Measures and prints.
+/// Measures the workloads and prints the results.
 pub fn execute(args: &RunArgs, form: Form) -> Outcome {
     conduct(args, form, None)
 }
 
-/// Measures one workload and prints it with `show`; with `--json` also prints the document.
+/// Measures one workload and prints the result with `show`. With `--json`, also prints the
+/// document.
 pub fn execute_shown_by(args: &RunArgs, show: Show<'_>) -> Outcome {
     conduct(args, Form::Run, Some(show))
 }
@@ -70,19 +71,20 @@ fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     measure_job(&Request { common: &args.common, planned: &args.planned, form, show }, &job)
 }
 
-/// The command that asked for a measurement, and how the result is printed and stored.
+/// A request to measure a job for a subcommand, with the settings for printing and storing the
+/// result.
 pub struct Request<'a> {
-    /// Flags of every verb that measures.
+    /// Flags of every subcommand that measures.
     pub common: &'a CommonArgs,
-    /// Lines of the plan file; empty without one.
+    /// Lines of the plan file. Empty if there is no plan file.
     pub planned: &'a [String],
-    /// The command.
+    /// The subcommand that measures.
     pub form: Form,
-    /// Prints the points; None: they are printed as usual for the command.
+    /// Prints the points. None if they are printed as usual for the subcommand.
     pub show: Option<Show<'a>>,
 }
 
-/// Measures a job and prints it, or with `--plan` says what it would do.
+/// Measures a job and prints the result. With `--plan`, prints what would be done instead.
 pub fn measure_job(request: &Request<'_>, job: &Job) -> Outcome {
     let common = request.common;
     let console = Console::new(common.quiet);
@@ -91,7 +93,7 @@ pub fn measure_job(request: &Request<'_>, job: &Job) -> Outcome {
         return Ok(Exit::Ok);
     }
     settings::warn_of_left_behind(&console);
-    // Report all usage errors before anything is created.
+    // All usage errors must be reported before anything is created.
     let preparation = bench::preparation(job)?;
     let db = (!common.no_store).then_some(common.db.as_path());
     let interrupt = Interrupt::install();
@@ -120,7 +122,8 @@ fn measure_and_print(request: &Request<'_>, job: &Job, lab: &Lab, made: &[Change
     let mut settings: Vec<Setting<'_>> =
         job.axes.iter().map(|axes| bench.setting(job, axes)).collect();
     let written = job.verify.then(|| note_writes(&mut settings)).flatten();
-    // Report workloads that do not fit before anything is stored or measured.
+    // A workload that does not fit its target must be reported before anything is stored or
+    // measured.
     for setting in &settings {
         setting.place.check_fit(&setting.workload)?;
     }
@@ -131,10 +134,10 @@ fn measure_and_print(request: &Request<'_>, job: &Job, lab: &Lab, made: &[Change
     begin(&mut recorder, request, (&host, made), &facts)?;
     let rounds = Rounds { trials: job.trials, soaker: job.soaker, seed: job.base.seed };
     let (mut points, measured) = rounds::measure(lab, &rounds, settings, &mut recorder);
-    // What was measured before a rank was lost is kept and printed.
+    // Points that were measured before a rank was lost are kept and printed.
     let lost = lab.check_ranks();
     if let (Err(failure), Ok(())) = (measured, &lost) {
-        // A database error must not hide the first failure, and is not reported twice.
+        // A database error must not hide the first failure. The same message is not printed twice.
         match recorder.finish(RunState::Failed, None, None) {
             Err(also) if also.message != failure.message => lab.console.warn(&also.message),
             _ => {}
@@ -165,7 +168,7 @@ fn measure_and_print(request: &Request<'_>, job: &Job, lab: &Lab, made: &[Change
     exit_of(lab, &points)
 }
 
-/// Warns that the request log is incomplete.
+/// Warns if the request log is incomplete.
 fn warn_of_lost(console: &Console, job: &Job, lost: u64) {
     if let Some(log) = job.log.as_ref().filter(|_| lost > 0) {
         console.warn(format!(
@@ -190,7 +193,7 @@ fn announce(
     let caching = first.place.caching();
     let why = match (job.direct, caching) {
         _ if !job.targets.does_io() => "",
-        (None, Caching::Buffered) => " (no direct I/O here)",
+        (None, Caching::Buffered) => " (direct I/O is not available)",
         _ => "",
     };
     let length = match (first.workload.limit_ns, first.workload.limit_bytes) {

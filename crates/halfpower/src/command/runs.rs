@@ -44,7 +44,7 @@ pub fn execute(args: &RunsArgs) -> Outcome {
         RunsVerb::Prune { runs, older_than, keep, yes } => {
             let mut store = to_change(db)?;
             if runs.is_empty() && older_than.is_none() && keep.is_none() {
-                let how = "name runs, or give --older-than 90 (days) or --keep 100";
+                let how = "specify runs, or use --older-than 90 (days) or --keep 100";
                 return Err(Failure::usage(how));
             }
             let age_ns = older_than.map(|days| i64::from(days) * DAY_NS);
@@ -56,8 +56,10 @@ pub fn execute(args: &RunsArgs) -> Outcome {
                 let ids: Vec<RunId> = rows.iter().map(|row| row.id).collect();
                 store.delete_runs(&ids)?;
                 console::data(&format!("{count} deleted; halfpower runs vacuum frees the space"));
+            } else if rows.is_empty() {
+                console::data("no run meets these conditions; nothing to delete");
             } else {
-                console::data(&format!("would delete {count}; add --yes"));
+                console::data(&format!("would delete {count}; add --yes to delete"));
             }
             store.close()?;
         }
@@ -75,21 +77,26 @@ pub fn execute(args: &RunsArgs) -> Outcome {
 fn merge(db: &Path, from: &[PathBuf]) -> Outcome<()> {
     Recorder::check(Some(db), &[])?;
     // All databases are checked before anything changes. They are not kept open, because there may
-    // be more of them than a process may have open files.
+    // be more databases than the limit of open files.
     for path in from {
         Store::open_read_only(path)?;
     }
     let mut store = Store::open(db)?;
     for path in from {
-        // A file that is open must not be opened again (Store::open_again).
+        // A database that is open must not be opened again (see Store::open_again).
         if is_same_file(path, db) {
-            console::data(&format!("{}: left out, merged into itself", path.display()));
+            console::data(&format!(
+                "{}: skipped, because this database is the destination of the merge",
+                path.display()
+            ));
             continue;
         }
         let merged = store.merge(&Store::open_read_only(path)?)?;
         let (added, path) = (units::counted(merged.added, "run"), path.display());
         let (known, replaced) = (merged.known, merged.replaced);
-        console::data(&format!("{path}: {added} added, {known} known, {replaced} replaced"));
+        console::data(&format!(
+            "{path}: {added} added, {known} already present, {replaced} replaced"
+        ));
     }
     Ok(store.close()?)
 }

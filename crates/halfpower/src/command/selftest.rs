@@ -1,5 +1,5 @@
 //! `halfpower selftest`: measures reference devices and compares each quantity with its true value,
-//! to check the instrument on this machine.
+//! to check whether halfpower measures correctly on this machine.
 
 use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
@@ -14,16 +14,17 @@ use lab::trials::Lab;
 
 use crate::cli::SelftestArgs;
 
-/// Approximate duration (ns), for the progress bar.
+/// Approximate duration of the whole self-test (ns), for the progress bar.
 const TAKES_NS: u64 = 60_000_000_000;
 
 pub fn execute(args: &SelftestArgs) -> Outcome {
     let console = Console::new(args.output.quiet);
     if args.output.plan {
         console::data(
-            "mount reference devices (FUSE, content in memory) in the folder for temporary files, \
-             as root also a loop device on a sparse image there, measure them one after the other \
-             for about a minute, and remove them; nothing was done",
+            "mount reference devices (FUSE files with their content in memory) in the folder for \
+             temporary files; as root, also create a loop device on a sparse image there; measure \
+             one device after another, for about a minute in total; remove all devices; nothing \
+             was done",
         );
         return Ok(Exit::Ok);
     }
@@ -53,27 +54,27 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
         return Ok(Exit::Ok);
     }
     console.warn(format!(
-        "selftest failed: {failed} of {all} quantities are outside their limits; check \
-         with halfpower soak -- sleep 5 whether anything else is running; try again"
+        "selftest failed: {failed} of {all} quantities are outside their limits; run \
+         halfpower soak -- sleep 5 to check whether other programs are running, then try again"
     ));
     Ok(Exit::Invalid)
 }
 
-/// The groups whose name contains `word`; all groups if no word was given.
+/// Returns the groups whose name contains `word`, or all groups if there is no word.
 fn wanted(word: Option<&str>) -> Outcome<Vec<(&'static str, Group)>> {
     let contains = |name: &str| word.is_none_or(|word| name.contains(word));
     let groups: Vec<_> = GROUPS.into_iter().filter(|(name, _)| contains(name)).collect();
     if groups.is_empty() {
         let names = GROUPS.map(|(name, _)| name).join(", ");
         return Err(Failure::usage(format!(
-            "--only {}: no such quantity; use a part of: {names}",
+            "--only {}: no such quantity; use one of these names, or a part of one: {names}",
             word.unwrap_or_default()
         )));
     }
     Ok(groups)
 }
 
-/// The source of --device, or FUSE if available.
+/// Returns the kind of reference device from --device, or by default FUSE if FUSE is available.
 fn source(args: &SelftestArgs, console: &Console) -> Source {
     if let Some(source) = args.device {
         return source;
@@ -82,8 +83,8 @@ fn source(args: &SelftestArgs, console: &Console) -> Source {
         Ok(_) => Source::Fuse,
         Err(failure) => {
             console.warn(format!(
-                "FUSE is not available ({failure}); the devices run in this process instead, which \
-                 does not test the kernel"
+                "FUSE is not available ({failure}); the reference devices run in this process \
+                 instead, so the kernel is not tested"
             ));
             Source::Delay
         }

@@ -1,5 +1,4 @@
-//! `halfpower serve`: shows the pages of a database over HTTP. The server itself is in the crate
-//! `serve`.
+//! `halfpower serve`: shows the pages of a database over HTTP. The server is in the crate `serve`.
 
 use lab::failure::Outcome;
 use serve::command::{self, ServeOptions};

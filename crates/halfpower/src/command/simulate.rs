@@ -1,5 +1,5 @@
-//! `halfpower simulate`: predicts the rate and the bottleneck of a workload on a simulated system;
-//! also lists the built-in systems and prints their files.
+//! `halfpower simulate`: predicts the rate and the bottleneck of a workload on a simulated system.
+//! Also lists the built-in systems and prints their files.
 
 use std::path::{Path, PathBuf};
 
@@ -14,20 +14,20 @@ use crate::cli::RunArgs;
 use crate::cli::simulate::{NO_DATABASE, SimulateArgs};
 use crate::command::run::{self, Form};
 
-/// The list as JSON.
+/// The document of `--list --json`.
 #[derive(Debug, Serialize)]
 struct Systems {
     systems: Vec<Listed>,
 }
 
-/// A system in the list.
+/// A built-in system in the list.
 #[derive(Debug, Serialize)]
 struct Listed {
     name: &'static str,
     title: String,
 }
 
-/// Prints systems, or simulates a sweep on one.
+/// Lists systems, prints the file of a system, or simulates a sweep.
 pub fn execute(args: &SimulateArgs) -> Outcome {
     let prints_only = args.list || args.show.is_some();
     if prints_only && args.run.common.plan {
@@ -46,7 +46,7 @@ pub fn execute(args: &SimulateArgs) -> Outcome {
     run::execute(&run, Form::Simulate)
 }
 
-/// The target for `run`, from `--system` and `--set`.
+/// Builds the target for `run` from `--system` and `--set`.
 fn target(args: &SimulateArgs) -> Outcome<PathBuf> {
     let named = args.run.targets.iter().chain(&args.run.filename);
     let named: Vec<String> = named.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -55,12 +55,12 @@ fn target(args: &SimulateArgs) -> Outcome<PathBuf> {
         (None, [name]) if name.starts_with(PREFIX) => name[PREFIX.len()..].to_owned(),
         (None, []) => {
             return Err(Failure::usage(
-                "no system; name one with --system (halfpower simulate --list)",
+                "no system; specify one with --system (halfpower simulate --list)",
             ));
         }
         (_, [name, ..]) => {
             return Err(Failure::usage(format!(
-                "simulate takes no target such as {name}; name only a system, with --system"
+                "simulate takes no target such as {name}; specify only a system, with --system"
             )));
         }
     };

@@ -1,8 +1,8 @@
-//! `halfpower soak`: runs a command and reports bounds of the CPU time it cost. The lower bound is
-//! the CPU time of its processes, the upper bound the time that idle-priority spinners lost.
+//! `halfpower soak`: runs a command and reports bounds on its CPU cost. The lower bound is the CPU
+//! time of its processes. The upper bound is the CPU time that idle-priority spinners lost.
 //!
-//! The report goes to stderr and the command keeps stdout; `--json` swaps the two. `lab::soak`
-//! measures.
+//! The report is written to stderr, and the command's output is unchanged. With `--json`, the
+//! document is written to stdout, and the command's output to stderr. `lab::soak` measures.
 
 use analysis::units;
 use cpucost::affinity;
@@ -43,7 +43,8 @@ pub fn execute(args: &SoakArgs) -> Outcome {
     Ok(exit_of(document.exit_code, document.signal))
 }
 
-/// Exit code as in a shell: the code of the command, or 128 plus the signal.
+/// Returns the exit code that a shell would return: the code of the command, or 128 plus the
+/// signal.
 fn exit_of(code: Option<i32>, signal: Option<i32>) -> Exit {
     match code.unwrap_or_else(|| 128 + signal.unwrap_or_default()) {
         0 => Exit::Ok,
@@ -56,7 +57,9 @@ fn plan(args: &SoakArgs, command: &str) -> Outcome {
     if !args.unsoaked {
         let settle = units::time(args.settle as f64);
         console::data(&format!("start an idle-priority spinner on each of the CPUs {cpus:?}"));
-        console::data(&format!("measure the background load for {settle} before and after"));
+        console::data(&format!(
+            "measure the background load for {settle} before and after the command"
+        ));
     }
     console::data(&format!("run {command}; nothing was done"));
     Ok(Exit::Ok)

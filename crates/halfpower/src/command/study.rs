@@ -1,5 +1,5 @@
 //! `halfpower study`, and `halfpower sweep` with the plan of a study: converts the flags to the
-//! options of the studies. The studies themselves are in the crate `study`.
+//! options of the studies. The studies are in the crate `study`.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ pub fn execute(args: &StudyArgs) -> Outcome {
     command::execute(requested, &options)
 }
 
-/// Runs the study of a plan file.
+/// Runs the study that a plan file defines.
 pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
     let requested = RequestedStudy::of_file(path, text)?;
     let experiment = args.experiment()?;
@@ -59,7 +59,7 @@ pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
     }
     if targets.is_empty() {
         return Err(Failure::usage(
-            "no target; name one after the plan file, or in it: target = \"/data\"",
+            "no target; specify one after the plan file, or in the file: target = \"/data\"",
         ));
     }
     let options = StudyOptions {
@@ -72,7 +72,7 @@ pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
     command::execute(vec![requested], &options)
 }
 
-/// The options from the flags of every verb that measures.
+/// Returns the options of a study, set from the flags of every subcommand that measures.
 fn options(targets: Vec<PathBuf>, common: &CommonArgs) -> StudyOptions {
     StudyOptions {
         targets,
@@ -93,7 +93,7 @@ fn options(targets: Vec<PathBuf>, common: &CommonArgs) -> StudyOptions {
     }
 }
 
-/// The peer on the server; clap requires its address and its key together.
+/// Returns the address and key file of the peer on the server. clap requires both flags together.
 fn peer(args: &StudyArgs) -> Option<PeerAddress> {
     let (address, key_file) = (args.peer.clone()?, args.peer_key.clone()?);
     Some(PeerAddress { address, key_file, path: args.peer_path.clone() })
@@ -114,7 +114,7 @@ fn stated(args: &StudyArgs) -> Outcome<Stated> {
     })
 }
 
-/// The flags that override the plans.
+/// Returns the flags that override the plans of the studies.
 fn typed(args: &StudyArgs) -> Outcome<Settings> {
     if args.trials == Some(0) {
         return Err(Failure::usage("--trials 0 measures nothing; use 1 or more"));

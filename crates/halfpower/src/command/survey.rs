@@ -1,5 +1,5 @@
-//! `halfpower survey`: converts the flags to the options of a survey. The survey itself is in the
-//! crate `survey`.
+//! `halfpower survey`: converts the command-line flags to the options of a survey. The survey
+//! itself is implemented in the crate `survey`.
 
 use lab::failure::Outcome;
 use survey::grid::Budget;
@@ -7,7 +7,6 @@ use survey::session::{self, SurveyOptions};
 
 use crate::cli::SurveyArgs;
 
-/// Runs a survey.
 pub fn execute(args: &SurveyArgs) -> Outcome {
     let budget = Budget::of(args.quick, args.thorough, args.budget).for_app(args.app);
     session::execute(&SurveyOptions {

@@ -1,5 +1,5 @@
-//! `halfpower target`: describes a target layer by layer down to the bus, its content, and whether
-//! writing to it is safe. It never writes.
+//! `halfpower target`: describes each layer of a target down to the bus and what the target
+//! contains, and tells whether writing to it is safe. This subcommand never writes.
 
 use lab::bench;
 use lab::console::{self, Console};

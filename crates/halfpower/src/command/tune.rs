@@ -1,5 +1,5 @@
-//! `halfpower tune`: converts the flags to the options of tuning. The tuning itself is in
-//! `lab::tuning`.
+//! `halfpower tune`: converts the command-line flags to the options of tuning. The tuning itself is
+//! implemented in `lab::tuning`.
 
 use lab::failure::Outcome;
 use lab::guard::Consent;
@@ -8,7 +8,6 @@ use lab::tuning::session::{self, TuneOptions};
 
 use crate::cli::tune::TuneArgs;
 
-/// Runs the command.
 pub fn execute(args: &TuneArgs) -> Outcome {
     let (overwrite, destroy_data_on) = (args.overwrite.clone(), args.destroy_data_on.clone());
     let wish = Wish {

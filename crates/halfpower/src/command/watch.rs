@@ -1,5 +1,5 @@
-//! `halfpower watch`: watches a command or running processes. `halfpower trace`: shows, imports and
-//! exports traces. The crate `watch` does the work.
+//! `halfpower watch` watches a command or running processes. `halfpower trace` shows, imports and
+//! exports traces. Both are implemented in the crate `watch`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -23,7 +23,8 @@ use watch::{against, page, stored, text};
 
 use crate::cli::watch::{TraceArgs, WatchArgs};
 
-/// Maximum bytes that the survey before a watch writes: the default of `halfpower survey`.
+/// Maximum amount of data that the survey of `watch --survey` may write (bytes). Equals the default
+/// of `halfpower survey`.
 const SURVEY_WRITE_BYTES_MAX: u64 = 16 << 30;
 
 pub fn execute(args: &WatchArgs) -> Outcome {
@@ -35,8 +36,8 @@ pub fn execute(args: &WatchArgs) -> Outcome {
     let is_command = args.pid.is_empty() && args.target.is_none();
     if args.runtime.is_some() && is_command {
         return Err(Failure::usage(
-            "--runtime is for --pid and --target; a command runs to its end, so limit it with \
-             timeout(1)",
+            "--runtime needs --pid or --target; to limit the time of a command, run the command \
+             under timeout(1)",
         ));
     }
     if args.plan {
@@ -67,14 +68,16 @@ pub fn execute(args: &WatchArgs) -> Outcome {
     compare(&mut watched.document, survey.as_ref());
     let document = &watched.document;
     let wrote = (!document.trace.is_empty()).then(|| format!("Wrote {}.", document.trace));
-    // Without the rights to record there is no trace, and thus no page; the report says why.
+    // A user without the privileges to record gets no trace and therefore no page. The report gives
+    // the reason.
     if let Some(html) = args.html.as_deref().filter(|_| wrote.is_some()) {
         lab::page::write(html, &page::html(document, Path::new(&document.trace))?)?;
     }
     if args.json {
         console::data(&json::print(document));
     } else if watched.status.is_some() {
-        // Standard output is that of the command.
+        // Standard output belongs to the watched command, so the report is printed to standard
+        // error.
         let console = Console::new(false);
         text::lines(document).iter().for_each(|line| console.say(line));
     } else {
@@ -86,7 +89,7 @@ pub fn execute(args: &WatchArgs) -> Outcome {
     Ok(watched.status.map_or(Exit::Ok, exit_of))
 }
 
-/// Surveys a target and stores the run.
+/// Surveys a target and stores the run in the database.
 fn make_survey(target: &Path, args: &WatchArgs) -> Outcome {
     survey::session::execute(&SurveyOptions {
         target: target.to_owned(),
@@ -105,7 +108,7 @@ fn make_survey(target: &Path, args: &WatchArgs) -> Outcome {
     })
 }
 
-/// The survey to compare with.
+/// Loads the survey that the trace is compared with. Returns None if `run` is None.
 fn survey(run: Option<&str>, db: &Path) -> Outcome<Option<SurveyData>> {
     run.map(|run| SurveyData::load(db, run)).transpose()
 }
@@ -120,7 +123,8 @@ fn is_buffer_size(bytes: u32) -> bool {
     bytes.is_power_of_two() && (64 << 10..=1 << 30).contains(&bytes)
 }
 
-/// Exit code as in a shell: the code of the command, or 128 plus the signal.
+/// Returns the exit code that a shell reports: the exit code of the command, or 128 plus the number
+/// of the signal that ended the command.
 fn exit_of(status: ExitStatus) -> Exit {
     match status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()) {
         0 => Exit::Ok,
@@ -146,7 +150,7 @@ fn plan(args: &WatchArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// `halfpower trace`.
+/// Runs `halfpower trace`.
 pub fn trace(args: &TraceArgs) -> Outcome {
     if args.plan {
         console::plan_to_print();

@@ -1,5 +1,5 @@
-//! `halfpower whatif`: predicts what a change of a simulated system or its load does to throughput,
-//! latency and price.
+//! `halfpower whatif`: predicts how a change of a simulated system or of its load affects
+//! throughput, latency and price.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -21,11 +21,12 @@ use crate::cli::whatif::WhatifArgs;
 
 /// Maximum simulated time (ns).
 const LIMIT_NS: u64 = 20_000_000_000;
-/// Number of requests to simulate, over all files together.
+/// Number of requests to simulate, in total over all files.
 const REQUESTS: u64 = 5000;
-/// Minimum number of simulated requests of one file.
+/// Minimum number of requests to simulate per file.
 const REQUESTS_PER_FILE: u64 = 100;
-/// Minimum requests per outstanding request, so that ramp-up and drain have little weight.
+/// Minimum ratio of simulated requests to outstanding requests. A large ratio keeps the effect of
+/// ramp-up and drain on the result small.
 const REQUESTS_PER_OUTSTANDING: u64 = 50;
 
 pub fn execute(args: &WhatifArgs) -> Outcome {
@@ -48,7 +49,7 @@ pub fn execute(args: &WhatifArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Prints the load and system before and after the change, and what would be simulated.
+/// Prints the system and the load before and after the change, and lists the simulations to run.
 fn plan(args: &WhatifArgs, question: &Question) {
     let keys = question.before.keys().len() + question.after.keys().len();
     let [before, after] = [&question.load, &question.load_after].map(whatif::describe);
@@ -66,14 +67,14 @@ fn plan(args: &WhatifArgs, question: &Question) {
     console::data(&format!("changes: {changes}"));
     console::data(&match whatif::has_sensitivities(&question.load) {
         true => format!(
-            "simulate both, and change each of their {keys} values by 5% for the sensitivities"
+            "simulate both, then change each of their {keys} values by 5% to get sensitivities"
         ),
-        false => "simulate both; the trace is too long for sensitivities".to_owned(),
+        false => "simulate both; the trace is too long to compute sensitivities".to_owned(),
     });
     console::plan_to_print();
 }
 
-/// The values of the system that change.
+/// Returns the settings of the system that the flags change, as `KEY=VALUE`.
 fn settings(args: &WhatifArgs) -> Vec<String> {
     let direct = args.direct.then(|| "caching=direct".to_owned());
     let buffered = args.buffered.then(|| "caching=buffered".to_owned());
@@ -82,7 +83,7 @@ fn settings(args: &WhatifArgs) -> Vec<String> {
     args.set.iter().cloned().chain(direct).chain(buffered).chain(cache).collect()
 }
 
-/// The changes, as typed.
+/// Returns all requested changes of the system and the load, as `KEY=VALUE`.
 fn changes(args: &WhatifArgs) -> Vec<String> {
     let depth = args.iodepth_to.map(|depth| format!("iodepth={depth}"));
     let size = args.bs_to.map(|bytes| format!("bs={bytes}"));
@@ -99,7 +100,7 @@ fn question(args: &WhatifArgs) -> Outcome<Question> {
     if no_change {
         return Err(Failure::usage(
             "whatif: no change was given; add --set KEY=VALUE, --direct, --buffered, --cache SIZE, \
-             --iodepth-to N or --bs-to SIZE, or with --trace --merge-to SIZE or --flush-every N",
+             --iodepth-to N or --bs-to SIZE; with --trace also --merge-to SIZE or --flush-every N",
         ));
     }
     let (load, load_after) = match &args.trace {
@@ -122,20 +123,20 @@ fn question(args: &WhatifArgs) -> Outcome<Question> {
     Ok(question)
 }
 
-/// Reads a trace that will be replayed in the system.
+/// Opens the trace whose requests are simulated.
 fn trace_of(args: &WhatifArgs, trace: &Path) -> Outcome<TraceLoad> {
     let parameters = args.trace_load.parameters(trace.to_owned(), Changes::default());
     TraceLoad::open(&on_system(args), &parameters)
 }
 
-/// An experiment on the system, without a load.
+/// Returns an experiment with the simulated system as its target and without a load.
 fn on_system(args: &WhatifArgs) -> Experiment {
     let target = PathBuf::from(format!("{}{}", simulated_target::PREFIX, args.system));
     Experiment { targets: vec![target], seed: args.seed, ..Experiment::default() }
 }
 
-/// The workload of a trace. Makes the file of the system as large as the trace needs, and opens it
-/// as the program did unless the settings say otherwise.
+/// Returns the workload of a trace. Enlarges the simulated file if it is too small for the trace.
+/// If `settings` do not specify a caching mode, sets the caching mode that the traced program used.
 fn workload_of(
     load: &TraceLoad,
     args: &WhatifArgs,
@@ -145,7 +146,10 @@ fn workload_of(
     let needed_bytes = experiment.size_bytes.unwrap_or(0);
     if needed_bytes > description.system()?.setup.file_size {
         description.set("file_size", &needed_bytes.to_string()).map_err(|_| {
-            Failure::usage(format!("the trace needs {needed_bytes} bytes; add --fold"))
+            Failure::usage(format!(
+                "the trace needs a file of {needed_bytes} bytes, and the file of this system \
+                 cannot be enlarged; add --fold"
+            ))
         })?;
     }
     let mut words = settings.iter().flat_map(|setting| setting.split(','));
@@ -188,8 +192,8 @@ fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outco
     let files = whatif::files(&system).max(1);
     let requests =
         (REQUESTS / files).max(REQUESTS_PER_FILE).max(REQUESTS_PER_OUTSTANDING * outstanding);
-    // The closed-form bounds hold only if each byte is accessed once. No more than the region is
-    // therefore accessed, unless it is too small.
+    // The closed-form bounds hold only if each byte is accessed at most once. The amount of data is
+    // therefore limited to the region, unless the region is too small.
     let bytes = if region_bytes >= REQUESTS_PER_FILE * size {
         region_bytes.min(requests * size)
     } else {
@@ -233,7 +237,7 @@ mod tests {
         };
         let one = requests("whatif sata-ssd --rw randread --bs 8k --iodepth-to 200");
         assert_eq!(one, [5000, 10_000]);
-        // The rack has a thousand drives, each with its own file.
+        // The rack has a thousand drives, each with its own file, so the minimum per file applies.
         assert_eq!(requests("whatif rack --rw randread --bs 8k --iodepth-to 4"), [100, 200]);
     }
 }

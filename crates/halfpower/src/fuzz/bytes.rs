@@ -1,35 +1,33 @@
 //! Decodes fuzz input into numbers, flags and texts. Every input is valid, and a small change of
-//! the input changes few values.
+//! the input changes few of the decoded values.
 
-/// The remaining input; zeros follow its end.
+/// The input that is not decoded yet. After its end, all decoded values are zero or empty.
 pub struct Bytes<'a>(pub &'a [u8]);
 
 impl Bytes<'_> {
-    /// Whether the input is used up.
+    /// Returns true if the whole input has been decoded.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next byte.
     pub fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
         *first
     }
 
-    /// The next flag.
     pub fn flag(&mut self) -> bool {
         self.byte() % 2 == 1
     }
 
-    /// A number of up to 63 bits; all magnitudes are equally likely.
+    /// Decodes a number of up to 63 bits. All lengths from 0 to 8 bytes are equally likely.
     pub fn number(&mut self) -> u64 {
         let length = usize::from(self.byte() % 9);
         let value = (0..length).fold(0, |value, _| value << 8 | u64::from(self.byte()));
         value & i64::MAX as u64
     }
 
-    /// A text with a length prefix, of limited length (bytes).
+    /// Decodes a 2-byte length, and then a text of this length but of at most `most` bytes.
     pub fn text(&mut self, most: usize) -> String {
         let length = usize::from(self.byte()) << 8 | usize::from(self.byte());
         let (text, rest) = self.0.split_at(length.min(most).min(self.0.len()));

@@ -1,5 +1,5 @@
-//! Fuzz target for SQLIO's flags and its parameter file: any input yields a `run` command or an
-//! error with a remedy.
+//! Fuzz target for the flags and the parameter file of SQLIO. Any input must yield a `run` command
+//! or an error with a remedy.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,7 +13,8 @@ use papers::classic::sqlio::translate;
 
 use crate::cli::{Cli, Verb};
 
-/// One argument per line; after an empty line, the parameter file.
+/// Fuzzes SQLIO's flags. The input has one argument per line. The parameter file follows after an
+/// empty line.
 pub fn sqlio(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (words, file) = text.split_once("\n\n").unwrap_or((&text, ""));
@@ -28,9 +29,9 @@ pub fn sqlio(data: &[u8]) {
     };
     let words = ["halfpower", "run"].into_iter().chain(found.words.iter().map(String::as_str));
     let cli = Cli::try_parse_from(words.map(OsString::from)).expect("each word is a flag of run");
-    let Verb::Run(args) = cli.verb else { unreachable!("run was typed") };
+    let Verb::Run(args) = cli.verb else { unreachable!("the subcommand is run") };
     assert!(args.common.overwrite.is_empty() && args.common.destroy_data_on.is_empty());
-    assert!(args.targets.is_empty(), "a value became a target");
+    assert!(args.targets.is_empty(), "a flag's value was parsed as a target");
     assert!(!found.targets.is_empty());
     let experiment = args.experiment().expect("each value was accepted");
     if let Err(failure) = Job::resolve(&experiment, false) {
@@ -40,5 +41,5 @@ pub fn sqlio(data: &[u8]) {
 
 /// Checks that an error has a remedy.
 fn check(failure: &Failure) {
-    assert!(failure.message.contains([';', ':']), "no remedy: {failure}");
+    assert!(failure.message.contains([';', ':']), "the message has no remedy: {failure}");
 }

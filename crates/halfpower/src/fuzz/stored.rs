@@ -1,5 +1,5 @@
-//! Fuzz targets for stored results: a survey with arbitrary numbers that is analysed and shown, and
-//! a damaged or arbitrary database file.
+//! Fuzz targets for stored results. `survey` analyses and shows a survey with arbitrary numbers.
+//! `database` opens a damaged or arbitrary database file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use workload::{Arrival, Pattern, Workload};
 
 use super::bytes::Bytes;
 
-/// Analyses and shows a stored survey with arbitrary numbers and texts.
+/// Fuzzes the analysis and the page of a stored survey, with arbitrary numbers and texts.
 pub fn survey(data: &[u8]) {
     let mut bytes = Bytes(data);
     let facts = bytes.text(512);
@@ -37,12 +37,13 @@ pub fn survey(data: &[u8]) {
     show(&SurveyData::new(Host::default(), target, points, facts, started_unix_ns));
 }
 
-/// Produces all output from the evidence. Nothing may panic or draw NaN.
+/// Produces all output of a survey. Nothing may panic, and the page may not contain NaN or
+/// infinity.
 fn show(data: &SurveyData) {
     let insight = Insight::of(data);
     let html = view::html(data, &insight);
     for wrong in ["=\"NaN", "=\"inf", " NaN ", ",NaN", ",inf"] {
-        assert!(!html.contains(wrong), "the page has {wrong}");
+        assert!(!html.contains(wrong), "the page contains {wrong}");
     }
     let _ = findings::text(data, &insight, &[]);
     let _ = json::print(&document::of(data, &insight, WroteDocument::default()));
@@ -76,7 +77,7 @@ fn point(bytes: &mut Bytes<'_>) -> Point {
     Point { key, trials: (0..trials).map(|ordinal| trial(bytes, ordinal)).collect() }
 }
 
-/// A trial as loaded from rows with arbitrary 63-bit numbers.
+/// Returns a trial that is loaded from database rows with arbitrary 63-bit numbers.
 fn trial(bytes: &mut Bytes<'_>, ordinal: u8) -> Trial {
     let mut trial = Trial { ordinal: u32::from(ordinal), ..Trial::default() };
     trial.elapsed_ns = bytes.number();
@@ -119,8 +120,9 @@ fn trial(bytes: &mut Bytes<'_>, ordinal: u8) -> Trial {
     record::trial_of(&row, &latency, &series)
 }
 
-/// A database file. If the first byte is odd, the file is the rest of the input; otherwise it is a
-/// valid database with some bytes replaced, each given by three bytes of offset and one of value.
+/// Fuzzes the loading of a database file. If the first byte is odd, the rest of the input is the
+/// file. Otherwise the file is a valid database in which some bytes are replaced. Each replacement
+/// takes four bytes of the input: a 3-byte offset and the new value.
 pub fn database(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let mut file = Vec::new();
@@ -135,7 +137,7 @@ pub fn database(data: &[u8]) {
         }
     }
     let path = own_file();
-    fs::write(&path, &file).expect("the temporary folder can be written");
+    fs::write(&path, &file).expect("the temporary directory is writable");
     if let Ok(data) = SurveyData::load(&path, "latest") {
         show(&data);
     }
@@ -148,7 +150,7 @@ pub fn database(data: &[u8]) {
     remove(&path);
 }
 
-/// Removes a database with SQLite's auxiliary files.
+/// Removes a database and SQLite's auxiliary files.
 fn remove(path: &Path) {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = path.as_os_str().to_owned();
@@ -157,14 +159,14 @@ fn remove(path: &Path) {
     }
 }
 
-/// A unique path in the temporary folder.
+/// Returns a unique path in the temporary directory.
 fn own_file() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("halfpower-fuzz-{}-{count}.db", std::process::id()))
 }
 
-/// A database with one survey of three points, as bytes.
+/// Returns the bytes of a database that contains one survey of three points.
 fn good_database() -> &'static [u8] {
     static FILE: OnceLock<Vec<u8>> = OnceLock::new();
     FILE.get_or_init(|| {
@@ -175,7 +177,7 @@ fn good_database() -> &'static [u8] {
         });
         let file = made.map(|()| fs::read(&path));
         remove(&path);
-        file.expect("an empty place takes a database").expect("it was just written")
+        file.expect("a new database is stored").expect("the file was just written")
     })
 }
 

@@ -1,4 +1,4 @@
-//! `halfpower calibrate` on sweeps of simulated and reference devices, and `whatif` on the
+//! Tests `halfpower calibrate` on sweeps of simulated and reference devices, and `whatif` on the
 //! calibrated systems.
 
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::fixture::{Place, list};
 
-/// Sweeps a target and calibrates a system on half of the points.
+/// Sweeps a target and calibrates a system on half of the measured points.
 fn calibrated(target: &str, flags: &str) -> (Place, Value) {
     let place = Place::new();
     let sweep = place
@@ -17,18 +17,19 @@ fn calibrated(target: &str, flags: &str) -> (Place, Value) {
     (place, document)
 }
 
-/// Checks the mean error on the held-out points; the limit is 10%.
+/// Checks the mean error of the predictions for the points that were held out from the calibration.
+/// The limit is 10%.
 fn predicts_the_other_half(document: &Value) {
     let held_out = &document["score"]["held_out"];
     assert!(held_out["points"].as_u64().unwrap() >= 4, "{document}");
     let mean = held_out["mean"].as_f64().unwrap();
     assert!(mean < 0.10, "{mean}: {}", document["points"]);
     let naive = document["score"]["naive_held_out"]["mean"].as_f64().unwrap();
-    assert!(mean < naive, "no better than the naive bound: {mean} {naive}");
+    assert!(mean < naive, "mean error {mean}, and {naive} of the naive bound");
 }
 
-// Simulated devices are exact in virtual time, so these tests do not depend on how busy the machine
-// is. Reference devices share nothing with the simulator, but answer in real time.
+// Simulated devices run in virtual time, so the tests that use them do not depend on the load of
+// the machine. Reference devices share no code with the simulator, but they respond in real time.
 
 #[test]
 fn a_parallel_device_is_calibrated_on_half_and_predicts_the_rest() {
@@ -39,7 +40,7 @@ fn a_parallel_device_is_calibrated_on_half_and_predicts_the_rest() {
         list(&document["parameters"]).iter().map(|p| p["key"].as_str().unwrap()).collect();
     assert!(keys.iter().any(|key| key.ends_with("read_rate")), "{keys:?}");
     let text = std::fs::read_to_string(place.path("my.toml")).unwrap();
-    assert!(text.contains("calibrated from run 1 on "), "{text}");
+    assert!(text.contains("calibrated with run 1 of "), "{text}");
     let deeper = place.document("whatif my.toml --rw randread --bs 4k --iodepth-to 4");
     let ratio = deeper["ratio"].as_f64().unwrap();
     assert!((3.0..5.0).contains(&ratio), "{ratio}");
@@ -61,7 +62,7 @@ fn a_rotating_disk_is_measured_calibrated_and_its_loads_predicted() {
     let place = Place::new();
     let line = "calibrate --measure sim:sata-hdd-7200 --out my.toml";
     let plan = place.does(&format!("{line} --plan")).stdout;
-    assert!(plan.contains("destroying its data") && plan.contains("my.toml; nothing"), "{plan}");
+    assert!(plan.contains("destroys its data") && plan.contains("my.toml; nothing"), "{plan}");
     let document = place.document(line);
     assert_eq!(document["structure"], "rotating disk");
     assert_eq!(document["target"], "sim:sata-hdd-7200");
@@ -82,7 +83,7 @@ fn a_rotating_disk_is_measured_calibrated_and_its_loads_predicted() {
         assert!((value(key) / truth - 1.0).abs() < 0.05, "{key}: {} for {truth}", value(key));
     }
     assert!(document["score"]["held_out"]["worst"].as_f64().unwrap() < 0.1, "{document}");
-    // The trust in a prediction comes from the held-out points.
+    // The document must say that the trust in the prediction is based on the held-out points.
     let deeper = place.document("whatif my.toml --rw randread --bs 8k --iodepth-to 4");
     assert_eq!(deeper["after"]["trust"]["basis"], "held_out", "{deeper}");
     place
@@ -92,7 +93,7 @@ fn a_rotating_disk_is_measured_calibrated_and_its_loads_predicted() {
     place.halfpower("calibrate --measure .").with_code(2).says("needs the disk itself", "lsblk");
     place.halfpower("calibrate latest --measure sim:sata-hdd-7200").with_code(2);
     place.file("small", 1 << 20);
-    place.halfpower("calibrate --measure small").with_code(2).says("too small", "name the device");
+    place.halfpower("calibrate --measure small").with_code(2).says("too small", "specify the disk");
     let written = place.halfpower("calibrate --measure small --overwrite other").with_code(3);
     written.says("small", "--overwrite");
 }
@@ -115,7 +116,7 @@ fn reference_devices_are_calibrated_on_half_and_predict_the_rest() {
 }
 
 #[test]
-#[ignore = "a campaign of one to two minutes"]
+#[ignore = "takes one to two minutes"]
 fn a_device_with_cache_and_credit_is_calibrated_on_half_and_predicts_the_rest() {
     let truth = "fixed=1ms,rate=400MB/s,parallel=8,cache=8m,hit=200us,credit=20m,sustained=60MB/s";
     let axes = "--bs 4k,64k,256k --iodepth 1,4,16 --runtime 0.4 --size 32m --time-based";
@@ -131,8 +132,8 @@ fn a_file_that_cannot_be_written_whole_is_not_there_and_the_result_is_printed() 
          --iodepth 1,4 --runtime 0.1 --trials 1 --quiet",
     );
     let disks = place.halfpower("calibrate --system sata-hdd-7200 --out my.toml");
-    disks.with_code(2).says("has disks, which cannot be fitted", "sata-ssd");
-    // A limit on file sizes of 4 KiB: the table fits, the system file does not.
+    disks.with_code(2).says("has rotating disks, which cannot be fitted", "sata-ssd");
+    // The file size limit of 4 KiB is enough for the printed table but not for the system file.
     let line = "calibrate --quiet --out my.toml";
     let program = place.command(line);
     let mut limited = Command::new("bash");
@@ -141,21 +142,21 @@ fn a_file_that_cannot_be_written_whole_is_not_there_and_the_result_is_printed() 
     limited.current_dir(place.path("")).env("HOME", place.state());
     let ended = place.start_command(limited, line).ended().with_code(1);
     assert!(ended.stdout.contains("error on held-out points"), "{ended}");
-    ended.says("writing my.toml", "give another --out");
+    ended.says("writing my.toml", "specify another --out");
     assert_eq!(place.listing(), ["halfpower.db"]);
     place.does(line);
     let text = std::fs::read_to_string(place.path("my.toml")).unwrap();
     assert!(text.contains("; held-out error: mean "), "{text}");
     let ended = place.does("whatif my.toml --rw randread --bs 4k --iodepth-to 4");
-    assert!(ended.stdout.contains("at most, on points near the load ("), "{ended}");
+    assert!(ended.stdout.contains("error at the calibration points near the load: "), "{ended}");
     let deep = "whatif my.toml --rw randread --bs 4k --iodepth-to 64";
-    let outside = "64 outstanding requests (measured: 1 to 4), outside the calibrated range";
+    let outside = "outside the calibrated range: 64 outstanding requests (measured: 1 to 4)";
     assert!(place.does(deep).stdout.contains(outside));
     let document = place.document(deep);
     assert_eq!(document["after"]["trust"]["basis"], "outside");
     assert!(document["after"]["trust"]["worst_error"].is_null(), "{document}");
     let changed = "whatif my.toml --rw randread --bs 4k --set drive.fixed_read=500us";
-    assert!(place.does(changed).stdout.contains("measured before the change of the system"));
+    assert!(place.does(changed).stdout.contains("measured before the system was changed"));
     let large = place.document("whatif my.toml --rw randread --bs 4k --bs-to 1m");
     assert_eq!(large["after"]["trust"]["basis"], "outside");
     assert!(place.document("whatif sata-ssd --iodepth-to 2")["before"]["trust"].is_null());
@@ -170,5 +171,5 @@ fn what_cannot_be_calibrated_is_said() {
     let line =
         "run --ioengine delay --truth fixed=1ms --runtime 0.2 --trials 1 --label one --quiet";
     place.halfpower(line);
-    place.halfpower("calibrate one").with_code(1).says("only 1 points", "sweep");
+    place.halfpower("calibrate one").with_code(1).says("only 1 point of", "sweep");
 }

@@ -1,5 +1,6 @@
-//! `classic`: the papers' tools by name. The meaning of SQLIO's flags is checked against `run` on
-//! targets with reproducible results. Writing needs the same permissions as with `run`.
+//! Tests `classic`, which offers the tools of the papers under their names. The meaning of SQLIO's
+//! flags is checked by comparison with `run` on targets with reproducible results. Writing needs
+//! the same permissions as with `run`.
 
 use std::fs;
 
@@ -7,10 +8,10 @@ use serde_json::Value;
 
 use crate::fixture::{KIB, MIB, Place, list, or_skip, real, text, whole};
 
-/// Fields of a trace line.
+/// Number of fields in a trace line.
 const FIELDS: usize = 14;
 
-/// The trace lines of a text: all lines after the column names.
+/// Returns the trace lines of a text, which are all lines after the column names.
 fn trace(text: &str) -> Vec<Vec<String>> {
     let lines = text.lines().skip_while(|line| !line.starts_with("MB/s,"));
     let fields = |line: &str| line.split(',').map(str::to_owned).collect();
@@ -19,7 +20,7 @@ fn trace(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Compares a trace line with the document of the corresponding `run`.
+/// Compares a trace line with the document of the corresponding `halfpower run`.
 #[track_caller]
 fn agrees(fields: &[String], document: &Value, trial: usize) {
     let number = |at: usize| fields[at].parse::<f64>().unwrap_or_else(|_| panic!("{fields:?}"));
@@ -113,7 +114,7 @@ fn what_sqlio_printed_is_printed_under_its_names() {
     ] {
         assert!(lines[at].contains(words), "{words} is not in line {at} of {printed}");
     }
-    // No request took less than 2 ms.
+    // Every request took at least 2 ms, so the first two latency columns are 0%.
     assert_eq!(&lines[14][..9], "%:  0  0 ", "{printed}");
 }
 
@@ -126,15 +127,15 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
     for (flags, cause, remedy) in [
         ("-dDEF data", "drive letters", "with its path"),
         ("-R1 data", "raw drives", "/dev/sdb"),
-        ("-mS4 data", "one buffer", "drop it"),
+        ("-mS4 data", "one buffer", "drop the flag"),
         ("-a0x3 data", "each thread is pinned to one", "-aR0x3"),
         ("-LSi data", "not measured here", "-LS"),
-        ("-v1.1.1 data", "1.1.1", "drop it"),
-        ("-64 data", "-64", "drop it"),
+        ("-v1.1.1 data", "1.1.1", "drop the flag"),
+        ("-64 data", "-64", "drop the flag"),
         ("-z data", "no such flag", "--help"),
         ("-b data", "-b", "--help"),
         ("-kX data", "-kR", "--help"),
-        ("-frandom -i8 data", "-i8", "drop it"),
+        ("-frandom -i8 data", "-i8", "drop -i"),
         ("data data2", "without -o", "use -o1"),
         ("-Fparams", "differ", "make them alike"),
         ("-Fnone", "-Fnone", "directly after -F"),
@@ -156,8 +157,8 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
         ("cmdgen . --order back", "sequential"),
         ("cmdgen . --runtime 1e9", "-s30"),
         ("cmdgen . --bs 1k..4g --iodepth 0..1", "not an ascending range"),
-        ("cacheflush .", "name a file"),
-        ("cacheflush sim:nt4-ultrawide", "name a"),
+        ("cacheflush .", "specify a file"),
+        ("cacheflush sim:nt4-ultrawide", "use a file"),
         ("cacheflush none", "none"),
         ("diskcache none", "none"),
         ("memspeed --size 1", "4k"),
@@ -215,7 +216,8 @@ fn cmdgen_writes_tests_that_run_in_each_of_its_styles() {
     let run = place.does(set).stdout;
     let sqlio = place.does(&format!("{set} --as sqlio")).stdout;
     assert_eq!((run.lines().count(), sqlio.lines().count()), (4, 4));
-    // Quoted words contain spaces; a shell would keep them together.
+    // The label is a quoted word with a space, which splitting at spaces would break. It is
+    // replaced by a label without spaces.
     let typed = |line: &str| {
         let line = line.strip_prefix("halfpower ").unwrap();
         line.replace("'new-new H sync'", "sync").replace("'new-new H async'", "async")
@@ -238,24 +240,25 @@ fn cacheflush_leaves_nothing_of_a_file_in_the_page_cache() {
     let path = place.file("data", MIB);
     fs::read(&path).unwrap();
     let ended = place.halfpower("classic cacheflush data --json");
-    if ended.stderr.contains("stay in the page cache") {
-        or_skip!(Err::<(), _>(format!("the file system keeps its pages: {}", ended.stderr)));
+    if ended.stderr.contains("cannot be dropped from the page cache") {
+        or_skip!(Err::<(), _>(format!("pages of the file stay cached: {}", ended.stderr)));
     }
     let document = ended.with_code(0).json();
     assert_eq!(whole(&document["resident_before_bytes"]), MIB);
     assert_eq!(whole(&document["resident_after_bytes"]), 0);
     place.does("classic cacheflush data --plan").prints("nothing was done");
     place.does("classic cacheflush").prints("nothing was done");
-    // One buffered read of the whole file, with throughput, CPU and a trace line.
+    // This makes one buffered read of the whole file, and prints throughput, CPU time and a trace
+    // line.
     let read = place.does("classic cacheflush data --read --note new-new").stdout;
     assert!(read.contains("MBs/sec:") && read.contains("Process(%):"), "{read}");
     let line = read.lines().last().unwrap();
     assert!(line.contains(",read,64,0,Y,1,") && line.ends_with(",new-new"), "{line}");
     let seconds: f64 = line.split(',').nth(9).unwrap().parse().unwrap();
     let mb_per_s: f64 = line.split(',').next().unwrap().parse().unwrap();
-    // The time is printed in whole milliseconds.
+    // The program prints the time in whole milliseconds.
     let rounding = 0.0006 / seconds.max(0.0006);
-    assert!((seconds * mb_per_s - 1.0).abs() <= rounding, "one pass of 1 MB: {line}");
+    assert!((seconds * mb_per_s - 1.0).abs() <= rounding, "time x throughput is not 1 MB: {line}");
 }
 
 #[test]
@@ -265,7 +268,7 @@ fn memspeed_names_its_eight_tests() {
     let tests = list(&document["tests"]);
     let mut numbers: Vec<u64> = tests.iter().filter_map(|test| test["test"].as_u64()).collect();
     numbers.sort_unstable();
-    // With a single CPU there are no tests with several threads.
+    // On a machine with a single CPU, memspeed leaves out the tests with several threads.
     let all = tests.iter().any(|test| whole(&test["threads"]) > 1);
     assert_eq!(numbers, (1..=if all { 8 } else { 5 }).collect::<Vec<u64>>());
     assert!(tests.iter().all(|test| real(&test["bytes_per_s"]) > 0.0));
@@ -280,11 +283,11 @@ fn diskcache_finds_a_cache_hit_faster_than_the_medium_on_a_device_that_has_a_cac
         place.document(&format!("classic diskcache {device} --quick --size 4m --no-store"));
     let rows = list(&document["rows"]);
     assert_eq!(rows.len(), 8);
-    // Smaller requests are not compared: within a block of the device's cache, sequential reads hit
-    // too.
+    // Smaller requests are not compared. They are smaller than a block of the device's cache, so
+    // some sequential reads also hit the cache.
     for row in rows.iter().filter(|row| whole(&row["request_bytes"]) >= 8 * KIB) {
         let (same, ordered) = (real(&row["same_block_ns"]), real(&row["sequential_ns"]));
-        assert!(same < ordered, "a hit is not faster: {row}");
+        assert!(same < ordered, "a cache hit is not faster: {row}");
     }
     assert!(real(&document["two_deep_bytes_per_s"]) > 0.0);
     place.does(&format!("classic diskcache {device} --plan")).prints("nothing was done");

@@ -1,4 +1,4 @@
-//! The command line: help, spellings, generated documents, and closed output pipes.
+//! Tests the command line: help, spellings of flags, generated documents, and closed output pipes.
 
 use std::process::Stdio;
 
@@ -88,7 +88,7 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("--rate-iops 0", "1000"),
         ("--pap 0", "rate"),
         ("--stride 0", "stride"),
-        ("--cpus-allowed 0-9999", "CPUs of this process"),
+        ("--cpus-allowed 0-9999", "use CPUs in"),
         ("--zero-buffers", "drop it"),
         ("--rw randread --stride 64k", "drop it"),
         ("--quick", "drop --quick"),
@@ -99,7 +99,7 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         let line = format!("run . {flags} --quiet --no-store");
         let ended = place.halfpower(&line).with_code(2);
         let at = ended.stderr.find(remedy);
-        assert!(at.is_some() && ended.stdout.is_empty(), "{remedy:?} is not said: {ended}");
+        assert!(at.is_some() && ended.stdout.is_empty(), "{remedy:?} is not in stderr: {ended}");
     }
     assert_eq!(place.listing(), [""; 0]);
 }
@@ -136,7 +136,7 @@ fn data_that_cannot_be_written_is_a_failure() {
     let mut command = place.command("run --ioengine null --runtime 0.2 --trials 1 --json");
     command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
     let output = command.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "lost its output in silence: {output:?}");
+    assert_eq!(output.status.code(), Some(1), "lost output without an error: {output:?}");
 }
 
 #[test]

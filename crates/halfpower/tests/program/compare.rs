@@ -1,9 +1,10 @@
-//! `compare`: stored runs, runs of several databases, workloads measured in turn, and what a CI
-//! system needs.
+//! Tests `compare` with stored runs, with runs of several databases, and with workloads that are
+//! measured in turn. Also tests the reports and the exit codes for CI systems.
 
 use crate::fixture::{MIB, Place, list, or_skip, real, text, whole};
 
-/// A simulated system is exact: the same numbers on every machine, and no scatter.
+/// Command lines that measure simulated systems. Their results are the same on every machine, and
+/// all trials have the same result.
 const SLOW: &str = "run sim:sata-hdd-7200 --rw randread --bs 8k --size 64m --trials 2 --quiet";
 const FAST: &str = "run sim:sata-ssd --rw randread --bs 8k --size 64m --trials 2 --quiet";
 
@@ -49,7 +50,7 @@ fn labels_hosts_and_other_databases_name_a_side() {
         .cannot("compare label:tape 1")
         .says("no run with the label 'tape'", "halfpower runs list");
     place.cannot("compare 1").says("two sides", "halfpower compare 1 latest");
-    place.cannot("compare 1 9").says("no run \"9\"", "give a run's number");
+    place.cannot("compare 1 9").says("no run \"9\"", "specify a run's number");
 }
 
 #[test]
@@ -99,12 +100,12 @@ fn workloads_are_measured_in_turn_and_stored_as_a_run_each() {
     let runs = place.document("runs list");
     assert_eq!(list(&runs).len(), 2);
     assert!(whole(&runs[0]["trials"]) >= 10, "{runs}");
-    // Each run names the load that it measured, not both.
+    // The command line of each run must contain only the load that this run measured.
     let mut lines: Vec<&str> = list(&runs).iter().map(|run| text(&run["command_line"])).collect();
     lines.sort_unstable();
     let wanted = [disk, flash].map(|target| format!("halfpower run {target} {load}"));
     assert_eq!(lines, wanted, "{runs}");
-    // The stored trials are still compared in pairs.
+    // A comparison of the stored runs also compares the trials in pairs, and has the same result.
     let again = place.document("compare 1 2");
     assert_eq!(again["comparisons"][0]["points"][0]["changes"][0], *change);
 }
@@ -129,7 +130,7 @@ fn a_history_is_that_of_one_host_and_one_target() {
         let load = "--rw randread --bs 8k --size 8m --trials 2 --quiet";
         place.does(&format!("run sim:sata-hdd-7200{setting} {load}"));
     }
-    // A changed system is another target.
+    // A simulated system with a changed setting is a different target.
     let newest = place.document("history");
     assert_eq!(newest["target"], "sim:sata-hdd-7200,drive.rotation=5400");
     assert_eq!(list(&newest["points"][0]["runs"]).len(), 1);
@@ -160,10 +161,10 @@ fn the_odd_one_of_a_fleet_is_named_with_what_distinguishes_it() {
     let facts = list(&model["hosts"][0]["unusual"]);
     let is_speed = |fact: &serde_json::Value| text(&fact["value"]) == "5400";
     assert!(facts.iter().any(is_speed), "{facts:?}");
-    // A database that is named twice counts once.
+    // A database that is listed twice must count once.
     let line = format!("fleet{databases} disk1.db --html fleet.html");
-    place.does(&line).prints("1 of 7 hosts odd in 1 workload").prints("slower in 1 of 1 workload");
-    place.does(&line).prints("= 5400 (1 of 7 hosts").prints("6 other hosts like each other");
+    place.does(&line).prints("1 of 7 hosts are odd").prints("slower in 1 of 1 workload");
+    place.does(&line).prints("= 5400 (1 of 7 hosts").prints("6 other hosts: no difference");
     let page = std::fs::read_to_string(place.path("fleet.html")).unwrap();
     assert!(page.contains("5400") && page.contains("<svg"), "no chart");
     place.does("fleet disk1.db disk2.db").prints("needs 5 hosts");
@@ -239,7 +240,8 @@ fn a_baseline_is_measured_again_and_a_regression_ends_with_6() {
     place.does("baseline list").prints("disk: 1 ");
     place.does("baseline check disk --budget 2s").prints("no regression");
     place.does("runs list").prints("[check of disk]");
-    // The same numbers as if they had been measured on a faster system.
+    // The SQL changes the stored numbers as if the baseline had been measured on a system twice as
+    // fast.
     let faster = "UPDATE trial SET bytes = bytes * 2, full_queue_bytes_per_s = NULL WHERE id = 1;
         UPDATE trial SET full_queue_start_ns = NULL, full_queue_end_ns = NULL,
         full_queue_bytes_per_s = NULL, full_queue_requests_per_s = NULL,

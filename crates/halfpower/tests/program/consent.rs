@@ -1,10 +1,11 @@
-//! The promise of the whole program: no sequence of flags without `--destroy-data-on` or
-//! `--overwrite` changes a byte of a file or device that halfpower did not make.
+//! Tests the promise of the whole program: no combination of flags without `--destroy-data-on` or
+//! `--overwrite` changes a byte of a file or device that halfpower did not create.
 //!
-//! Every verb in the help is run with many combinations of flags, including wrong permissions, in a
-//! folder full of files and devices that must not change. After each line, the size, links and
-//! modification time of every file are checked; after each verb, the checksum of every file and
-//! device. A new verb without a case fails the test.
+//! Every subcommand in the help is run with many combinations of flags, including wrong
+//! permissions, in a directory with files and devices that must not change. After each command
+//! line, the size, links and modification time of every file are checked. After each subcommand,
+//! the checksums of all files and devices are checked. A new subcommand that is missing in
+//! `lines_for` fails the test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,9 +16,9 @@ use std::path::{Path, PathBuf};
 use crate::fixture::{KIB, MIB, Place, Running, noise, or_skip, root, whole};
 use crate::volume::{LoopDevice, Volume, make};
 
-/// Number of lines for each verb that measures.
+/// Number of command lines to try for each subcommand that measures.
 const LINES: usize = 400;
-/// Studies that write to their targets.
+/// Names of the studies that write to their targets.
 const WRITING: [&str; 9] = [
     "depth",
     "allocate",
@@ -30,7 +31,7 @@ const WRITING: [&str; 9] = [
     "raid",
 ];
 
-/// Reproducible random choices.
+/// Generator of reproducible random choices.
 struct Dice(u64);
 
 impl Dice {
@@ -44,7 +45,7 @@ impl Dice {
     }
 }
 
-/// The properties of a file that must not change, except for its content.
+/// The metadata of a file that must not change.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
     inode: u64,
@@ -73,7 +74,7 @@ fn checksum(content: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// A place with files and devices that no line may change.
+/// A working directory with files and devices that no command line may change.
 struct Treasure {
     place: Place,
     volume: Volume,
@@ -116,8 +117,8 @@ impl Treasure {
         }
         fs::write(at("foreign.db"), [b"SQLite format 3\0".as_slice(), &[0; 4096]].concat())
             .unwrap();
-        // A stored run that a system can be fitted to. Commands that take such a run could
-        // overwrite files with the result.
+        // Subcommands that fit a system to a stored run could overwrite files with the result.
+        // Without this run they would fail before they write.
         let sweep = "sweep --ioengine delay --truth fixed=1ms --rw randread --bs 4k,64k";
         place.does(&format!("{sweep} --iodepth 1,4 --runtime 0.05 --trials 1 --db swept.db"));
         let plan = place.does("calibrate --db swept.db --out fresh.toml --plan").stdout;
@@ -142,7 +143,7 @@ impl Treasure {
         Ok(treasure)
     }
 
-    /// Writes journal entries that wrongly claim that other files are test files.
+    /// Writes journal entries that wrongly say that other files are test files of halfpower.
     fn forge_journal(&self) {
         let at = |name: &str| self.place.path(name);
         for (number, name) in ["plain", "halfpower-mine.test", "link", "folder"].iter().enumerate()
@@ -177,7 +178,8 @@ impl Treasure {
         }
     }
 
-    /// Checks the metadata, which are cheap to read.
+    /// Checks the metadata of all files. Metadata are cheap to read, so this check follows each
+    /// command line.
     #[track_caller]
     fn looks_as_before(&self, line: &str) {
         for (path, shape) in &self.shapes {
@@ -196,7 +198,7 @@ impl Treasure {
         assert_eq!(now, self.on_device, "the device was written by halfpower {verb}");
     }
 
-    /// All possible targets.
+    /// Returns all paths to try as a target.
     fn targets(&self) -> Vec<String> {
         let folder = self.volume.folder().display();
         let names = "plain one two link dangling sparse empty readonly precious.txt ./plain \
@@ -205,7 +207,7 @@ impl Treasure {
         targets.push(self.place.path("plain").display().to_string());
         targets.push(format!("{folder}/mounted"));
         targets.push(folder.to_string());
-        // Chosen more often, because there are few of them.
+        // These targets are few, so they are repeated to be chosen more often.
         for _ in 0..3 {
             targets.extend(self.parts.clone());
             targets.push(self.device.path().to_owned());
@@ -217,8 +219,8 @@ impl Treasure {
         targets
     }
 
-    /// Permissions, none of which is for the target. Targets that may never be written also get
-    /// their own.
+    /// Returns permission flags that do not permit writing to `target`. If no permission is enough
+    /// for `target`, the flags may also have exactly this target.
     fn wrong_consent(&self, target: &str, dice: &mut Dice) -> String {
         let never = ["one", "two", "link"].contains(&target)
             || target == self.volume.device.path()
@@ -247,14 +249,15 @@ impl Treasure {
         }
     }
 
-    /// A line of `run` or `sweep`.
+    /// Returns a command line of `run` or `sweep`.
     fn workload(&self, verb: &str, dice: &mut Dice) -> String {
         let targets = self.targets();
         let target = &targets[dice.below(targets.len())];
         let mut words = vec![verb.to_owned(), target.clone()];
         if dice.below(8) == 0 {
             let more = &targets[dice.below(targets.len())];
-            // A permission for one of two targets could also apply to the other, so none is given.
+            // With two targets, a wrong permission for one target could be the right permission
+            // for the other, so the command line has no permission.
             words.push(more.clone());
         } else {
             words.push(self.wrong_consent(target, dice));
@@ -284,8 +287,9 @@ impl Treasure {
         let log = format!("--log {}", dice.one_of(&["precious.txt", "link", "dangling"]));
         let others = ["", "", "", "--plan", "--json", "--invalidate=0", "--stride 64k", &log];
         words.push(format!("--size {}", dice.one_of(&sizes)));
-        // One line in six names a database, which for most of these paths cannot be one. The others
-        // store nothing, so that they do not fail for this reason.
+        // About one command line in six specifies a database, and most of these files are not
+        // databases. The other command lines store nothing, so that they are not refused because
+        // of the database.
         let files = ["precious.txt", "new.db", "newer.db", "foreign.db", "link", "dangling"];
         let db = dice.below(6) == 0;
         words.push(if db { format!("--db {}", dice.one_of(&files)) } else { "--no-store".into() });
@@ -303,8 +307,8 @@ impl Treasure {
         words.join(" ")
     }
 
-    /// A line of `survey` that ends soon, because it has a wrong permission or only prints the
-    /// plan.
+    /// Returns a command line of `survey` that ends soon, because it has a wrong permission or only
+    /// prints the plan.
     fn survey(&self, dice: &mut Dice) -> String {
         let targets = self.targets();
         let target = &targets[dice.below(targets.len())];
@@ -319,7 +323,7 @@ impl Treasure {
     }
 }
 
-/// The verbs that the help names.
+/// Returns the names of all subcommands in the help.
 fn verbs(place: &Place) -> Vec<String> {
     let help = place.does("--help").stdout;
     let commands = help.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
@@ -349,7 +353,7 @@ fn compare_lines(treasure: &Treasure, dice: &mut Dice, files: &[&str]) -> Vec<St
     read.chain(measured).chain(written).collect()
 }
 
-/// The lines to try for a verb.
+/// Returns the command lines to try for a subcommand.
 fn lines_for(
     verb: &str,
     (workloads, studies): (usize, usize),
@@ -369,13 +373,13 @@ fn lines_for(
         "fleet" => files.iter().map(|page| format!("fleet foreign.db --html {page}")).collect(),
         "compare" => compare_lines(treasure, dice, &files),
         "mount" => {
-            // The server ends at once, because standard input is closed.
+            // `--until-eof` ends the server at once, because standard input is closed.
             let served = ["truth:fixed=1ms", "sim:nt4-ultrawide"];
             let named = treasure.targets().into_iter();
             let lines = named.flat_map(|t| served.map(|what| format!("mount {what} {t}")));
             lines.map(|line| format!("{line} --size 1m --until-eof")).collect()
         }
-        // Files that hold no key; otherwise the server would run.
+        // None of these files contains a key. With a key, the server would start and never end.
         "peer" => files.map(|file| format!("peer --dir folder --key-file {file}")).to_vec(),
         "selftest" => vec!["selftest --device delay --only latency".to_owned()],
         "reproduce" => vec!["reproduce riedel97 --figure 14".to_owned()],
@@ -410,7 +414,8 @@ fn lines_for(
             let named = treasure.targets().into_iter();
             let lines = named.map(|target| {
                 let consent = treasure.wrong_consent(&target, dice);
-                // A directory would get a test file, which takes time.
+                // For a directory, `tune` would create a test file, which takes time. The plan is
+                // enough.
                 let plan = if treasure.place.path(&target).is_dir() { "--plan" } else { "" };
                 format!("tune {target} {consent} {plan}")
             });
@@ -425,11 +430,11 @@ fn lines_for(
         "watch" | "trace" | "characterise" => trace_lines(verb, &files),
         "generate" => ["man", "schema", "bash"].map(|what| format!("generate {what}")).into(),
         "help" => vec!["help".to_owned(), "help run".to_owned()],
-        other => panic!("{other} is a new verb: say here which of its lines could do harm"),
+        other => panic!("{other} is a new subcommand: add its harmful command lines here"),
     }
 }
 
-/// Writes of a trace to every target.
+/// Returns command lines that replay a trace of writes onto every target.
 fn replay_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     let trace = treasure.place.path("writes.csv");
     fs::write(trace, "start_ns,operation,file,offset,bytes\n1,write,f,0,4096\n").unwrap();
@@ -441,7 +446,7 @@ fn replay_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     lines.collect()
 }
 
-/// Traces and exports at paths of other files.
+/// Returns command lines that write traces and exports to paths of existing files.
 fn trace_lines(verb: &str, files: &[&str]) -> Vec<String> {
     let lines = files.iter().flat_map(|file| match verb {
         "watch" => vec![format!("watch --output {file} -- true")],
@@ -454,8 +459,8 @@ fn trace_lines(verb: &str, files: &[&str]) -> Vec<String> {
     lines.collect()
 }
 
-/// Pages and galleries at paths of other files, and sockets there; at a new path the server would
-/// run.
+/// Returns command lines that write pages and galleries to paths of existing files, and command
+/// lines of `serve` with sockets at these paths. At a new path the server would run and not end.
 fn page_lines(verb: &str, files: &[&str]) -> Vec<String> {
     if verb == "serve" {
         let old = files.iter().filter(|file| **file != "new.db");
@@ -470,7 +475,8 @@ fn page_lines(verb: &str, files: &[&str]) -> Vec<String> {
     one.chain(galleries).collect()
 }
 
-/// Copies a file, a folder and a device onto everything, with a wrong permission.
+/// Returns command lines that copy a file, a directory and a device to every target, with a wrong
+/// permission.
 fn copy_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     let ways = ["", "--archive", "--resume --verify", "--cached --no-sync", "--limit-rate 1g"];
     let sources = ["halfpower.html.part", "folder", "sparse", treasure.device.path()];
@@ -482,7 +488,8 @@ fn copy_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     treasure.targets().into_iter().map(line).collect()
 }
 
-/// Lines of `simulate` with every target as a system, and with databases at paths of other files.
+/// Returns command lines of `simulate` with every target as a system, and with databases at paths
+/// of existing files.
 fn simulate_lines(treasure: &Treasure, files: &[&str]) -> Vec<String> {
     let system = "simulate --system nt4-ultrawide --size 64k --trials 1";
     let named = treasure.targets().into_iter();
@@ -491,8 +498,8 @@ fn simulate_lines(treasure: &Treasure, files: &[&str]) -> Vec<String> {
     written.chain(shown).collect()
 }
 
-/// Imports of files that no tool has written, exports to files that exist, and baselines in files
-/// that are no database.
+/// Returns command lines that import files without results, export to existing files, and use files
+/// that are not databases for baselines.
 fn exchange_lines(verb: &str, files: &[&str]) -> Vec<String> {
     if verb == "baseline" {
         let verbs = ["set x", "list", "remove x", "check x --budget 1s"];
@@ -510,7 +517,8 @@ fn exchange_lines(verb: &str, files: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Jobs of fio that write to everything and say that they may, with a wrong permission.
+/// Returns command lines with fio jobs that write to every target and request to overwrite it, with
+/// a wrong permission.
 fn fio_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     let named = treasure.targets().into_iter();
     let line = |target: String| {
@@ -523,7 +531,8 @@ fn fio_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     named.map(line).collect()
 }
 
-/// Lines of `study`: studies that write, some on each target, and all studies on one file.
+/// Returns command lines of `study`: `count` of the writing studies on each target, and all studies
+/// on one file.
 fn study_lines(treasure: &Treasure, count: usize) -> Vec<String> {
     let quick = "--quick --size 1m --runtime 1ms --trials 1 --html new.html";
     let mut turn = WRITING.iter().cycle();
@@ -533,7 +542,8 @@ fn study_lines(treasure: &Treasure, count: usize) -> Vec<String> {
     lines.chain([format!("study all plain {quick}")]).collect()
 }
 
-/// Writes with a wrong permission, and traces and databases at paths of other files.
+/// Returns command lines of `classic` that write with a wrong permission, and that use paths of
+/// existing files for traces and databases.
 fn classic_lines(treasure: &Treasure, dice: &mut Dice, files: &[&str]) -> Vec<String> {
     let tests = "classic sqlio -s0.02 -b64 -i8 -f8";
     let named = treasure.targets().into_iter();
@@ -543,7 +553,8 @@ fn classic_lines(treasure: &Treasure, dice: &mut Dice, files: &[&str]) -> Vec<St
         format!("{tests} -kW {caching} {target} {consent} --no-store --allow-holes")
     });
     let mut lines: Vec<String> = written.collect();
-    // A trace may be written to a new file, which would be left behind.
+    // `--csv` may create a new file, which would be left behind, so only paths of existing files
+    // are used.
     let old = files.iter().filter(|file| **file != "new.db");
     lines.extend(old.map(|file| format!("{tests} -BY plain --no-store --csv {file}")));
     lines.extend(files.iter().map(|file| format!("{tests} -BY plain --db {file}")));
@@ -562,13 +573,13 @@ fn without_permission_nothing_that_exists_is_changed_by_any_verb() {
 }
 
 #[test]
-#[ignore = "a campaign of one to two minutes"]
+#[ignore = "takes one to two minutes"]
 fn without_permission_nothing_that_exists_is_changed_by_thousands_of_lines() {
     nothing_is_changed(10 * LINES, WRITING.len());
 }
 
-/// Runs `lines` lines of `run`, half as many of `sweep` and `survey`, `studies` studies on
-/// everything, and all other verbs that could do harm.
+/// Runs the command lines of all subcommands. `workloads` is the number of command lines of `run`,
+/// and `studies` is the number of studies on each target.
 fn nothing_is_changed(workloads: usize, studies: usize) {
     let treasure = or_skip!(Treasure::new());
     let mut dice = Dice(0x5afe);
@@ -576,7 +587,7 @@ fn nothing_is_changed(workloads: usize, studies: usize) {
         for line in lines_for(&verb, (workloads, studies), &treasure, &mut dice) {
             let ended = treasure.place.halfpower(&line);
             let code = ended.status.code();
-            assert!(code.is_some_and(|code| code <= 5), "neither done nor refused: {ended}");
+            assert!(code.is_some_and(|code| code <= 5), "unexpected exit code: {ended}");
             treasure.looks_as_before(&line);
         }
         treasure.is_as_before(&verb);
@@ -584,8 +595,8 @@ fn nothing_is_changed(workloads: usize, studies: usize) {
     let made = |name: &String| !treasure.shapes.contains_key(&treasure.place.path(name));
     let mut new: Vec<String> = treasure.place.listing().into_iter().filter(made).collect();
     new.retain(|name| name != "folder");
-    // The expected new files: copies under unused names, a new database, a copy of the device in
-    // this folder, and the trace that this test wrote.
+    // These new files are expected: copies under unused names, a new database and page, a copy of
+    // the device, and the trace that this test wrote.
     let device = Path::new(treasure.device.path()).file_name().unwrap().to_str().unwrap();
     let ours = ["halfpower.db", "new.db", "new.html", "nothing", "writes.csv", device];
     assert!(new.iter().all(|name| ours.contains(&name.as_str())), "left behind: {new:?}");
@@ -605,11 +616,11 @@ fn a_survey_of_what_exists_only_reads_it() {
         assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
     }
     treasure.is_as_before("survey");
-    // The database has a run to report now, so only a refusal keeps these files from being
-    // replaced.
+    // The database now has a run to report, so only a refusal protects these files from
+    // replacement.
     for page in ["precious.html", "precious.txt", "link", "dangling", "folder", "plain"] {
         let ended = treasure.place.halfpower(&format!("report --html {page}"));
-        ended.with_code(3).says(page, "give another --html");
+        ended.with_code(3).says(page, "specify another file with --html");
     }
     let plan = treasure.place.does("report --html page.html --plan");
     assert!(plan.stdout.contains("write the page page.html"), "{plan}");
@@ -636,6 +647,6 @@ fn with_permission_the_thing_that_was_named_is_written_and_nothing_else() {
     let plain = treasure.place.path("plain");
     treasure.shapes.remove(&plain).unwrap();
     let before = treasure.contents.remove(&plain).unwrap();
-    assert_ne!(checksum(&fs::read(&plain).unwrap()), before, "the named file was not written");
+    assert_ne!(checksum(&fs::read(&plain).unwrap()), before, "the permitted file was not written");
     treasure.is_as_before("run with permission");
 }

@@ -1,4 +1,4 @@
-//! `halfpower copy`: copies are equal to their sources, complete or absent, despite interruptions.
+//! Tests `halfpower copy`: a copy is equal to its source or absent, even after interruptions.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -19,7 +19,8 @@ fn same(one: &Path, other: &Path) -> bool {
     fs::read(one).unwrap() == fs::read(other).unwrap()
 }
 
-/// Everything below a folder: type, mode, size, modification time, owner, link targets and bytes.
+/// Returns a line for each entry below a directory, with type, mode, size, modification time,
+/// owner, link target and bytes.
 fn tree_of(folder: &Path, exactly: bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -51,7 +52,7 @@ fn tree_of(folder: &Path, exactly: bool) -> Vec<String> {
     found
 }
 
-/// A tree with all kinds of entries.
+/// Creates a tree with all kinds of entries.
 fn grown(place: &Place) -> PathBuf {
     let tree = place.path("tree");
     fs::create_dir_all(tree.join("a/b/empty")).unwrap();
@@ -97,7 +98,7 @@ fn a_file_is_copied_whole_durable_and_with_its_mode() {
         assert_eq!(document["verified"], name == "verified");
     }
     let times = |name| fs::metadata(place.path(name)).unwrap().mtime_nsec();
-    assert_eq!(times("kept"), times("big"), "--archive keeps the time");
+    assert_eq!(times("kept"), times("big"), "--archive keeps the modification time");
     assert_eq!(place.listing().len(), 6, "{:?}", place.listing());
 }
 
@@ -111,8 +112,8 @@ fn what_exists_is_replaced_only_where_it_is_named() {
     place.cannot("copy new new").with_code(2).says("the source itself", "");
     place.does("copy new old --overwrite old --quiet");
     assert!(same(&place.path("new"), &old));
-    assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o600, "the mode of what was replaced");
-    // A file with several names is not replaced under one of them, and neither is a symbolic link.
+    assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o600, "mode of the replaced file");
+    // Neither a file with several hard links nor a symbolic link is replaced.
     place.file("other", 5);
     std::os::unix::fs::symlink("other", place.path("link")).unwrap();
     place.cannot("copy new link --overwrite link").with_code(3).says("is a symbolic link", "");
@@ -121,7 +122,7 @@ fn what_exists_is_replaced_only_where_it_is_named() {
     place
         .cannot("copy new more --overwrite more")
         .with_code(3)
-        .says("has 2 names", "name the copy");
+        .says("has 2 names", "specify the copy");
 }
 
 #[test]
@@ -129,22 +130,25 @@ fn a_wrong_destination_is_refused_with_the_remedy() {
     let place = Place::new();
     place.file("file", 10);
     fs::create_dir(place.path("folder")).unwrap();
-    place.cannot("copy file").with_code(2).says("source and destination", "halfpower copy SRC DST");
-    place.cannot("copy missing there").with_code(2).says("missing:", "name an existing file");
-    place.cannot("copy file nowhere/").with_code(2).says("does not exist", "name a directory");
+    place
+        .cannot("copy file")
+        .with_code(2)
+        .says("source or destination is missing", "halfpower copy SRC DST");
+    place.cannot("copy missing there").with_code(2).says("missing:", "specify an existing file");
+    place.cannot("copy file nowhere/").with_code(2).says("does not exist", "specify an existing");
     place
         .cannot("copy file folder file")
         .with_code(2)
-        .says("is not a directory", "name a directory");
+        .says("is not a directory", "specify an existing");
     place.cannot("copy folder file").with_code(2).says("is not a directory", "another destination");
     place.cannot("copy -T file folder").with_code(2).says("is a directory", "another destination");
     place.cannot("copy folder folder/inside").with_code(3).says("into itself", "another");
     place.cannot("copy file /dev/copy").with_code(3).says("creates no files under /dev", "DST");
-    place.cannot("copy file - --json").with_code(2).says("carries the data", "drop --json");
+    place.cannot("copy file - --json").with_code(2).says("to standard output", "drop --json");
     place.cannot("copy folder -").with_code(2).says("is a directory", "tar");
     place.halfpower("copy -n -u file there").with_code(2).says("cannot be used with", "");
     place.cannot("copy file there --exclude [a").with_code(2).says("pattern '[a'", "");
-    place.cannot("copy file there --ioengine null").with_code(2).says("cannot stream", "io_uring");
+    place.cannot("copy file there --ioengine null").with_code(2).says("cannot copy", "io_uring");
     let plan = place.does("copy file there --plan").prints("nothing was done");
     assert!(plan.stdout.contains("10 B") && !place.path("there").exists(), "{plan}");
 }
@@ -157,7 +161,7 @@ fn files_go_into_a_directory_that_exists() {
     fs::create_dir(place.path("folder")).unwrap();
     place.does("copy one two folder --quiet");
     place.does("copy one folder/three --quiet");
-    place.does("copy two folder").says("already there", "");
+    place.does("copy two folder").says("copied by an earlier run", "");
     place.file("three", 5);
     place.cannot("copy three folder").with_code(3).says("exists", "--overwrite=folder/three");
     place.cannot("copy three folder --overwrite folder").with_code(3);
@@ -165,7 +169,7 @@ fn files_go_into_a_directory_that_exists() {
     assert_eq!(Place::within(&place.path("folder")).listing(), ["one", "three", "two"]);
     assert!(same(&place.path("three"), &place.path("folder/three")));
     place.does("copy -t folder two --quiet");
-    // A missing source does not prevent copying the others.
+    // A missing source does not prevent the copying of the other sources.
     fs::create_dir(place.path("into")).unwrap();
     let ended = place.halfpower("copy one missing two into").with_code(1);
     let ended = ended.says("missing: no such file", "");
@@ -185,7 +189,7 @@ fn the_same_command_again_means_the_same_copy() {
         }
         fs::remove_dir_all(place.path("copy")).unwrap();
     }
-    // As with cp: into an existing directory, or to a new name.
+    // Like cp, the program copies into an existing directory, or to a new name.
     fs::create_dir(place.path("into")).unwrap();
     for _ in 0..2 {
         place.does("copy tree into --quiet");
@@ -222,7 +226,7 @@ fn a_tree_is_copied_with_all_that_is_in_it() {
     ended.says("copy/own is not in the source", "--overwrite");
     place.does("copy tree copy --delete --overwrite copy --verbose").prints("removed copy/own");
     assert_eq!(plain(&place.path("copy")), plain(&tree));
-    assert_eq!(place.listing(), ["copy", "tree"], "nothing else is left");
+    assert_eq!(place.listing(), ["copy", "tree"], "temporary files are left behind");
 }
 
 #[test]
@@ -289,7 +293,7 @@ fn streams_are_copied_from_where_they_stand() {
     let mut command = place.command("copy file -");
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success() && output.stdout == fs::read(&file).unwrap());
-    // A named pipe is read to its end.
+    // A named pipe is read until its end.
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
     let running = place.start("copy pipe from-pipe --quiet");
     fs::write(place.path("pipe"), fs::read(&file).unwrap()).unwrap();
@@ -314,7 +318,7 @@ fn a_closed_standard_output_is_an_error_and_not_a_hole() {
     }
 }
 
-/// The private directory of an unfinished copy.
+/// Returns the private directory of an unfinished copy. None if there is no such directory.
 fn unfinished(place: &Place) -> Option<PathBuf> {
     let name = place.listing().into_iter().find(|name| name.starts_with(".halfpower-"))?;
     Some(place.path(&name))
@@ -326,7 +330,7 @@ fn an_interrupt_leaves_nothing_or_what_the_next_one_goes_on_from() {
     let big = place.file("big", 24 * MIB);
     let mut running = place.start("copy big copy --limit-rate 12M/s");
     pause(300);
-    running.until("it goes on", || true);
+    running.until("the copy still runs", || true);
     running.signal("INT");
     running.ended().with_code(130).says("interrupted", "no part of the copy was kept");
     assert_eq!(place.listing(), ["big"]);
@@ -337,7 +341,7 @@ fn an_interrupt_leaves_nothing_or_what_the_next_one_goes_on_from() {
         let names = fs::read_dir(&noted).into_iter().flatten().flatten();
         names.map(|entry| entry.file_name()).any(|n| n.to_string_lossy().starts_with("partial-"))
     };
-    running.until("it is noted how far it is", is_noted);
+    running.until("the progress of the copy is recorded", is_noted);
     running.signal("INT");
     running.ended().with_code(130).says("interrupted", "to resume");
     assert!(unfinished(&place).is_some() && !place.path("copy").exists());
@@ -352,7 +356,7 @@ fn clean_removes_what_killed_copies_left_and_says_so() {
     let place = Place::new();
     place.file("big", 24 * MIB);
     let mut running = place.start("copy big copy --limit-rate 6M/s --resume");
-    running.until("it has begun", || unfinished(&place).is_some());
+    running.until("the copy has begun", || unfinished(&place).is_some());
     pause(200);
     place.does("clean").prints("in use");
     running.child.kill().unwrap();
@@ -374,7 +378,7 @@ fn a_tree_that_was_interrupted_goes_on_where_it_stood() {
     }
     let mut running = place.start("copy tree copy --limit-rate 2M/s");
     let count = || fs::read_dir(place.path("copy")).map_or(0, |files| files.count());
-    running.until("some files are there", || count() > 4);
+    running.until("some files are copied", || count() > 4);
     running.signal("INT");
     running.ended().with_code(130).says("complete files were kept", "to copy the rest");
     for entry in fs::read_dir(place.path("copy")).unwrap() {
@@ -387,14 +391,14 @@ fn a_tree_that_was_interrupted_goes_on_where_it_stood() {
     assert_eq!(place.listing(), ["copy", "tree"]);
     let mut running = place.start("copy tree whole --limit-rate 2M/s --all-or-nothing");
     pause(300);
-    running.until("it goes on", || true);
+    running.until("the copy still runs", || true);
     running.signal("INT");
     running.ended().with_code(130).says("no part of the copy was kept", "");
     assert_eq!(place.listing(), ["copy", "tree"]);
 }
 
-/// Kills copies at moments spread over their whole duration. A file that has its final name must be
-/// complete.
+/// Kills copies at moments spread over their whole duration. Each file that has its final name must
+/// be complete.
 fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
     let mut finished = 0;
     let lines = |name: &str| -> Vec<String> {
@@ -411,11 +415,12 @@ fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
         if copy.is_dir() {
             let (wanted, found) = (lines(what), lines("copy"));
             finished += u32::from(wanted == found);
-            // Directories are private until their contents are complete.
+            // A directory has a private mode until its contents are complete, so only files are
+            // compared.
             let is_file =
                 |line: &&String| line.split(' ').nth(1).is_some_and(|m| m.starts_with("10"));
             for file in found.iter().filter(is_file) {
-                assert!(wanted.contains(file), "{us} us: half of {file}");
+                assert!(wanted.contains(file), "killed after {us} us: incomplete: {file}");
             }
             fs::remove_dir_all(copy).unwrap();
         } else if copy.exists() {
@@ -427,10 +432,10 @@ fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
     eprintln!("{finished} of {moments} copies of {what} were finished before the kill");
     place.does(&format!("copy {what} copy --quiet"));
     place.does("clean");
-    assert_eq!(place.listing().len(), 2, "what was left is gone: {:?}", place.listing());
+    assert_eq!(place.listing().len(), 2, "unfinished copies remain: {:?}", place.listing());
 }
 
-/// One and a half times the duration of a copy (us).
+/// Returns an upper bound of the duration of a copy: 1.5 times a measured duration plus 20 ms (us).
 fn length_us(place: &Place, what: &str) -> u64 {
     let document = place.document(&format!("copy {what} copy"));
     let copy = place.path("copy");
@@ -455,7 +460,7 @@ fn a_tree_that_is_killed_at_any_moment_is_whole_or_not_there() {
 }
 
 #[test]
-#[ignore = "a campaign of some minutes"]
+#[ignore = "takes some minutes"]
 fn a_hundred_kills_leave_whole_copies_or_none() {
     let place = Place::new();
     place.file("big", 200 * MIB);
@@ -480,21 +485,21 @@ fn a_disk_that_is_full_is_one_clear_error_and_every_lost_file_is_named() {
         place.does("clean");
         assert_eq!(there.listing(), ["lost+found"]);
     }
-    // A full disk is also reported if the size of the copy is not known beforehand.
+    // A full disk must also be reported if the size of the copy is not known beforehand.
     let line = format!("copy - {}", target.display());
     let mut command = place.command(&line);
     command.stdin(File::open(place.path("big")).unwrap());
     let ended = place.start_command(command, &line).ended().with_code(1);
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
     assert_eq!(there.listing(), ["lost+found"]);
-    // All files of a tree that fit are copied, and every other file is reported.
+    // All files of the tree that fit must be copied, and every other file must be reported.
     let ended = place.halfpower(&format!("copy tree {}", target.display())).with_code(1);
     for number in 0..90 {
         let name = format!("{number}");
         let is_named = ended.stderr.contains(&format!("copy/{name}: no space left"));
         match target.join(&name).exists() {
             true => assert!(same(&place.path("tree").join(&name), &target.join(&name))),
-            false => assert!(is_named, "{name} is lost without a word: {ended}"),
+            false => assert!(is_named, "{name} is neither copied nor reported: {ended}"),
         }
     }
     let ended = place.halfpower(&format!("copy tree {} --json", target.display())).with_code(1);
@@ -528,13 +533,13 @@ fn a_device_is_written_only_where_it_was_given_up_and_read_back() {
     assert!(device.content()[..8 * MIB as usize + 5000] == fs::read(&image).unwrap());
     place.does(&format!("copy {path} back --quiet"));
     assert!(device.content() == fs::read(place.path("back")).unwrap());
-    // A source that does not fit is refused before anything is written.
+    // A source that is larger than the device is refused before anything is written.
     place.file("large", 32 * MIB + 1);
     let line = format!("copy large {path} --destroy-data-on {path}");
     place.cannot(&line).with_code(2).says("nothing was written", "a larger device");
     assert!(device.content() == fs::read(place.path("back")).unwrap());
-    // A stream, such as the output of a decompressor. If it is too long, the error says where the
-    // device ends.
+    // The source can be a stream, such as the output of a decompressor. If the stream is longer
+    // than the device, the error says so.
     let stream = |name: &str, line: &str| {
         let mut command = place.command(line);
         let mut cat =
@@ -562,7 +567,7 @@ fn blocks_are_shared_where_the_file_system_can() {
     let document = place.document("copy big copy");
     assert_eq!((whole(&document["reflinks"]), whole(&document["moved_bytes"])), (1, 0));
     assert!(same(&big, &place.path("copy")));
-    // With --verify, the data are read and written instead of sharing blocks.
+    // With `--verify`, the copy shares no blocks: the data are read and written.
     let document = place.document("copy big checked --verify");
     assert_eq!((whole(&document["reflinks"]), whole(&document["moved_bytes"])), (0, 40 * MIB));
     fs::create_dir(place.path("tree")).unwrap();
@@ -586,7 +591,7 @@ fn resident(path: &Path) -> u64 {
     resident_bytes(&File::open(path).unwrap()).unwrap_or(u64::MAX)
 }
 
-/// Evicts a file from the page cache; returns the bytes that stay in it.
+/// Evicts a file from the page cache. Returns how much of the file stays in it (bytes).
 fn cold(path: &Path) -> u64 {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
@@ -608,7 +613,7 @@ fn a_tree_leaves_the_page_cache_as_it_was_found() {
     let mut byte = [0];
     let into = &mut [std::io::IoSliceMut::new(&mut byte)];
     if rustix::io::preadv2(&file, into, 0, dont_cache).is_err() || cold(&source) > 0 {
-        let reason = "this kernel or this file system has no requests that leave no pages";
+        let reason = "requests without page cache (RWF_DONTCACHE) are missing";
         return skip(std::any::type_name_of_val(&|| ()), reason);
     }
     let before = resident(&hot);
@@ -627,17 +632,17 @@ fn the_page_cache_is_left_as_it_was_found() {
         let hot = resident(&source);
         let copy = place.path("copy");
         place.does(&format!("copy {name} copy --quiet"));
-        assert_eq!((resident(&source), resident(&copy)), (hot, 0), "{name}: what was hot is hot");
+        assert_eq!((resident(&source), resident(&copy)), (hot, 0), "{name}: cache has changed");
         if cold(&source) > 0 {
-            let reason = "this file system keeps pages whatever is said";
+            let reason = "this file system ignores POSIX_FADV_DONTNEED";
             return skip(std::any::type_name_of_val(&|| ()), reason);
         }
         fs::remove_file(&copy).unwrap();
         place.does(&format!("copy {name} copy --quiet"));
-        assert_eq!((resident(&source), resident(&copy)), (0, 0), "{name}: what was cold is cold");
+        assert_eq!((resident(&source), resident(&copy)), (0, 0), "{name}: the page cache changed");
         fs::remove_file(&copy).unwrap();
         place.does(&format!("copy {name} copy --cached --quiet"));
-        assert!(resident(&copy) >= bytes, "--cached leaves it there");
+        assert!(resident(&copy) >= bytes, "--cached keeps the copy in the page cache");
         fs::remove_file(copy).unwrap();
     }
 }
@@ -647,7 +652,8 @@ fn a_limit_is_kept_and_said() {
     let place = Place::new();
     place.file("big", 4 * MIB);
     let document = place.document("copy big copy --limit-rate 8M/s");
-    // The last request is due after all earlier ones.
+    // The last request may start as soon as the earlier requests fit the limit, so the copy may
+    // take less than its size divided by the limit.
     assert!(whole(&document["elapsed_ns"]) >= 300_000_000, "{document}");
     assert!(text(&document["how"]).contains("KiB"), "{document}");
 }

@@ -1,4 +1,4 @@
-//! The database: every finished trial is stored with all its measurements, and files of other
+//! Tests the database: every finished trial is stored with all its measurements, and files of other
 //! programs are not changed.
 
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::fixture::{MIB, Place, list, skip, whole};
 
-/// Short, but long enough for hundreds of requests.
+/// Flags for a run that is short, but long enough for hundreds of requests.
 const SHORT: &str = "--size 1m --trials 2 --quiet";
 
 #[test]
@@ -34,7 +34,7 @@ fn the_database_holds_every_trial_that_was_reported() {
 #[test]
 fn what_a_point_came_to_is_stored_when_its_run_ends() {
     let place = Place::new();
-    // The result of a single trial is never valid.
+    // A run with a single trial never has the verdict valid.
     let document = place.document("sweep . --bs 4k,64k --size 1m --trials 1 --quiet");
     let points = place.stored_points();
     assert_eq!(points.len(), 2);
@@ -168,7 +168,7 @@ fn a_bad_database_is_noticed_before_a_test_file_is_laid_out() {
 fn a_database_of_a_newer_program_is_left_as_it_is() {
     let place = Place::new();
     place.does("run --ioengine null --runtime 0.2 --trials 1");
-    // PRAGMA user_version: bytes 60 to 63 of the file.
+    // The field user_version is in bytes 60 to 63 of the file.
     let file = fs::OpenOptions::new().write(true).open(place.path("halfpower.db")).unwrap();
     file.write_all_at(&99_u32.to_be_bytes(), 60).unwrap();
     let again = "run --ioengine null --runtime 0.2 --trials 1 --quiet";
@@ -207,14 +207,14 @@ fn runs_are_shown_labelled_merged_and_pruned_only_with_yes() {
     place.does("runs note latest");
     assert!(!place.does("runs show latest").stdout.contains("note:"));
     place.does("runs show renamed");
-    place.cannot("runs show first").says("no run \"first\"", "give a run's number");
-    place.does("runs merge other.db").prints("1 run added, 0 known, 0 replaced");
-    place.does("runs merge other.db").prints("0 runs added, 1 known");
+    place.cannot("runs show first").says("no run \"first\"", "specify a run's number");
+    place.does("runs merge other.db").prints("1 run added, 0 already present, 0 replaced");
+    place.does("runs merge other.db").prints("0 runs added, 1 already present");
     let both = place.document("runs list");
     assert_eq!(list(&both).len(), 2);
     assert!(list(&both).iter().all(|run| whole(&run["trials"]) == 2), "{both}");
     place.does("runs prune --keep 1").prints("would delete 1 run; add --yes");
-    place.does("runs prune --keep 1 --older-than 30").prints("would delete 0 runs");
+    place.does("runs prune --keep 1 --older-than 30").prints("no run meets these conditions");
     place.halfpower("runs prune").with_code(2);
     assert_eq!(list(&place.document("runs list")).len(), 2);
     place.does("runs prune renamed --yes").prints("1 run deleted");
@@ -241,15 +241,16 @@ fn more_databases_than_open_files_are_merged_and_compared() {
     let few_files = "ulimit -n 32";
     let line = format!("runs merge {databases} --db all.db");
     let merged = place.halfpower_after(few_files, &line).with_code(0);
-    let merged = merged.prints("host0.db: 1 run added").prints("host59.db: 0 runs added, 1 known");
+    let merged =
+        merged.prints("host0.db: 1 run added").prints("host59.db: 0 runs added, 1 already present");
     assert_eq!(merged.stdout.lines().count(), 60);
     let fleet = format!("fleet {databases}");
     place.halfpower_after(few_files, &fleet).with_code(0).prints("1 host;");
-    place.does("runs merge host1.db all.db --db all.db").prints("all.db: left out");
+    place.does("runs merge host1.db all.db --db all.db").prints("all.db: skipped");
     assert_eq!(list(&place.document("runs list --db all.db")).len(), 1);
 }
 
-/// The queries of docs/results.md.
+/// The page whose SQL queries are tested.
 const RESULTS_PAGE: &str = include_str!("../../../../docs/results.md");
 
 #[test]
@@ -272,9 +273,9 @@ fn every_query_of_the_results_page_runs_in_the_shell_of_sqlite() {
         let output = shell.arg(place.path("halfpower.db")).arg(query).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.is_empty(), "{query}: {said}");
-        // Simulated trials are valid, so the query for doubtful trials finds none.
+        // Simulated trials are always valid, so a query for doubtful trials returns no rows.
         let is_wrong = query == rates && output.stdout != b"1\n";
-        assert!(!is_wrong, "rate of requests of two sizes");
+        assert!(!is_wrong, "wrong rate for requests of two sizes");
         let is_answered = !output.stdout.is_empty() || query.contains("<> 'valid'");
         assert!(is_answered, "{query}: no rows");
     }

@@ -1,5 +1,5 @@
-//! Block devices: reading needs no permission, writing needs the device's own name, and a device
-//! in use is never written.
+//! Tests block devices: reading needs no permission, writing needs a permission for this device,
+//! and a device in use is never written.
 
 use std::path::Path;
 
@@ -74,7 +74,7 @@ fn direct_writes_that_become_dirty_pages_are_said_to_be_memory() {
     assert!(reasons.contains("became dirty while"), "{reasons}");
 }
 
-/// An overlay with the given upper folder.
+/// Mounts an overlay whose upper directory is below `upper`.
 fn overlay(upper: &Path) -> Result<Mounted, String> {
     let at = |name: &str| {
         let folder = upper.join(name);
@@ -189,8 +189,8 @@ fn a_device_given_up_by_its_own_name_is_written_where_it_was_asked() {
     assert_eq!(whole(&document["trials"][0]["bytes"]), MIB);
     let (now, then, mib) = (device.content(), noise(4 * MIB), MIB as usize);
     assert!(now[mib..2 * mib] != then[mib..2 * mib], "nothing was written");
-    assert!(now[..mib] == then[..mib], "written before the region");
-    assert!(now[2 * mib..] == then[2 * mib..], "written behind the region");
+    assert!(now[..mib] == then[..mib], "data before the region changed");
+    assert!(now[2 * mib..] == then[2 * mib..], "data after the region changed");
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn what_is_on_a_device_is_said_before_it_goes() {
         let plan = place.does(&format!("{line} {consent} --plan"));
         assert!(plan.stdout.contains(what), "{plan}");
     };
-    says("it holds no known format");
+    says("it holds no data of a known format");
     for (make_it, what) in [
         (["mkfs.ext4", "-q", "-F", "-Lroot"].as_slice(), "it holds ext4 'root'"),
         (&["mkfs.ext3", "-q", "-F"], "it holds ext3"),

@@ -1,5 +1,6 @@
-//! The I/O engine mmap, options of I/O engines, periodic flushes and hints. Each has its documented
-//! effect, is reported in the results, and is refused with a reason where it is impossible.
+//! Tests the I/O engine mmap, options of I/O engines, periodic flushes and hints. Each must have
+//! its documented effect, be reported in the results, and be refused with a reason where it is
+//! impossible.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 use crate::fixture::{KIB, MIB, Place, list, or_skip, pause, skip, wait_until, whole};
 use crate::volume::LoopDevice;
 
-/// The only trial of a document.
 #[track_caller]
 fn trial(document: &Value) -> &Value {
     let [trial] = list(&document["trials"]) else { panic!("not one trial: {document}") };
@@ -25,7 +25,8 @@ fn resident_bytes(path: &Path) -> Option<u64> {
     HostTarget::open(path, false, Caching::Buffered).unwrap().resident_bytes()
 }
 
-/// The document of a run whose options may be missing on this kernel or target; the reason if so.
+/// Runs with options that this kernel or target may lack. Returns the document, or the error
+/// message if an option is missing.
 #[track_caller]
 fn document_or_reason(place: &Place, line: &str) -> Result<Value, String> {
     let ended = place.halfpower(&format!("{line} --json"));
@@ -132,7 +133,7 @@ fn a_simulated_system_has_no_use_for_them() {
     for flag in ["--sqthread-poll", "--hipri", "--uncached", "--fua", "--fsync 1", "--fdatasync 2"]
     {
         let ended = place.cannot(&format!("run sim:nt4-ultrawide --rw write --size 1m {flag}"));
-        ended.with_code(2).says("a simulated system", "drop the flags under Engine");
+        ended.with_code(2).says("a simulated system", "drop the flags listed under 'Engine'");
     }
 }
 
@@ -149,7 +150,8 @@ fn a_thread_of_the_kernel_takes_submissions_and_the_result_says_so() {
     assert_eq!(off["workload"]["settings"]["options"], json!([]));
 }
 
-/// CPU time of the thread of a process whose name begins with `name` (ns), from its schedstat.
+/// Returns the CPU time of the first thread of a process whose name begins with `name` (ns), from
+/// its schedstat file.
 fn cpu_of_thread(process: u32, name: &str) -> Option<u64> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let folders = threads.flatten().map(|entry| entry.path());
@@ -164,7 +166,8 @@ fn cpu_of_thread(process: u32, name: &str) -> Option<u64> {
 fn the_cpu_of_the_thread_that_takes_submissions_is_charged_to_the_process() {
     let place = Place::new();
     place.file("data", 4 * MIB);
-    // With few requests the worker needs little CPU time, and the kernel thread spins between them.
+    // At this low rate the worker needs little CPU time, and the kernel thread spins between
+    // requests.
     let load = "--rw randread --bs 4k --size 4m --time-based --rate-iops 200 --trials 1";
     let line = format!("run data {load} --runtime 2 --sqthread-poll --json");
     or_skip!(document_or_reason(&place, &format!("run data {load} --runtime 0.1 --sqthread-poll")));
@@ -178,14 +181,14 @@ fn the_cpu_of_the_thread_that_takes_submissions_is_charged_to_the_process() {
     let document = running.ended().json();
     let of_process = whole(&trial(&document)["cpu_ns"]["process"]);
     if thread_ns < 100_000_000 {
-        let reason = "the thread had too little CPU beside others to be told from the worker";
+        let reason = "the kernel thread got too little CPU time on this busy machine";
         return skip("engine_flags::the_cpu_of_the_thread_that_takes_submissions", reason);
     }
-    // The CPU time of the kernel thread before the first request is not measured.
+    // The CPU time that the kernel thread uses before the first request is not measured.
     assert!(of_process > thread_ns / 2, "{of_process} of {thread_ns} ns were charged");
     let without = place.document(&format!("run data {load} --runtime 2"));
     let alone = whole(&trial(&without)["cpu_ns"]["process"]);
-    assert!(alone < thread_ns / 2, "the worker alone used {alone} of {thread_ns} ns: no proof");
+    assert!(alone < thread_ns / 2, "inconclusive: worker {alone} of {thread_ns} ns");
 }
 
 #[test]
@@ -218,18 +221,18 @@ fn uncached_reads_leave_nothing_in_the_page_cache_and_plain_ones_do() {
             let file = place.file("data", 4 * MIB);
             let shape = format!("run data --ioengine {engine} --rw {rw} --bs 64k --size 4m");
             let shape = format!("{shape} --trials 1 --overwrite data");
-            // Pages that are already in the page cache would stay there.
+            // Pages that are in the page cache before the run would stay there.
             HostTarget::open(&file, false, Caching::Buffered).unwrap().scrub().unwrap();
             let document = or_skip!(document_or_reason(&place, &format!("{shape} --uncached")));
             assert_eq!(document["workload"]["caching"], "buffered");
             assert!(features(&document).contains("RWF_DONTCACHE"), "{document}");
             assert_eq!(whole(&trial(&document)["bytes"]), 4 * MIB);
             let Some(left) = resident_bytes(&file) else {
-                return skip("engine_flags::uncached", "the system does not tell what is resident");
+                return skip("engine_flags::uncached", "resident pages cannot be counted here");
             };
             place.does(&format!("{shape} --direct=0"));
             assert_eq!(resident_bytes(&file), Some(4 * MIB), "{engine} {rw}");
-            // Whether written pages are dropped too depends on how the file system ends writeback.
+            // Whether written pages are evicted depends on how the file system ends writeback.
             assert!(rw == "write" || left < MIB, "{left} bytes stayed after reads by {engine}");
         }
     }
@@ -244,7 +247,7 @@ fn each_engine_makes_each_write_durable_where_it_is_asked_to() {
         assert!(features(&document).contains("RWF_DSYNC"), "{document}");
         assert_eq!(document["workload"]["settings"]["options"], json!(["fua"]));
         assert_eq!(whole(&trial(&document)["bytes"]), 256 * KIB);
-        assert_eq!(trial(&document)["accepted_ns"], Value::Null, "no flush is left to do");
+        assert_eq!(trial(&document)["accepted_ns"], Value::Null, "no flush follows the writes");
     }
 }
 
@@ -257,7 +260,7 @@ fn flushes_come_after_every_n_writes_and_their_latency_stands_apart() {
         let (name, writes) = flags.trim_start_matches("--").split_once(' ').unwrap();
         assert_eq!(document["workload"]["settings"][name], json!(writes.parse::<u64>().unwrap()));
         let trial = trial(&document);
-        assert_eq!(whole(&trial["requests"]), 64, "a flush is no request");
+        assert_eq!(whole(&trial["requests"]), 64, "a flush does not count as a request");
         if expected == 0 {
             assert_eq!(
                 (&trial["flushes"], &trial["flush_latency_ns"]),
@@ -269,7 +272,7 @@ fn flushes_come_after_every_n_writes_and_their_latency_stands_apart() {
         let latency = &trial["flush_latency_ns"];
         assert!(whole(&latency["min"]) > 0 && latency["min"].as_u64() <= latency["max"].as_u64());
         let flushed = whole(&latency["mean"]) * expected;
-        assert!(flushed <= whole(&trial["elapsed_ns"]), "a flush is part of the length");
+        assert!(flushed <= whole(&trial["elapsed_ns"]), "flushes took longer than the trial");
     }
     // Each thread flushes after its own writes.
     let document = place.document(&format!("{shape} --numjobs 2 --fsync 8"));

@@ -1,4 +1,5 @@
-//! Invalid requests: one clear line with the remedy, the right exit code, and nothing changed.
+//! Tests invalid requests. Each must print one clear line with the remedy, end with the right exit
+//! code, and change nothing.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -11,9 +12,9 @@ use crate::volume::Volume;
 #[test]
 fn a_missing_path_is_not_created() {
     let place = Place::new();
-    place.cannot("run missing").with_code(2).says("missing does not exist", "name an existing");
-    place.cannot("run missing --rw write").with_code(2).says("missing does not exist", "name");
-    place.cannot("run no/such/folder").with_code(2).says("does not exist", "name an existing");
+    place.cannot("run missing").with_code(2).says("missing does not exist", "specify an existing");
+    place.cannot("run missing --rw write").with_code(2).says("missing does not exist", "specify");
+    place.cannot("run no/such/folder").with_code(2).says("does not exist", "specify an existing");
 }
 
 #[test]
@@ -38,7 +39,7 @@ fn no_test_file_is_laid_out_under_dev() {
     };
     for folder in ["/dev", "/dev/", "/dev/shm/..", "/dev/../dev"] {
         let ended = place.cannot(&format!("run {folder} --rw write --size 1m"));
-        ended.with_code(3).says("creates no files there", "name a block device");
+        ended.with_code(3).says("creates no files there", "use a block device");
     }
     assert!(names().is_empty(), "{:?}", names());
 }
@@ -48,13 +49,13 @@ fn no_test_file_is_laid_out_under_dev_through_a_link() {
     let place = Place::new();
     std::os::unix::fs::symlink("/dev", place.path("link")).unwrap();
     let ended = place.cannot("run link --rw write --size 64k");
-    ended.with_code(3).says("creates no files there", "name a block device");
+    ended.with_code(3).says("creates no files there", "use a block device");
 }
 
 #[test]
 fn what_is_neither_file_nor_device_is_no_target() {
     let ended = Place::new().cannot("run /dev/null");
-    ended.with_code(2).says("neither a file nor a block device", "name a regular file");
+    ended.with_code(2).says("neither a file nor a block device", "specify a regular file");
 }
 
 #[test]
@@ -62,7 +63,7 @@ fn a_directory_where_a_device_was_meant_is_pointed_out() {
     let place = Place::new();
     let folder = place.path("folder");
     fs::create_dir(&folder).unwrap();
-    // The target is a folder, but the permission is for a device.
+    // The target is a directory, but the permission is for a block device.
     let line = format!("run folder --rw write --size 1m --destroy-data-on={}", folder.display());
     place.cannot(&line).with_code(3).says("directory", "block device");
 }
@@ -156,7 +157,7 @@ fn a_file_of_several_names_is_not_written_even_with_permission() {
     fs::hard_link(place.path("data"), place.path("twin")).unwrap();
     for line in ["run data --overwrite=data", "run twin --overwrite=data --overwrite=twin"] {
         let ended = place.cannot(&format!("{line} --rw write --size 64k"));
-        ended.with_code(3).says("2 names", "copy it");
+        ended.with_code(3).says("2 names", "copy the file");
     }
     place.does("run data --rw read --size 64k --trials 1 --no-store");
 }
@@ -168,7 +169,7 @@ fn a_depth_that_would_not_be_reached_is_an_error_that_names_the_remedy() {
     let place = Place::new();
     place.file("data", MIB);
     let sync = place.cannot("run data --ioengine sync --iodepth 8");
-    sync.with_code(2).says("sync keeps one request", "--ioengine io_uring");
+    sync.with_code(2).says("sync sends only one request", "--ioengine io_uring");
     let libaio = place.cannot("run data --ioengine libaio --iodepth 8 --direct=0");
     libaio.with_code(2).says("libaio is synchronous on buffered files", "--direct");
 }
@@ -177,7 +178,7 @@ fn a_depth_that_would_not_be_reached_is_an_error_that_names_the_remedy() {
 fn a_depth_is_checked_before_a_test_file_is_laid_out() {
     let place = Place::new();
     let ended = place.cannot("run . --size 1m --ioengine sync --iodepth 8");
-    ended.with_code(2).says("sync keeps one request", "--iodepth 1");
+    ended.with_code(2).says("sync sends only one request", "--iodepth 1");
     assert!(!place.has_made_a_test_file());
 }
 
@@ -185,7 +186,7 @@ fn a_depth_is_checked_before_a_test_file_is_laid_out() {
 fn a_file_system_without_direct_io_is_named_with_the_way_around() {
     let place = Place::new();
     let ended = place.cannot("run /proc/cpuinfo --direct=1");
-    ended.with_code(2).says("no direct I/O", "--direct=0");
+    ended.with_code(2).says("lacks direct I/O", "--direct=0");
 }
 
 #[test]
@@ -239,7 +240,7 @@ fn a_current_directory_that_was_deleted_is_said_to_be() {
     for line in ["run . --no-store", "run sim:sata-hdd-7200", "survey . --quick"] {
         let ended = place.halfpower_after("mkdir gone; cd gone; rmdir ../gone", line);
         assert!(!ended.status.success(), "{ended}");
-        ended.says("the current directory has been deleted", "change to another one");
+        ended.says("the current directory has been deleted", "change to another directory");
     }
 }
 
@@ -252,7 +253,7 @@ fn a_fio_job_file_is_not_taken_for_a_target() {
         let ended = place.cannot(&format!("{verb} job.fio"));
         ended.with_code(2).says("job.fio is a fio job file", "run its jobs with halfpower run");
     }
-    // A file that only begins like a job file is a target.
+    // A file whose beginning looks like a job file is still a target.
     fs::write(place.path("notes"), format!("[notes]\n{}", "x".repeat(8192))).unwrap();
     place.does("run notes --bs 4k --trials 1 --no-store");
 }
@@ -274,7 +275,7 @@ fn a_full_disk_is_named_with_the_way_around() {
     let place = Place::new();
     let folder = volume.folder().display();
     let ended = place.cannot(&format!("run {folder} --size 7m --rw write"));
-    ended.with_code(1).says("free, not enough for a test file of 7 MiB", "smaller --size");
+    ended.with_code(1).says("not enough for a test file of 7 MiB", "smaller --size");
     let ended = place.cannot(&format!("run {folder}"));
     ended.with_code(1).says("not enough for a test file", "another directory");
     assert!(Place::within(volume.folder()).strays().is_empty());
@@ -317,7 +318,10 @@ fn growing_a_file_beyond_the_free_space_is_refused_before_it_is_cut() {
     let inside = Place::within(volume.folder());
     inside.file("data", MIB);
     let line = "run data --overwrite=data --rw write --bs 64k --size 96m --allocation extend";
-    inside.cannot(&format!("{line} --no-store")).with_code(1).says("free", "--size");
+    inside
+        .cannot(&format!("{line} --no-store"))
+        .with_code(1)
+        .says("there is space for only", "--size");
 }
 
 #[test]
@@ -329,7 +333,7 @@ fn a_read_only_file_system_is_read_and_not_written() {
     let place = Place::new();
     let folder = volume.folder().display();
     let layout = place.cannot(&format!("run {folder} --size 1m --rw write"));
-    layout.with_code(1).says("read-only file system", "name a writable directory");
+    layout.with_code(1).says("read-only file system", "specify a writable directory");
     let write = format!("run {folder}/data --overwrite={folder}/data --rw write --size 64k");
     place.cannot(&write).with_code(1).says("read-only", "--rw read");
     place.does(&format!("run {folder}/data --rw read --bs 64k --size 1m --trials 1"));
@@ -349,11 +353,14 @@ fn without_rights_a_foreign_folder_is_read_and_not_written() {
     inside.file("secret", 64 * KIB);
     fs::set_permissions(inside.path("secret"), Permissions::from_mode(0o600)).unwrap();
     let layout = place.cannot(&format!("run {folder} --size 1m"));
-    layout.with_code(1).says("permission denied", "name a writable directory");
+    layout.with_code(1).says("permission denied", "specify a writable directory");
     let secret = place.cannot(&format!("run {folder}/secret"));
     secret.with_code(1).says("permission denied", "run as root");
     let line = format!("run {folder}/data --overwrite={folder}/data --rw write --size 64k");
-    place.cannot(&line).with_code(1).says("permission denied", "target of your own");
+    place
+        .cannot(&line)
+        .with_code(1)
+        .says("permission denied", "use a target that this user may write to");
     place.does(&format!("run {folder}/data --size 64k --trials 1"));
     assert_eq!(inside.listing(), ["data", "secret"]);
 }

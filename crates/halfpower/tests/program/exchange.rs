@@ -1,6 +1,7 @@
-//! Results for and from other programs: fio's logs in, tables as Parquet, the questions of
-//! docs/results.md in pandas, the notebook, fio-plot. What needs packages of Python skips itself
-//! where they are missing; the campaign installs them into a folder of the build.
+//! Tests the exchange of results with other programs: logs of fio are imported, tables are exported
+//! as Parquet, the questions of docs/results.md are answered in pandas, and the notebooks and
+//! fio-plot run. Tests that need missing Python packages are skipped. The ignored tests install the
+//! packages into a directory of the build.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,17 +11,17 @@ use serde_json::Value;
 
 use crate::fixture::{Place, list, or_skip, skip, text, wait_until, whole};
 
-/// The queries of docs/results.md.
+/// The page whose SQL queries are tested.
 const RESULTS_PAGE: &str = include_str!("../../../../docs/results.md");
 const NOTEBOOK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/results.ipynb");
 const FIGURE_3: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/figure3.ipynb");
-/// The published points that the second notebook draws.
+/// The published points of Figure 3 that the second notebook draws.
 const FIGURE_3_POINTS: &str = "../papers/data/riedel97_fig03_unbuffered_single_disk.csv";
-/// What the campaign installs from PyPI.
+/// Packages that the ignored tests install from PyPI.
 const PACKAGES: [&str; 7] =
     ["pandas", "pyarrow", "duckdb", "matplotlib", "nbclient", "ipykernel", "fio-plot"];
 
-/// The system's Python, if it has pandas.
+/// Returns the system's Python if pandas is installed.
 fn pandas() -> Result<PathBuf, String> {
     let mut python = Command::new("python3");
     let output = python.args(["-c", "import pandas"]).output();
@@ -31,7 +32,7 @@ fn pandas() -> Result<PathBuf, String> {
     Err("Python has no pandas (apt-get install python3-pandas)".to_owned())
 }
 
-/// A Python with all [`PACKAGES`], installed once.
+/// Returns a Python with all [`PACKAGES`]. They are installed once.
 fn installed() -> Result<PathBuf, String> {
     static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let install = || {
@@ -50,7 +51,7 @@ fn installed() -> Result<PathBuf, String> {
     PYTHON.get_or_init(install).clone()
 }
 
-/// Runs a script with arguments in a place; returns what it prints.
+/// Runs a Python script with arguments in the directory of `place`. Returns what the script prints.
 #[track_caller]
 fn run_python(place: &Place, python: &Path, script: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(python);
@@ -60,7 +61,7 @@ fn run_python(place: &Place, python: &Path, script: &str, arguments: &[&str]) ->
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A survey with its conclusions, and two runs with several request sizes.
+/// Stores a survey and two runs with several request sizes.
 fn with_results() -> Place {
     let place = Place::new();
     place.does("survey sim:sata-ssd --budget 5s --quiet");
@@ -84,22 +85,25 @@ fn the_logs_of_fio_become_the_intervals_of_its_job() {
         place.does("import a.json --label alone").prints("the rate over time");
         place.does(&format!("import a.json {logs} --label both"));
         let store = place.store();
-        assert_eq!(store.runs().unwrap().len(), 2, "with logs it is another run");
+        assert_eq!(store.runs().unwrap().len(), 2, "an import with logs is another run");
         let points = store.points(store.run("both").unwrap().id).unwrap();
         let (id, trial) = store.trials(points[0].0).unwrap().remove(0);
         let bytes: u64 = store.series(id).unwrap().iter().map(|part| part.bytes).sum();
         let all = trial.bytes;
-        // The last interval of a log is not written if it is not over. One thread has half.
+        // fio does not log the last interval if it is incomplete. Each of the two logs has about
+        // half of the bytes, so the share would be smaller if one log were ignored.
         let share = bytes as f64 / all as f64;
         assert!((0.6..1.05).contains(&share), "{share} of {all} bytes are in the intervals");
         let theirs = std::fs::read_to_string(place.path("a.json")).unwrap();
         let exported = place.does("export both --format fio-json").stdout;
-        assert_eq!(exported.trim_end(), theirs.trim_end(), "number by number");
-        place.does(&format!("import {logs} --label logs")).prints("the settings (sequential");
+        assert_eq!(exported.trim_end(), theirs.trim_end(), "the export differs from the import");
+        place
+            .does(&format!("import {logs} --label logs"))
+            .prints("the settings (assumed: sequential");
     }
 }
 
-/// A server of fio that ends with the test.
+/// A running fio server, which is killed when the test ends.
 struct Server(Child);
 
 impl Drop for Server {
@@ -120,7 +124,7 @@ fn what_a_client_of_fio_prints_is_a_run_of_its_server_and_is_exported_as_it_was(
     wait_until("fio's server", || place.path("server").exists());
     or_skip!(place.fio("--output-format=json --output=a.json --client=sock:server job.fio"));
     place.does("import a.json --label client").prints("job a: 1 point");
-    // fio prints messages of the server before the document.
+    // fio prints messages of the server before the JSON document.
     let theirs = std::fs::read_to_string(place.path("a.json")).unwrap();
     let theirs: Value = serde_json::from_str(&theirs[theirs.find("{\n").unwrap()..]).unwrap();
     let ours: Value =
@@ -132,7 +136,8 @@ fn what_a_client_of_fio_prints_is_a_run_of_its_server_and_is_exported_as_it_was(
     assert!(host.contains(&format!("\"name\":\"{}\"", text(&job["hostname"]))), "{host}");
 }
 
-/// Asks each query of queries.json (a list) in pandas and in the sqlite3 shell.
+/// Runs each query of queries.json (a list) in pandas and in the sqlite3 shell, and compares the
+/// results.
 const ASK: &str = r#"
 import json, math, sqlite3, subprocess, sys
 import pandas
@@ -156,7 +161,7 @@ for query in json.load(open("queries.json")):
 print(rows)
 "#;
 
-/// The questions of the page, and all columns of the views that need no question.
+/// Returns the queries of the page, and a query for all columns of each view.
 fn questions() -> Vec<String> {
     let blocks = RESULTS_PAGE.split("```sql\n").skip(1);
     let asked = blocks.map(|block| block.split("```").next().unwrap().to_owned());
@@ -172,12 +177,12 @@ fn ask_pandas(python: &Path) {
     let rows: Vec<u64> = serde_json::from_str(&rows).unwrap();
     assert_eq!(rows.len(), 10 + 6);
     for (query, rows) in queries.iter().zip(rows) {
-        // Simulated trials are valid, so the question of doubts has no answer.
+        // Simulated trials are always valid, so the query for doubtful trials returns no rows.
         assert!(rows > 0 || query.contains("<> 'valid'"), "{query}: no rows");
     }
 }
 
-/// Whether the sqlite3 shell is installed.
+/// Returns an error if the sqlite3 shell is not installed.
 fn sqlite_shell() -> Result<(), String> {
     let shell = Command::new("sqlite3").arg("--version").output();
     shell.map(|_| ()).map_err(|error| format!("sqlite3: {error} (apt-get install sqlite3)"))
@@ -190,14 +195,15 @@ fn the_questions_of_the_results_page_have_the_same_answers_in_pandas() {
 }
 
 #[test]
-#[ignore = "installs packages of Python"]
+#[ignore = "installs Python packages"]
 fn the_questions_have_the_same_answers_in_the_newest_pandas() {
     or_skip!(sqlite_shell());
     ask_pandas(&or_skip!(installed()));
 }
 
-/// Compares each table as Parquet, read by pyarrow and DuckDB, with the same table as CSV, and asks
-/// DuckDB the questions that need only points and trials.
+/// Reads each Parquet table with pyarrow and with DuckDB, and compares it with the same table as
+/// CSV. Then runs those queries in DuckDB that need only the tables of points and trials, and
+/// compares the results with SQLite.
 const READ_TABLES: &str = r#"
 import csv, json, math, sqlite3
 import duckdb, pyarrow.parquet
@@ -233,7 +239,7 @@ print(asked)
 "#;
 
 #[test]
-#[ignore = "installs packages of Python"]
+#[ignore = "installs Python packages"]
 fn tables_as_parquet_are_read_by_pyarrow_and_duckdb() {
     let python = or_skip!(installed());
     let place = with_results();
@@ -246,10 +252,10 @@ fn tables_as_parquet_are_read_by_pyarrow_and_duckdb() {
     let queries = serde_json::to_string(&questions()).unwrap();
     std::fs::write(place.path("queries.json"), queries).unwrap();
     let asked = run_python(&place, &python, READ_TABLES, &[]);
-    assert_eq!(asked.trim(), "6", "questions that need only points and trials");
+    assert_eq!(asked.trim(), "6", "number of queries that need only points and trials");
 }
 
-/// Runs the notebook; prints the number of pictures and the text of all results.
+/// Runs a notebook. Prints the number of pictures and the text of all results.
 const RUN_NOTEBOOK: &str = r#"
 import sys, nbformat, nbclient
 notebook = nbformat.read(sys.argv[1], as_version=4)
@@ -262,20 +268,21 @@ print("\n".join(one["text/plain"] for one in data if "text/plain" in one))
 "#;
 
 #[test]
-#[ignore = "installs packages of Python"]
+#[ignore = "installs Python packages"]
 fn the_notebook_runs_on_stored_results() {
     let python = or_skip!(installed());
     let place = with_results();
     let printed = run_python(&place, &python, RUN_NOTEBOOK, &[NOTEBOOK]);
     let (pictures, text) = printed.split_once('\n').unwrap();
     assert_eq!(pictures, "3", "{printed}");
-    // Half of the rate is reached within the sizes of the sweep, and each size is compared.
+    // The output must contain the half-power point, which is within the sizes of the sweep, and the
+    // comparison of each size.
     assert!(text.contains("half_power_bytes") && text.contains("ratio"), "{text}");
     assert!(text.contains("1048576"), "{text}");
 }
 
 #[test]
-#[ignore = "installs packages of Python"]
+#[ignore = "installs Python packages"]
 fn the_notebook_of_figure_3_draws_the_paper_beside_stored_results() {
     let python = or_skip!(installed());
     let place = with_results();
@@ -284,13 +291,14 @@ fn the_notebook_of_figure_3_draws_the_paper_beside_stored_results() {
     let printed = run_python(&place, &python, RUN_NOTEBOOK, &[FIGURE_3]);
     let (pictures, text) = printed.split_once('\n').unwrap();
     assert_eq!(pictures, "1", "{printed}");
-    // Four curves of reads and writes and two with the write cache; the sweep has reads only.
+    // The figure of the paper has curves of reads and of writes, and two curves with the write
+    // cache enabled (WCE). The stored sweep has only reads.
     assert!(text.contains("Ultra Read") && text.contains("Fast Write WCE"), "{text}");
     assert!(text.contains("here read") || text.contains("here  read"), "{text}");
 }
 
 #[test]
-#[ignore = "installs packages of Python"]
+#[ignore = "installs Python packages"]
 fn fio_plot_and_the_converter_of_fio_accept_an_export() {
     let python = or_skip!(installed());
     let place = Place::new();
@@ -326,7 +334,8 @@ fn fio_plot_and_the_converter_of_fio_accept_an_export() {
             .unwrap();
     let job = &list(&document["jobs"])[0]["read"];
     let bins = job["clat_ns"]["bins"].as_object().unwrap();
-    // A line for each bin; the last one has counted all requests.
+    // The table has a line for each bin of the histogram. In the last line, the cumulative count
+    // is the number of all requests.
     assert_eq!(csv.lines().count(), 1 + bins.len(), "{csv}");
     let last = csv.lines().last().unwrap();
     assert!(last.contains(&format!(", {}, 1.0, ", whole(&job["total_ios"]))), "{last}");

@@ -1,4 +1,4 @@
-//! `halfpower explain`, and what the program offers for a mistyped name.
+//! Tests `halfpower explain`, and the suggestions for mistyped names.
 
 use crate::fixture::{Place, list};
 
@@ -30,7 +30,7 @@ fn everything_that_the_program_prints_has_a_topic() {
         assert!(topics.contains(name), "reason {name}");
     }
     topics.retain(|name| !reasons.contains(name));
-    assert_eq!(topics, [""; 0], "topics of reasons that do not exist");
+    assert_eq!(topics, [""; 0], "some topics explain reasons that do not exist");
     let rules = survey::advice::rules();
     let rules: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
     assert_eq!(all(explain::Kind::Advice), rules);

@@ -1,5 +1,5 @@
-//! One case of each main class of faults: the fault is detected, reported and stored, and no data
-//! are lost. `cargo xtask faults` tests more cases, many times each.
+//! Tests one fault of each main class. The fault must be detected, reported and stored, and no data
+//! may be lost. `cargo xtask faults` tests more faults, each many times.
 
 use std::fs;
 use std::io::Read;
@@ -12,10 +12,10 @@ use crate::volume::{LoopDevice, Volume};
 
 const SHORT: &str = "--bs 64k --size 1m --trials 1 --quiet";
 
-/// Waits until a run that was started is in its first trial.
+/// Waits until a run is in its first trial.
 #[track_caller]
 fn measures(place: &Place, running: &mut Running) {
-    running.until("it measures", || {
+    running.until("the first trial runs", || {
         let store = Store::open_read_only(place.path("halfpower.db"));
         store.and_then(|store| store.run("latest")).is_ok()
     });
@@ -75,7 +75,7 @@ fn a_lost_write_over_whole_blocks_is_an_earlier_writing() {
     let line = format!("run data --overwrite=data --rw write {SHORT} --verify");
     place.does(&line);
     let ended = place.halfpower(&format!("{line} --seed 7 --inject write-lose@5")).with_code(4);
-    ended.says("offset 327680", "a later write of it was lost");
+    ended.says("offset 327680", "a later write to this block was lost");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_stall_is_the_greatest_latency() {
 
 // ---- devices
 
-/// A file served over FUSE by another process.
+/// A file that another process serves over FUSE.
 struct Served {
     server: Child,
     folder: tempfile::TempDir,
@@ -230,11 +230,12 @@ fn a_limit_on_memory_is_found_out_before_anything_is_made() {
     assert!(!place.has_made_a_test_file());
 }
 
-/// A control group of version 1 or 2 with one limit, removed on drop.
+/// A control group of version 1 with limits. Dropping this value removes the group.
 struct Group(std::path::PathBuf);
 
 impl Group {
-    /// A group of a version 1 controller, with values for the files that set its limits.
+    /// Creates a group of a version 1 controller. `limits` has the names and values of the files
+    /// that set its limits.
     fn new(controller: &str, limits: &[(&str, &str)]) -> Result<Group, String> {
         let name = format!("halfpower-test-{}-{controller}", std::process::id());
         let folder = std::path::Path::new("/sys/fs/cgroup").join(controller).join(name);
@@ -271,18 +272,19 @@ fn the_memory_limit_of_a_control_group_is_kept_or_named() {
     let place = Place::new();
     let line = "run . --bs 16m --iodepth 8 --size 256m --quiet --no-store";
     let ended = place.halfpower_after(&group.entered(), line).with_code(2);
-    ended.says("the memory limit of its control group", "use a smaller --bs");
+    ended.says("the memory limit of the control group", "use a smaller --bs");
     for line in [
         "run . --bs 1m --iodepth 8 --size 64m --runtime 0.2 --trials 1 --quiet --no-store",
         "survey . --budget 5s --size 64m --quiet --no-store",
         "tune . --size 64m --quiet --no-store",
     ] {
-        // The kernel frees the buffers of an io_uring ring after its process has ended, so a group
-        // that was used before may have no memory left.
+        // The kernel frees the buffers of an io_uring ring some time after its process has ended. A
+        // group that was used before may therefore have no memory left.
         drop(group);
         group = or_skip!(Group::new("memory", &limit));
         let ended = place.halfpower_after(&group.entered(), line);
-        // A short survey may be judged invalid (exit code 5), but it was not killed.
+        // A short survey may have the verdict invalid (exit code 5), but its process must not be
+        // killed.
         assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
     }
     place.is_tidy();
@@ -305,7 +307,7 @@ fn a_cpu_quota_of_a_control_group_is_named_in_the_verdict() {
 fn a_limit_on_requests_of_the_own_control_group_is_named_in_the_verdict() {
     let device = or_skip!(LoopDevice::new(64 << 20));
     let number = fs::read_to_string(device.path().replacen("/dev/", "/sys/block/", 1) + "/dev");
-    // The limit is low enough to be the bottleneck on a busy machine too.
+    // The limit is so low that it is the bottleneck even on a busy machine.
     let limit = format!("{} 1000000", number.unwrap().trim());
     let group = or_skip!(Group::new("blkio", &[("blkio.throttle.read_bps_device", &limit)]));
     let place = Place::new();
@@ -313,7 +315,8 @@ fn a_limit_on_requests_of_the_own_control_group_is_named_in_the_verdict() {
         "run {} --bs 16k --size 64m --runtime 2 --trials 2 --direct=1 --no-store --json --quiet",
         device.path()
     );
-    // A busy machine may hold the program below the limit for a while.
+    // On a busy machine the throughput may stay below the limit for a while, so the run is
+    // repeated.
     let mut seen = Vec::new();
     let is_named = (0..5).any(|_| {
         let document = place.halfpower_after(&group.entered(), &line).with_code(0).json();

@@ -1,6 +1,6 @@
-//! Kernels and containers with fewer system calls than this kernel has. A filter of system calls
-//! (seccomp(2)) makes the missing ones fail as they fail there. gVisor is a kernel of its own that
-//! runs as a program.
+//! Tests the program with fewer system calls than this kernel has, as on old kernels and in
+//! containers. A filter (seccomp(2)) makes the missing system calls fail with the same errors.
+//! Another test runs the program in gVisor, which is a kernel that runs as a program.
 #![cfg(target_arch = "x86_64")]
 
 use std::fs::{self, File};
@@ -11,12 +11,12 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 use crate::fixture::{Ended, MIB, Place, noise, or_skip, root};
 
-/// The system calls of x86_64 after Linux 3.10, from sched_setattr(2) of 3.14 on
-/// (arch/x86/entry/syscalls).
+/// Numbers of the system calls of x86_64 that were added after Linux 3.10. The first is
+/// sched_setattr(2) of Linux 3.14 (arch/x86/entry/syscalls).
 const AFTER_3_10: Range<i64> = 314..500;
 
-/// System calls that a program for storage might make, and that the default profile of Docker does
-/// not allow to a container without further capabilities (moby, profiles/seccomp/default.json).
+/// System calls that a storage program might use, but that the default profile of Docker denies to
+/// containers without additional capabilities (moby, profiles/seccomp/default.json).
 const NOT_IN_CONTAINERS: [libc::c_long; 23] = [
     libc::SYS_add_key,
     libc::SYS_bpf,
@@ -43,7 +43,7 @@ const NOT_IN_CONTAINERS: [libc::c_long; 23] = [
     libc::SYS_userfaultfd,
 ];
 
-/// A filter under which the given system calls fail with an error.
+/// Returns a filter under which the given system calls fail with `error`.
 fn filter(fails: impl IntoIterator<Item = i64>, error: libc::c_int) -> BpfProgram {
     let rules = fails.into_iter().map(|number| (number, Vec::new())).collect();
     let fails = SeccompAction::Errno(error as u32);
@@ -51,13 +51,13 @@ fn filter(fails: impl IntoIterator<Item = i64>, error: libc::c_int) -> BpfProgra
     filter.unwrap().try_into().unwrap()
 }
 
-/// Where a program has fewer system calls.
+/// How the system calls of a program are restricted.
 enum Restriction {
     Filter(BpfProgram),
     Gvisor,
 }
 
-/// A command in gVisor, where it reads and writes the files of this machine.
+/// Returns a command that runs `command` in gVisor, with access to the files of this machine.
 fn in_gvisor(command: &Command) -> Command {
     let mut runsc = Command::new("runsc");
     runsc.args(["--platform=ptrace", "--network=none", "--ignore-cgroups"]);
@@ -72,7 +72,7 @@ fn in_gvisor(command: &Command) -> Command {
     runsc
 }
 
-/// Runs `halfpower LINE` with fewer system calls.
+/// Runs `halfpower LINE` under a restriction.
 #[track_caller]
 fn restricted(place: &Place, restriction: &Restriction, line: &str) -> Ended {
     let mut command = place.command(line);
@@ -81,7 +81,7 @@ fn restricted(place: &Place, restriction: &Restriction, line: &str) -> Ended {
     }
     let outputs = ["stdout", "stderr"].map(|name| place.state().join(name));
     command.stdout(File::create(&outputs[0]).unwrap()).stderr(File::create(&outputs[1]).unwrap());
-    // A filter holds for a thread and what it starts.
+    // The filter applies to this thread and to the processes that it starts.
     let start = move || {
         if let Restriction::Filter(filter) = restriction {
             seccompiler::apply_filter(filter).unwrap();
@@ -93,7 +93,8 @@ fn restricted(place: &Place, restriction: &Restriction, line: &str) -> Ended {
     Ended { status, stdout, stderr, line: line.to_owned() }
 }
 
-/// Measures, surveys and copies; what the user gets without `--ioengine` must work.
+/// Measures, surveys and copies under a restriction. Everything that a user gets without
+/// `--ioengine` must work.
 #[track_caller]
 fn is_usable(place: &Place, restriction: &Restriction) {
     let may_be_noisy = |line: &str| {
@@ -128,7 +129,7 @@ fn is_usable(place: &Place, restriction: &Restriction) {
     place.is_tidy();
 }
 
-/// A file that another program has open for writing is not overwritten.
+/// Checks that a file which another program has open for writing is not overwritten.
 #[track_caller]
 fn refuses_open_files(place: &Place, restriction: &Restriction) {
     let open = File::create(place.path("open")).unwrap();
@@ -153,7 +154,7 @@ fn all_works_without_the_system_calls_that_containers_lack() {
     refuses_open_files(&place, &filter);
 }
 
-// Programs outside of gVisor cannot be seen in it.
+// This test does not check open files, because programs in gVisor cannot see programs outside.
 #[test]
 fn all_works_in_gvisor() {
     or_skip!(root());

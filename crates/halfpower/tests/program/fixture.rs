@@ -1,9 +1,10 @@
-//! Fixtures: a place to work in, the program running in it, and how it ended.
+//! Fixtures of the tests: a working directory, the program running in it, and the exit status and
+//! output of the program.
 //!
-//! Every place has its own folder, which is the current directory of the program, and its own state
-//! folder, so tests do not share a journal. The folders are next to the build output, on a real
-//! file system, because temporary files may be in memory. Output goes to files, so that a test can
-//! read it while the program runs, and no pipe fills up.
+//! Every [`Place`] has its own working directory and its own state directory, so tests do not share
+//! a journal. The directories are next to the build output, because that is on a real file system,
+//! while temporary files may be in memory. The output of the program goes to files, so that a test
+//! can read it while the program runs, and no pipe fills up.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -26,15 +27,15 @@ use tempfile::TempDir;
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 
-/// User and group id of nobody, on every Linux.
+/// User and group id of nobody on every Linux system.
 const NOBODY: u32 = 65_534;
-/// Time limit for a program to end and for a condition to become true; after it the program counts
-/// as hung.
+/// Maximum time to wait for the program to end or for a condition to become true. After this time
+/// the program counts as hung.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-// ---- skipping
+// ---- skipped tests
 
-/// Takes the value out of `Ok`, or ends the test as skipped with the reason in `Err`.
+/// Evaluates to the value in `Ok`, or ends the test as skipped with the reason in `Err`.
 macro_rules! or_skip {
     ($wanted:expr) => {
         match $wanted {
@@ -48,7 +49,7 @@ macro_rules! or_skip {
 }
 pub(crate) use or_skip;
 
-/// Says that a test is skipped: on stderr, and in the file of HALFPOWER_SKIP_LOG.
+/// Reports that a test is skipped, on stderr and in the file that HALFPOWER_SKIP_LOG specifies.
 pub fn skip(closure_in_test: &str, reason: &str) {
     let test = closure_in_test.trim_end_matches("::{{closure}}");
     let line = format!("skipped: {test}: {reason}");
@@ -59,7 +60,7 @@ pub fn skip(closure_in_test: &str, reason: &str) {
     }
 }
 
-/// Checks for root; otherwise returns why the test is skipped.
+/// Checks that the tests run as root. An error says why the test is skipped.
 pub fn root() -> Result<(), String> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let uids = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
@@ -67,19 +68,19 @@ pub fn root() -> Result<(), String> {
     if root { Ok(()) } else { Err("needs root".to_owned()) }
 }
 
-// ---- places
+// ---- working directories
 
-/// The files below a folder with their contents.
+/// The contents of all files below a directory, by path.
 pub type Snapshot = BTreeMap<PathBuf, Vec<u8>>;
 
-/// A folder to run the program in, with a state folder of its own.
+/// A working directory for the program, with its own state directory.
 pub struct Place {
     folder: PathBuf,
     state: TempDir,
     program: PathBuf,
     as_nobody: bool,
     runs: Cell<u32>,
-    /// Other folders that belong to the place.
+    /// Other directories that are removed with the place.
     _owned: Vec<TempDir>,
 }
 
@@ -88,14 +89,14 @@ pub fn temporary_folder() -> TempDir {
 }
 
 impl Place {
-    /// An empty folder.
+    /// Creates an empty working directory.
     pub fn new() -> Place {
         let folder = temporary_folder();
         let place = Place::within(folder.path());
         Place { _owned: vec![folder], ..place }
     }
 
-    /// A place in an existing folder, which is kept.
+    /// Uses an existing directory, which is not removed at the end.
     pub fn within(folder: &Path) -> Place {
         Place {
             folder: folder.to_path_buf(),
@@ -107,15 +108,15 @@ impl Place {
         }
     }
 
-    /// A place owned by the user nobody; the program runs in it as this user.
+    /// Creates a working directory that the user nobody owns. The program runs in it as this user.
     pub fn of_nobody() -> Result<Place, String> {
         root()?;
-        // The build folder may be accessible only to its owner.
+        // The build directory may be accessible only to its owner.
         let (folder, bin) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let program = bin.path().join("halfpower");
-        // Copied by another process: if this process had the program open for writing, a child that
-        // another test starts at that moment would inherit the descriptor, and the program could
-        // not be executed.
+        // Another process makes the copy. If this process had the program open for writing, a child
+        // that another test starts at that moment would inherit the file descriptor, and the
+        // program could not be executed.
         let copy = Command::new("cp").arg(env!("CARGO_BIN_EXE_halfpower")).arg(&program).status();
         assert!(copy.unwrap().success());
         fs::set_permissions(bin.path(), Permissions::from_mode(0o755)).unwrap();
@@ -131,7 +132,7 @@ impl Place {
         self.folder.join(name)
     }
 
-    /// A file without holes.
+    /// Creates a file without holes.
     pub fn file(&self, name: &str, bytes: u64) -> PathBuf {
         let path = self.path(name);
         let file = File::create(&path).unwrap();
@@ -140,14 +141,14 @@ impl Place {
         path
     }
 
-    /// A file that is one hole.
+    /// Creates a file that consists of one hole.
     pub fn file_of_holes(&self, name: &str, bytes: u64) -> PathBuf {
         let path = self.path(name);
         File::create(&path).unwrap().set_len(bytes).unwrap();
         path
     }
 
-    /// The names in the folder, in order.
+    /// Returns the sorted names of all entries of the working directory.
     pub fn listing(&self) -> Vec<String> {
         let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
         let mut names: Vec<String> =
@@ -162,12 +163,11 @@ impl Place {
         snapshot
     }
 
-    /// The state folder of the program.
     pub fn state(&self) -> &Path {
         self.state.path()
     }
 
-    /// Journal entries of test files and settings.
+    /// Returns the journal entries of test files and settings.
     pub fn journal(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.state.path().join("halfpower/journal")) else {
             return Vec::new();
@@ -182,12 +182,12 @@ impl Place {
         fs::write(folder.join(format!("{name}.json")), text).unwrap();
     }
 
-    /// Whether a test file was ever created, in any folder.
+    /// Returns true if the program ever created a test file, in any directory.
     pub fn has_made_a_test_file(&self) -> bool {
         self.state.path().join("halfpower/journal").exists()
     }
 
-    /// The test files in the folder.
+    /// Returns the names of the test files in the working directory.
     pub fn strays(&self) -> Vec<String> {
         self.listing().into_iter().filter(|name| name.ends_with(".test")).collect()
     }
@@ -206,7 +206,7 @@ impl Place {
         command
     }
 
-    /// A command of another program, run in this place.
+    /// Returns a command of another program that runs in the working directory.
     pub fn command_of(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         restore_signals_of_programs();
         let mut command = Command::new(program);
@@ -242,7 +242,7 @@ impl Place {
         self.start_command(shell, line).ended()
     }
 
-    /// Runs `halfpower LINE` to its end, with any result.
+    /// Runs `halfpower LINE` to its end, with any exit code.
     #[track_caller]
     pub fn halfpower(&self, line: &str) -> Ended {
         self.start(line).ended()
@@ -254,7 +254,7 @@ impl Place {
         self.halfpower(line).with_code(0)
     }
 
-    /// Runs SQL on a database; an error if the sqlite3 shell is not installed.
+    /// Runs SQL on a database. Returns an error if the sqlite3 shell is not installed.
     pub fn sqlite3(&self, db: &str, sql: &str) -> std::io::Result<()> {
         let output = Command::new("sqlite3").arg(self.path(db)).arg(sql).output();
         let output = output.map_err(|error| {
@@ -265,7 +265,7 @@ impl Place {
         Ok(())
     }
 
-    /// Runs `fio LINE` and returns what it prints; an error if fio is not installed.
+    /// Runs `fio LINE` and returns what it prints. Returns an error if fio is not installed.
     pub fn fio(&self, line: &str) -> std::io::Result<String> {
         let mut command = Command::new("fio");
         command.args(line.split_whitespace()).current_dir(self.path("."));
@@ -276,7 +276,7 @@ impl Place {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs `halfpower LINE --json`, which must succeed; returns its document.
+    /// Runs `halfpower LINE --json`, which must succeed, and returns the printed document.
     #[track_caller]
     pub fn document(&self, line: &str) -> Value {
         self.does(&format!("{line} --json")).json()
@@ -289,7 +289,7 @@ impl Place {
         let before = self.snapshot();
         let ended = self.halfpower(line);
         assert_eq!(ended.stdout, "", "{ended}");
-        assert_eq!(ended.stderr.lines().count(), 1, "not one clear line: {ended}");
+        assert_eq!(ended.stderr.lines().count(), 1, "stderr is not one line: {ended}");
         assert!(ended.stderr.starts_with("halfpower: "), "{ended}");
         self.is_tidy();
         assert!(self.snapshot() == before, "files were changed: {:?} {ended}", self.listing());
@@ -302,17 +302,16 @@ impl Place {
         Store::open_read_only(self.path("halfpower.db")).unwrap()
     }
 
-    /// The newest stored run.
     pub fn stored_run(&self) -> RunRow {
         self.store().run("latest").unwrap()
     }
 
-    /// The points of the newest stored run with their trials.
+    /// Returns the points of the newest stored run with their trials.
     pub fn stored_points(&self) -> Vec<StoredPoint> {
         points_of(&self.store())
     }
 
-    /// The number of trials of the newest stored run so far, while the program still runs.
+    /// Returns the number of trials of the newest stored run so far, while the program still runs.
     pub fn stored_trials_so_far(&self) -> usize {
         let Ok(store) = Store::open_read_only(self.path("halfpower.db")) else { return 0 };
         if store.run("latest").is_err() {
@@ -322,7 +321,6 @@ impl Place {
     }
 }
 
-/// A stored point with its trials.
 pub struct StoredPoint {
     pub row: PointRow,
     pub end: results::PointEnd,
@@ -354,7 +352,7 @@ fn take_snapshot(folder: &Path, snapshot: &mut Snapshot) {
     }
 }
 
-/// Pseudo-random bytes, the same each time.
+/// Returns pseudo-random bytes, which are the same each time.
 pub fn noise(bytes: u64) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -381,13 +379,12 @@ pub fn pause(milliseconds: u64) {
     Monotonic::new().sleep(Duration::from_millis(milliseconds));
 }
 
-/// Waits until a condition is true.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let clock = Monotonic::new();
     let end = clock.now_ns() + PATIENCE.as_nanos() as u64;
     while !is_so() {
-        assert!(clock.now_ns() < end, "waited in vain until {what}");
+        assert!(clock.now_ns() < end, "waited too long until {what}");
         pause(2);
     }
 }
@@ -401,7 +398,7 @@ fn restore_signals_of_programs() {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
         for signal in [SIGHUP, SIGINT] {
-            // In this process, the handler does what a signal did before.
+            // In this process, the signal keeps the effect that it had before.
             let ends = Arc::new(AtomicBool::new(!is_ignored(signal)));
             signal_hook::flag::register_conditional_default(signal, ends).unwrap();
         }
@@ -416,7 +413,7 @@ fn is_ignored(signal: i32) -> bool {
     ignored & (1 << (signal - 1)) != 0
 }
 
-/// A running program; dropping it kills it.
+/// The running program. Dropping this value kills the program.
 pub struct Running {
     pub child: Child,
     stdout: PathBuf,
@@ -425,7 +422,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits until a condition is true; the program must not end before.
+    /// Waits until a condition is true, while the program runs.
     #[track_caller]
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
         wait_until(what, || {
@@ -444,7 +441,7 @@ impl Running {
         self.until(words, || fs::read_to_string(&stderr).unwrap().contains(words));
     }
 
-    /// Waits until what the program has printed to stdout fits.
+    /// Waits until the output on stdout meets a condition.
     #[track_caller]
     pub fn until_it_prints(&mut self, mut fits: impl FnMut(&str) -> bool) {
         let stdout = self.stdout.clone();
@@ -453,12 +450,12 @@ impl Running {
 
     /// Sends a signal by its name, such as INT.
     pub fn signal(&self, name: &str) {
-        // The process was not waited for yet, so its id cannot have been reused.
+        // The process was not waited for yet, so its PID cannot have been reused.
         let kill = format!("kill -{name} {}", self.child.id());
         let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status().unwrap();
     }
 
-    /// Waits for the end.
+    /// Waits until the program ends. Returns its exit status and output.
     #[track_caller]
     pub fn ended(mut self) -> Ended {
         let mut status = None;
@@ -483,7 +480,7 @@ impl Drop for Running {
     }
 }
 
-/// How the program ended, and its output.
+/// The exit status and the output of the program.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -506,14 +503,14 @@ impl Ended {
         self
     }
 
-    /// Asserts that stderr is one line with the cause and then the remedy.
+    /// Asserts that a line of stderr contains the cause and then the remedy.
     #[track_caller]
     pub fn says(self, cause: &str, remedy: &str) -> Ended {
         let in_order = |line: &str| {
             line.find(cause).is_some_and(|at| line[at + cause.len()..].contains(remedy))
         };
         let said = self.stderr.lines().any(in_order);
-        assert!(said, "not said: {cause:?}, then {remedy:?}{self}");
+        assert!(said, "no line has {cause:?}, then {remedy:?}: {self}");
         self
     }
 
@@ -524,8 +521,9 @@ impl Ended {
         self
     }
 
-    /// Asserts that the user's signal ended the program: with exit code 130, or by the default
-    /// action if the signal came before the handler was installed. A shell shows 130 for both.
+    /// Asserts that an interrupt by the user ended the program, with exit code 130 or by the
+    /// default action if the signal arrived before the handler was installed. A shell reports exit
+    /// code 130 in both cases.
     #[track_caller]
     pub fn was_interrupted(self) -> Ended {
         let by_system = self.status.signal() == Some(2);
@@ -533,7 +531,7 @@ impl Ended {
         self
     }
 
-    /// The one document on stdout.
+    /// Parses stdout, which must be exactly one JSON document.
     #[track_caller]
     pub fn json(&self) -> Value {
         match serde_json::from_str(&self.stdout) {
@@ -545,31 +543,29 @@ impl Ended {
 
 // ---- reading documents
 
-/// An unsigned integer in a document.
+/// Returns an unsigned integer of a JSON document.
 #[track_caller]
 pub fn whole(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a whole number"))
 }
 
-/// A number in a document.
+/// Returns a number of a JSON document.
 #[track_caller]
 pub fn real(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
-/// A text in a document.
 #[track_caller]
 pub fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a text"))
 }
 
-/// A list in a document.
 #[track_caller]
 pub fn list(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("{value} is not a list"))
 }
 
-/// Whether two numbers are equal except for rounding.
+/// Returns true if two numbers are equal except for rounding.
 pub fn about(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
 }

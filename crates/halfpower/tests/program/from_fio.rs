@@ -1,5 +1,6 @@
-//! Jobs of fio: job files with `run`, command lines with `fio`. The translated jobs are compared
-//! with `run` itself. Nothing is written without the user's permission.
+//! Tests jobs of fio: job files with `run`, and command lines with `fio`. The tests
+//! compare translated jobs with the same workload of `run`. Nothing may be written without the
+//! user's permission.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -12,7 +13,7 @@ use crate::fixture::{KIB, MIB, Place, list, or_skip, text, whole};
 /// Flags for a short run that leaves nothing behind.
 const SHORT: &str = "--trials 1 --no-store";
 
-/// A place with a job file of this text.
+/// Creates a working directory with the job file `job.fio`.
 fn with_job(job: &str) -> Place {
     let place = Place::new();
     fs::write(place.path("job.fio"), job).unwrap();
@@ -32,9 +33,9 @@ fn a_job_file_measures_the_load_that_it_describes() {
     assert_eq!(lines.len(), 2, "{ended}");
     assert!(lines[0].starts_with("randread 8 KiB, depth 4, io_uring, direct: "), "{ended}");
     assert!(lines[1].starts_with("write 8 KiB, depth 1 x 2 threads, sync, direct: "), "{ended}");
-    let note = "job first: ignored, without effect on the load: group_reporting";
+    let note = "job first: ignored options, which do not affect the load: group_reporting";
     assert!(ended.stderr.contains(note), "{ended}");
-    assert_eq!(place.listing(), ["job.fio", "more.fio"], "test files are removed");
+    assert_eq!(place.listing(), ["job.fio", "more.fio"], "test files are left behind");
 }
 
 #[test]
@@ -44,7 +45,7 @@ fn flags_override_the_job_and_the_label_is_its_name() {
     let document = place.document(&format!("run job.fio --bs 64k {SHORT}"));
     assert_eq!(whole(&document["workload"]["request_bytes"]), 64 * KIB);
     let requests = whole(&list(&document["trials"])[0]["requests"]);
-    assert_eq!(requests, 16, "one pass over size");
+    assert_eq!(requests, 16, "the run makes one pass over the file size");
     place.does("run job.fio --trials 1");
     assert!(place.does("runs list").stdout.contains("seq"));
 }
@@ -81,11 +82,11 @@ fn what_exists_is_written_only_with_permission_whatever_the_job_says() {
 #[test]
 fn one_job_that_cannot_run_stops_all_before_anything_is_done() {
     for (job, cause, remedy) in [
-        ("rw=randtrim", "job.fio:7: rw=randtrim: halfpower does not have trims", "remove"),
+        ("rw=randtrim", "job.fio:7: rw=randtrim: halfpower does not support trims", "remove"),
         ("exec_prerun=touch evil", "job.fio:7: exec_prerun=touch evil", "never run"),
         ("ioengine=net", "job.fio:7: ioengine=net", "use sync"),
-        ("filename=/dev/null", "job.fio:5: job 'b': /dev/null", "name a regular file"),
-        ("directory=gone", "job.fio:5: job 'b': gone does not exist", "name an existing file"),
+        ("filename=/dev/null", "job.fio:5: job 'b': /dev/null", "specify a regular file"),
+        ("directory=gone", "job.fio:5: job 'b': gone does not exist", "specify an existing file"),
         ("include job.fio", "job.fio:7: job.fio includes itself", "remove"),
     ] {
         let place =
@@ -100,7 +101,7 @@ fn one_job_that_cannot_run_stops_all_before_anything_is_done() {
 #[test]
 fn different_jobs_at_the_same_time_are_refused() {
     let place = with_job("[a]\nsize=1m\n[b]\nsize=1m\nbs=8k\n");
-    let cause = "job.fio:3: job 'b' runs at the same time as 'a' with another bs";
+    let cause = "job.fio:3: job 'b' runs at the same time as 'a' but has a different bs";
     place.cannot("run job.fio").with_code(2).says(cause, "--serial");
 }
 
@@ -124,7 +125,7 @@ fn mistakes_of_the_command_line_are_named() {
         ("fio job.fio", "'job.fio' is not an option of fio", "--KEY=VALUE"),
         ("fio --name=x --size=1m -- --nonsense", "--nonsense", "halfpower run --help"),
         ("fio --name=x --size=1m --rw=write --readonly", "this job writes", "--readonly"),
-        ("run job.fio data", "data is not a job file of fio", "name only"),
+        ("run job.fio data", "data is not a fio job file", "specify only"),
         ("run data --section a", "--section", "job file"),
     ] {
         place.cannot(line).with_code(2).says(cause, remedy);
@@ -146,16 +147,16 @@ fn jobs_are_printed_as_one_json_document_with_the_fields_of_fio() {
     for (job, other) in list(&ours["jobs"]).iter().zip(list(&theirs["jobs"])) {
         has_fields_of(job, other, "job");
     }
-    // The results that fio printed are imported and exported unchanged.
+    // The JSON output of fio must be the same after an import and an export.
     fs::write(place.path("fio.json"), theirs.to_string()).unwrap();
     place.does("import fio.json --label theirs");
     assert_eq!(json(&place.does("export theirs --format fio-json").stdout), theirs);
     assert!(place.does("runs list").stdout.contains("fio-3."));
 }
 
-/// Checks that one document has all fields of another one, with the same types.
+/// Checks that one document has all fields of another document, with the same types.
 fn has_fields_of(ours: &Value, theirs: &Value, path: &str) {
-    // These depend on the job, the percentiles and the latencies.
+    // These fields depend on the job, the percentiles and the latencies.
     let varies = ["job options", "percentile", "bins"];
     for (name, value) in theirs.as_object().into_iter().flatten() {
         let found = ours.get(name).unwrap_or_else(|| panic!("{path}.{name} is missing"));
@@ -167,10 +168,10 @@ fn has_fields_of(ours: &Value, theirs: &Value, path: &str) {
     }
 }
 
-/// Where Debian's package fio-examples puts its job files.
+/// Directory of the job files of Debian's package fio-examples.
 const EXAMPLES: &str = "/usr/share/doc/fio/examples";
 
-/// The job files of the package, sorted.
+/// Returns the sorted paths of the job files of the package.
 fn examples() -> std::io::Result<Vec<PathBuf>> {
     let examples = fs::read_dir(EXAMPLES).map_err(|error| {
         std::io::Error::new(
@@ -201,14 +202,15 @@ fn each_example_of_fio_is_translated_or_refused_in_one_line() {
         assert_eq!(ended.status.code(), Some(2), "{ended}");
         assert!(ended.stdout.is_empty() && ended.stderr.lines().count() == 1, "{ended}");
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        assert!(ended.stderr.contains(&name), "the file is named: {ended}");
+        assert!(ended.stderr.contains(&name), "stderr lacks the file name: {ended}");
     }
     assert!(files.len() >= 60, "{} examples", files.len());
     assert!(translated * 4 >= files.len(), "{translated} of {} are translated", files.len());
     assert!(place.listing().is_empty());
 }
 
-/// Whether a job file names a block device of this machine, which no test may touch.
+/// Returns true if a job file contains the path of a block device of this machine, which no test
+/// may touch.
 fn names_a_device(file: &Path) -> bool {
     let text = fs::read_to_string(file).unwrap();
     let words = text.split(|c: char| c.is_whitespace() || c == '=' || c == ':');

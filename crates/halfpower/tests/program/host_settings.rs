@@ -1,4 +1,5 @@
-//! Settings of the device below a target: changed during the run, and restored however it ends.
+//! Tests settings of the device below a target. The program changes them during the run and
+//! restores them however the run ends.
 
 use std::fs;
 use std::io;
@@ -11,11 +12,12 @@ use crate::fixture::{MIB, Place, Running, list, or_skip, pause, wait_until};
 use crate::json::Schema;
 use crate::volume::{LoopDevice, Volume};
 
-/// Settings that the flags can change, and that the kernel keeps for a loop device number after it
-/// is detached.
+/// Settings that the flags can change, and that the kernel keeps for a loop device number after the
+/// device is detached.
 const NAMES: [&str; 5] = ["scheduler", "read_ahead_kb", "write_cache", "nr_requests", "nomerges"];
 
-/// The settings of a loop device in sysfs. Dropped before the device, it restores them.
+/// The settings of a loop device in sysfs. Dropping this value restores the settings, so it must be
+/// dropped before the device.
 struct Queue {
     folder: PathBuf,
     fresh: Vec<String>,
@@ -67,7 +69,8 @@ impl Drop for Queue {
     }
 }
 
-/// A device with settings other than the defaults, and with another scheduler to choose.
+/// Attaches a loop device with settings other than the defaults, and with a second scheduler to
+/// choose.
 fn tuned_device() -> Result<(LoopDevice, Queue), String> {
     let device = LoopDevice::new(4 * MIB)?;
     let queue = Queue::of(&device);
@@ -86,7 +89,7 @@ fn tuned_device() -> Result<(LoopDevice, Queue), String> {
 const FLAGS: &str = "--scheduler mq-deadline --read-ahead 512k --nr-requests 32 --nomerges 2 \
                      --kernel-write-cache through";
 
-/// A run of half a minute that has changed the settings and is measuring.
+/// Starts a run of 30 s. Returns when the run has changed the settings and is measuring.
 fn at_work(place: &Place, device: &LoopDevice, flags: &str) -> Running {
     let line = format!("run {} --time-based --runtime 30 --no-store {flags}", device.path());
     let mut running = place.start(&line);
@@ -100,7 +103,7 @@ fn settings_are_in_force_during_the_run_and_put_back_after_it() {
     let (place, before) = (Place::new(), queue.all());
     let line = format!("run {} --runtime 1 --trials 1 --json {FLAGS}", device.path());
     let mut running = place.start(&line);
-    running.until("all are in force", || {
+    running.until("all settings are in force", || {
         queue.all() == ["mq-deadline", "512", "write through", "32", "2"]
     });
     let ended = running.ended().with_code(0);
@@ -198,7 +201,7 @@ fn a_killed_run_is_named_by_the_next_and_undone_by_restore() {
     assert!(place.does("restore").stdout.contains("uses the settings of"));
     let held = place.halfpower(&format!("run {} --size 1m --read-ahead 64k", device.path()));
     let pid = running.child.id();
-    held.with_code(1).says(&format!("settings of {name} are held by process {pid}"), "wait");
+    held.with_code(1).says(&format!("settings of {name} are in use by process {pid}"), "wait");
     running.signal("KILL");
     running.ended();
     assert_ne!(queue.all(), before);
@@ -207,7 +210,7 @@ fn a_killed_run_is_named_by_the_next_and_undone_by_restore() {
     assert_eq!(run.stderr.matches("run halfpower restore").count(), 1, "{run}");
     assert!(place.does("clean").stdout.contains("run halfpower restore"));
     let again = place.halfpower(&format!("run {} --size 1m --read-ahead 64k", device.path()));
-    again.with_code(1).says("was killed left settings", "run halfpower restore first");
+    again.with_code(1).says("did not restore settings", "run halfpower restore first");
 
     let plan = place.does("restore --plan");
     let line = format!("restore scheduler of {name} to none");
@@ -237,7 +240,8 @@ fn restore_leaves_what_somebody_else_has_set_since() {
     );
     place.is_tidy();
 
-    // A setting changed during a run is also kept, and the run reports it when it ends.
+    // If another program changes a setting during a run, the run does not restore this setting,
+    // and reports this at its end.
     let running = at_work(&place, &device, "--read-ahead 512k");
     queue.set("read_ahead_kb", "2048");
     running.signal("INT");
@@ -265,11 +269,11 @@ fn an_entry_of_an_earlier_boot_is_forgotten_and_one_of_a_detached_device_is_not(
     document["boot_id"] = json!("an earlier boot");
     fs::write(entry(), document.to_string()).unwrap();
     let ended = place.does("restore");
-    assert!(ended.stdout.contains("discarded settings of"), "{ended}");
-    assert_eq!(queue.get("read_ahead_kb"), "512", "an entry of another boot was acted on");
+    assert!(ended.stdout.contains("discarded the recorded settings of"), "{ended}");
+    assert_eq!(queue.get("read_ahead_kb"), "512", "an entry of another boot was restored");
     place.is_tidy();
 
-    // The queue of a loop device survives its detaching, and so do the changed settings.
+    // A loop device keeps its settings when it is detached, also settings that a run has changed.
     queue.set("nomerges", "1");
     let running = at_work(&place, &device, "--nomerges 2");
     running.signal("KILL");
@@ -309,7 +313,7 @@ fn a_run_killed_at_any_moment_leaves_what_restore_puts_back() {
     for attempt in 0..30_u64 {
         let line = format!("run {} --runtime 0.02 --trials 1 --no-store {FLAGS}", device.path());
         let running = place.start(&line);
-        // Kills at different moments of the program's run, in irregular order.
+        // The program is killed at different moments, in irregular order.
         pause(attempt * 37 % 90);
         running.signal("KILL");
         running.ended();
@@ -317,7 +321,7 @@ fn a_run_killed_at_any_moment_leaves_what_restore_puts_back() {
         place.does("restore");
         assert_eq!(queue.all(), before, "attempt {attempt}");
     }
-    println!("{changed} of 30 kills came while settings were changed");
+    println!("{changed} of 30 kills happened while settings were changed");
     let names = place.journal();
     assert!(!names.iter().any(|name| name.ends_with(".json")), "{names:?}");
 }
@@ -328,7 +332,7 @@ fn settings_that_cannot_be_changed_are_errors_that_change_nothing() {
     let (place, before) = (Place::new(), queue.all());
     let path = device.path();
     for (flags, code, cause, remedy) in [
-        ("--scheduler bogus", 2, "--scheduler bogus", "offers none, mq-deadline"),
+        ("--scheduler bogus", 2, "--scheduler bogus", "use one of these"),
         ("--read-ahead 1000", 2, "--read-ahead", "use 128k"),
         ("--read-ahead 63k", 2, "--read-ahead", "use 128k"),
         ("--scheduler mq-deadline --nr-requests 1000000", 1, "nr_requests of", "drop its flag"),
@@ -349,7 +353,7 @@ fn settings_that_cannot_be_changed_are_errors_that_change_nothing() {
 fn without_root_no_setting_is_changed() {
     let place = or_skip!(Place::of_nobody());
     let line = "run . --size 1m --no-store --nomerges 1";
-    // The folder may not be on a block device; then there are no settings to change.
+    // The working directory is perhaps not on a block device. Then there are no settings to change.
     let ended = place.halfpower(line);
     assert!(matches!(ended.status.code(), Some(1 | 2)), "{ended}");
     assert!(ended.stderr.contains("needs root") || ended.stderr.contains("no single block device"));

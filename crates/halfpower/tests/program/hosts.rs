@@ -1,6 +1,6 @@
-//! Storage that several hosts share: a server and eight hosts in network namespaces of this
-//! machine, each host with a name of its own and a link of known rate. A system that is calibrated
-//! on one to four hosts must predict eight.
+//! Tests storage that several hosts share. A server and eight hosts run in network namespaces of
+//! this machine, and each host has its own host name and a link of known rate. A system that is
+//! calibrated on one to four hosts must predict the throughput of eight.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -9,20 +9,21 @@ use std::process::{Child, Command, Stdio};
 use crate::fixture::{MIB, Place, list, or_skip, pause, real, root, text, whole};
 use crate::ranks::on_ranks;
 
-/// Hosts that are made.
+/// Number of simulated hosts.
 const HOSTS: u32 = 8;
-/// Rate of the link of each host, and of that of the server (Mbit/s of Ethernet frames).
+/// Link rates of each host and of the server (Mbit/s of Ethernet frames).
 const HOST_LINK: u32 = 100;
 const SERVER_LINK: u32 = 240;
-/// Time that the server holds each read back.
+/// Time by which the server delays each read.
 const DELAY: &str = "2ms";
-/// Errors of predicted rates, mean and largest (shares).
+/// Limits of the mean error and of the largest error of the predicted throughputs (fractions).
 const MEAN_ERROR: f64 = 0.10;
 const WORST_ERROR: f64 = 0.15;
 
-/// A server and hosts, joined by a switch. All are network namespaces, removed on drop.
+/// A server and hosts, connected by a switch. All are network namespaces. Dropping this value
+/// removes them.
 struct Network {
-    /// Beginning of the names of the namespaces.
+    /// Prefix of the names of the namespaces.
     name: String,
     server: Option<Child>,
 }
@@ -39,7 +40,8 @@ impl Network {
         command.arg(format!("rdelay={DELAY}")).stdin(Stdio::null()).stderr(Stdio::null());
         let started = command.spawn().map_err(|error| format!("ip: {error}"))?;
         network.server = Some(started);
-        // The hosts report a server that does not listen; the test then fails with their message.
+        // The server gets time to start. If it does not listen, the hosts report this, and the test
+        // fails with their message.
         pause(1000);
         match network.server.as_mut().unwrap().try_wait().unwrap() {
             None => Ok(network),
@@ -51,7 +53,7 @@ impl Network {
         format!("{}-{what}", self.name)
     }
 
-    /// Makes the namespaces and their links. The sending side of each link limits its rate.
+    /// Creates the namespaces and their links. The sending side of each link limits its rate.
     fn connect(&self) -> Result<(), String> {
         let switch = self.namespace("switch");
         ip(&format!("netns add {switch}"))?;
@@ -71,7 +73,8 @@ impl Network {
             ip(&format!("-n {name} link set lo up"))?;
             ip(&format!("-n {name} link set link0 up"))?;
             ip(&format!("-n {switch} link set port{number} master bridge up"))?;
-            // Reads: the server sends into its link, the switch into those of the hosts.
+            // Read data flow from the server into its link, and from the switch into the links of
+            // the hosts.
             let sender = match number {
                 0 => format!("-n {name} qdisc add dev link0"),
                 _ => format!("-n {switch} qdisc add dev port{number}"),
@@ -82,7 +85,7 @@ impl Network {
         Ok(())
     }
 
-    /// Lets a command run on a host.
+    /// Changes a command so that it runs on a host.
     fn enter(&self, host: u32, command: &mut Command) {
         let (namespace, name) = (self.namespace(&host.to_string()), format!("host{host}"));
         let mut inside = Command::new("ip");
@@ -103,13 +106,13 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         if let Some(server) = &mut self.server {
-            // It may have ended already.
+            // Killing the server fails if it has already ended, and this failure is ignored.
             let _ = server.kill();
             let _ = server.wait();
         }
         let hosts = (1..=HOSTS).map(|number| number.to_string());
         for what in hosts.chain(["server".to_owned(), "switch".to_owned()]) {
-            // A namespace that was not made is no failure.
+            // Removing a namespace that was never created fails, and this failure is ignored.
             let _ = ip(&format!("netns del {}", self.namespace(&what)));
         }
     }
@@ -127,7 +130,7 @@ fn command(program: &str, words: &str) -> Result<(), String> {
 }
 
 #[test]
-#[ignore = "a campaign of four minutes"]
+#[ignore = "takes four minutes"]
 fn a_system_calibrated_on_one_to_four_hosts_predicts_eight() {
     let place = Place::new();
     let network = or_skip!(Network::new(&place.file("served", 256 * MIB)));

@@ -1,5 +1,6 @@
-//! Devices and files in use are never written, whatever is permitted: not by their own name, not
-//! through the disk that contains them, a partition of them, an underlying device, or an alias.
+//! Tests that devices and files in use are never written, even with permission: neither under their
+//! own name nor through the disk that contains them, one of their partitions, an underlying device,
+//! or an alias.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::fixture::{KIB, MIB, Place, noise, or_skip};
 use crate::volume::{LoopDevice, Mounted, Swap, Volume, make};
 
-/// All ways to ask for writes to a target, with every permission that can be given.
+/// Returns command lines that write to a target, each with all permissions for it.
 fn attempts(target: &str) -> [String; 3] {
     let consent = format!("--destroy-data-on={target} --overwrite={target}");
     [
@@ -39,7 +40,7 @@ fn a_mounted_partition_protects_its_disk_and_a_mounted_disk_its_partitions() {
     let at = format!("is mounted at {}", mounted.folder().display());
     never_written(&first, &at, "unmount");
     never_written(device.path(), &format!("p1 {at}"), "unmount");
-    // The neighbouring partition is not in use.
+    // The neighbouring partition is not in use, so the permission is enough.
     let place = Place::new();
     let consent = format!("--destroy-data-on={second}");
     place.does(&format!("run {second} --rw write --bs 64k --size 64k --trials 1 {consent}"));
@@ -104,7 +105,7 @@ fn a_device_behind_a_loop_device_is_never_written_nor_written_through() {
     never_written(lower.path(), "is the image of the loop device", "detach");
     or_skip!(make(&["mkfs.ext4", "-q", "-F", upper.path()]));
     let mounted = or_skip!(Mounted::device(lower.path()));
-    never_written(upper.path(), "beneath it is mounted at", "unmount");
+    never_written(upper.path(), "is in use: the underlying device", "unmount");
     drop(mounted);
     let twin = or_skip!(LoopDevice::of(lower.image()));
     never_written(twin.path(), "shares its image with the loop device", "detach");
@@ -134,10 +135,10 @@ fn a_consent_is_for_the_real_device_and_not_for_an_alias_of_it() {
     assert!(device.content() == noise(4 * MIB), "the device was written");
     let line = format!("run node --rw write --bs 64k --size 64k --trials 1 --no-store {right}");
     place.does(&line);
-    assert!(device.content() != noise(4 * MIB), "an alias of an allowed device is that device");
+    assert!(device.content() != noise(4 * MIB), "nothing was written through the alias");
 }
 
-/// Replaces the file under a name repeatedly while `work` runs.
+/// Runs `exchange` repeatedly in another thread while `work` runs.
 fn meanwhile(mut exchange: impl FnMut() + Send, work: impl FnOnce()) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -153,8 +154,8 @@ fn meanwhile(mut exchange: impl FnMut() + Send, work: impl FnOnce()) {
 
 #[test]
 fn a_name_that_is_exchanged_all_the_time_never_leads_to_another_file() {
-    // In memory, so that the name is replaced many times while the program opens and checks the
-    // file.
+    // The files are in memory, so that the name is replaced many times while the program opens and
+    // checks the file.
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let place = Place::within(memory.path());
     let precious = place.file("precious", 64 * KIB);
@@ -162,7 +163,7 @@ fn a_name_that_is_exchanged_all_the_time_never_leads_to_another_file() {
     let at = |name: &str| folder.join(name);
     fs::write(at("T"), noise(64 * KIB)).unwrap();
     let exchange = || {
-        // T is alternately a link to the precious file and another file; it always exists.
+        // `T` always exists. It alternates between a link to the precious file and another file.
         symlink("precious", at("link")).unwrap();
         fs::write(at("own"), [0; 16 << 10]).unwrap();
         fs::rename(at("link"), at("T")).unwrap();

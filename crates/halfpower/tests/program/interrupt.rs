@@ -1,5 +1,5 @@
-//! Signals: at any moment the database stays readable with every finished trial, and every test
-//! file left behind is known to `halfpower clean`.
+//! Tests signals. After a signal at any moment, the database must be readable and contain every
+//! finished trial, and `halfpower clean` must know every test file that was left behind.
 
 use std::fs;
 use std::io::Write;
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::fixture::{Ended, Place, list, or_skip, pause, root, whole};
 
-/// Asserts that an interrupted run left no test file, and a readable database, if any, that says it
-/// was interrupted.
+/// Asserts that an interrupted run left no test file. If there is a database, it must be readable
+/// and mark the run as interrupted.
 #[track_caller]
 fn is_in_order(place: &Place, ended: &Ended) {
     place.is_tidy();
@@ -24,7 +24,7 @@ fn is_in_order(place: &Place, ended: &Ended) {
     }
 }
 
-/// Start times of the trials of a point in which a request completed.
+/// Returns the start times of those trials of a point that completed at least one request.
 fn reported(point: &Value) -> Vec<i64> {
     let counted = list(&point["trials"]).iter().filter(|trial| whole(&trial["requests"]) > 0);
     counted.map(|trial| trial["started_unix_ns"].as_i64().unwrap()).collect()
@@ -40,7 +40,7 @@ fn stored(place: &Place) -> Vec<Vec<i64>> {
 fn an_interrupt_while_the_test_file_is_laid_out_removes_it() {
     let place = Place::new();
     let mut running = place.start("run . --size 1g --trials 1");
-    running.until("the test file is there", || !place.strays().is_empty());
+    running.until("the test file exists", || !place.strays().is_empty());
     running.signal("INT");
     let ended = running.ended().was_interrupted();
     assert_eq!(ended.stdout, "", "{ended}");
@@ -128,7 +128,7 @@ fn an_interrupt_as_soon_as_a_file_appears_is_not_lost_and_leaves_order() {
     for _ in 0..100 {
         let place = Place::new();
         let running = place.start("run . --rw randrw --size 16m --time-based --runtime 1");
-        // A shell that already runs reacts faster than one that must be started.
+        // The shell is started beforehand, so that the signal is sent as early as possible.
         let kill = format!("read order; kill -INT {}", running.child.id());
         let mut shell = Command::new("sh");
         let mut shell = shell.args(["-c", &kill]).stdin(Stdio::piped()).spawn().unwrap();
@@ -156,7 +156,7 @@ fn an_interrupted_buffered_write_and_an_open_loop_end_in_order() {
 #[test]
 fn a_second_interrupt_ends_the_program_at_once() {
     let place = Place::new();
-    // More output than fits in a pipe, so the program waits for its reader after measuring.
+    // The output is larger than a pipe buffer, so after measuring the program waits for its reader.
     let axes = "--bs 4k..1m --iodepth 1..32 --runtime 0.002 --trials 1";
     let line = format!("sweep --ioengine null {axes} --json");
     let mut command = place.command(&line);
@@ -174,10 +174,10 @@ fn a_second_interrupt_ends_the_program_at_once() {
     pause(100);
     kill(&child);
     pause(100);
-    assert!(child.try_wait().unwrap().is_none(), "the first interrupt asks for an orderly end");
+    assert!(child.try_wait().unwrap().is_none(), "the first interrupt ended the program");
     kill(&child);
     let mut status = None;
-    crate::fixture::wait_until("the program is gone", || {
+    crate::fixture::wait_until("the program has ended", || {
         status = child.try_wait().unwrap();
         status.is_some()
     });
@@ -211,7 +211,7 @@ fn what_a_killed_run_left_is_removed_by_clean_and_its_trials_are_kept() {
     place.is_tidy();
     assert!(place.does("clean").stdout.contains("nothing to clean"));
 
-    // The next run marks the killed one as interrupted.
+    // The next run marks the killed run as interrupted.
     assert!(place.stored_trials_so_far() >= 2);
     place.does("run --ioengine null --runtime 0.02 --trials 1");
     let states: Vec<RunState> = place.store().runs().unwrap().iter().map(|run| run.state).collect();

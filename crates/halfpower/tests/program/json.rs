@@ -1,18 +1,18 @@
-//! `--json`: one document that fits the published schema, and nothing else on stdout.
+//! Tests `--json`: stdout must have one document that fits the published schema, and nothing else.
 
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::Value;
 
 use crate::fixture::{MIB, Place};
 
-/// A published schema.
+/// A published JSON schema.
 pub struct Schema {
     schemas: Schemas,
     index: SchemaIndex,
 }
 
 impl Schema {
-    /// The schema of `halfpower generate schema-NAME`.
+    /// Loads the schema that `halfpower generate schema-NAME` prints.
     pub fn of(name: &str) -> Schema {
         let schema = Place::new().does(&format!("generate schema-{name}")).json();
         let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
@@ -28,7 +28,7 @@ impl Schema {
     #[track_caller]
     pub fn fits(&self, document: &Value) {
         if let Some(faults) = self.faults(document) {
-            panic!("does not fit the schema: {faults}\n{document:#}");
+            panic!("the document does not fit the schema: {faults}\n{document:#}");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Reference devices: in process, as a file over FUSE, as a block device on that file.
+//! Tests reference devices: inside the process, as a file over FUSE, and as a block device on this
+//! file.
 //!
-//! Exact results are tested by `halfpower selftest` and by unit tests in virtual time. Here results
-//! are compared with wide margins, because other tests run at the same time.
+//! Exact results are tested by `halfpower selftest` and by unit tests in virtual time. These tests
+//! compare results with wide margins, because other tests run at the same time.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,7 +12,7 @@ use serde_json::Value;
 use crate::fixture::{Place, Running, or_skip, wait_until};
 use crate::volume::LoopDevice;
 
-/// A served device; it ends with the test.
+/// A device that is served over FUSE. The server ends with the test.
 pub struct Served {
     pub place: Place,
     pub server: Option<Running>,
@@ -22,7 +23,8 @@ impl Served {
         Served::of(&format!("truth:{truth} mounted --size 64m {flags}"))
     }
 
-    /// Mounts the device described by `words` on the folder `mounted`.
+    /// Runs `halfpower mount` with `words`, which describe a device and specify the directory
+    /// `mounted`.
     pub fn of(words: &str) -> Result<Served, String> {
         let place = Place::new();
         fs::create_dir(place.path("mounted")).unwrap();
@@ -31,7 +33,7 @@ impl Served {
         command.stdin(Stdio::piped());
         let mut server = place.start_command(command, &line);
         let device = place.path("mounted/device");
-        wait_until("the device is there", || {
+        wait_until("the device exists", || {
             device.exists() || server.child.try_wait().unwrap().is_some()
         });
         match device.exists() {
@@ -73,10 +75,10 @@ fn a_device_in_process_serves_as_many_requests_as_its_truth_allows() {
     let place = Place::new();
     let line = "run --ioengine delay --truth fixed=4ms,parallel=4 --iodepth 16 --runtime 1";
     let document = place.document(&format!("{line} --trials 1"));
-    // Four requests at a time of 4 ms each: 1000 per second.
+    // Four requests at a time that take 4 ms each are 1000 requests per second.
     let rate = requests_per_s(&document);
     assert!((700.0..=1010.0).contains(&rate), "{rate}");
-    assert!(p50_ns(&document) >= 15e6, "sixteen outstanding wait for four servers");
+    assert!(p50_ns(&document) >= 15e6, "16 requests share 4 servers, so each takes 16 ms");
     assert!(place.strays().is_empty() && !place.has_made_a_test_file());
 }
 
@@ -85,7 +87,7 @@ fn a_device_that_runs_out_of_credit_is_said_to_be_throttled() {
     let truth = "rate=200MB/s,credit=80m,sustained=40MB/s";
     let line = format!("run --ioengine delay --truth {truth} --bs 64k --iodepth 8 --runtime 2");
     let place = Place::new();
-    // The credit of 80 MiB is spent at 160 MB/s (200 minus 40), so the rate drops after half a
+    // The credit of 80 MiB is consumed at 160 MB/s (200 minus 40), so the rate drops after half a
     // second.
     let ended = place.does(&format!("{line} --trials 1"));
     assert!(ended.stdout.contains("throttled, or out of burst credit"), "{ended}");
@@ -107,7 +109,7 @@ fn requests_to_a_served_file_take_their_time_and_several_at_once() {
     let alone = served.place.document(line);
     assert!(p50_ns(&alone) >= 4e6, "{}", p50_ns(&alone));
     let many = served.place.document(&format!("{line} --iodepth 8"));
-    // At most eight requests complete in 4 ms; on a busy machine fewer do.
+    // At most eight requests complete in 4 ms. On a busy machine fewer complete.
     assert!(requests_per_s(&many) <= 1.05 * 8.0 / 4e-3, "{}", requests_per_s(&many));
     let gain = requests_per_s(&many) / requests_per_s(&alone);
     assert!(gain > 2.0, "{gain}");
@@ -133,8 +135,8 @@ fn a_fault_of_a_served_device_reaches_the_run_with_its_place() {
 
 #[test]
 fn an_open_loop_charges_a_stall_to_every_request_that_was_due_in_it() {
-    // One of about a thousand requests hangs for 300 ms; in the open loop 300 more are due
-    // meanwhile.
+    // One of about a thousand requests hangs for 300 ms. During this time, 300 more requests of the
+    // open loop become due and wait.
     let device = "run --ioengine delay --truth fixed=100us --runtime 1 --trials 1";
     let stall = "--inject hang:300ms@200";
     let place = Place::new();
@@ -145,7 +147,7 @@ fn an_open_loop_charges_a_stall_to_every_request_that_was_due_in_it() {
     assert!(latency(&closed, "max") >= 300e6 && latency(&open, "max") >= 300e6);
     assert!(latency(&closed, "p99") < 100e6, "{closed}");
     assert!(latency(&open, "p90") > 100e6, "{open}");
-    assert_eq!(open["verdict"]["state"], "suspect", "the faults are said");
+    assert_eq!(open["verdict"]["state"], "suspect", "the injected faults make the result suspect");
 }
 
 #[test]

@@ -1,9 +1,11 @@
-//! Whole-program tests: the real binary on real files, loop devices and the null I/O engine.
+//! Tests of the whole program: the real executable on real files, loop devices and the null I/O
+//! engine.
 //!
-//! One test binary, one module for each part of the contract. `fixture`, `rank_checks` and `volume`
-//! have the helpers of all other modules. A test that needs what this host does not offer (root,
-//! loop devices ...) reports this and counts as skipped. Tests touch only what they created, and no
-//! test asserts a time or a rate.
+//! This is one test executable with one module for each subcommand or promise. The modules
+//! `fixture`, `rank_checks` and `volume` contain helpers for all other modules. A test that needs
+//! something that this host lacks, such as root or loop devices, reports this and counts as
+//! skipped. Tests change only what they created, and no test asserts a time or a rate of real
+//! storage.
 #![cfg(test)]
 
 mod fixture;

@@ -1,10 +1,10 @@
-//! `memory`: kernels by working set and threads, the caches found, and a comparison with two other
-//! programs that measure the same.
+//! Tests `memory`: the bandwidth for each working set and number of threads, and the detected
+//! caches. Two other programs measure the same bandwidths for comparison.
 //!
 //! The other programs run alternately with halfpower on the same CPU, and ratios are compared. The
-//! machine may be busy, so the fastest sample of each execution is used (disturbances only slow it
-//! down), and the median ratio of several pairs. A failed attempt is repeated some times. A
-//! systematic difference fails all attempts.
+//! machine may be busy, which makes samples slower but never faster. The result of an execution is
+//! therefore its fastest sample, and the result of an attempt is the median ratio of several pairs.
+//! Some attempts may fail, but with a systematic difference all attempts fail.
 
 use std::fs;
 use std::process::Command;
@@ -16,19 +16,19 @@ use serde_json::Value;
 use crate::fixture::{Place, list, or_skip, pause, real, whole};
 use crate::json::Schema;
 
-/// Pairs of executions whose median ratio is one attempt.
+/// Number of pairs of executions whose median ratio is the result of one attempt.
 const PAIRS: usize = 7;
-/// Attempts before the test fails.
+/// Number of failed attempts after which the test fails.
 const ATTEMPTS: usize = 5;
-/// Maximum difference of the ratio from 1.
+/// Maximum deviation of the median ratio from 1.
 const BAR: f64 = 0.1;
-/// Each array of the triad: three of them are far larger than a cache (MiB).
+/// Size of each of the three arrays of the triad (MiB). The arrays are far larger than a cache.
 const TRIAD_MIB: usize = 32;
-/// Each array of the copy (MiB).
+/// Size of each of the two arrays of the copy (MiB).
 const COPY_MIB: usize = 48;
 
-/// A plain triad: default pages, arrays at page boundaries, and the loads and stores that the
-/// compiler generates (no compiler uses non-temporal stores by itself).
+/// A plain triad in C, with default pages, with arrays that begin at page boundaries, and with the
+/// loads and stores that the compiler generates. No compiler uses non-temporal stores by itself.
 const TRIAD_C: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,17 +73,17 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Bandwidth is measured by one test at a time, because two would halve each other's rate.
+/// Lets only one test at a time measure bandwidth, because two tests would halve each other's rate.
 fn turn() -> impl Drop {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Measures the rates of both programs in turn until their ratio is within the limit; fails after
+/// Measures the rates of both programs in turn until their ratio is within the limit. Fails after
 /// the last attempt.
 fn agree(ours: impl Fn() -> f64, other: impl Fn() -> f64) {
     let _turn = turn();
-    // Both programs inherit the CPU of this thread.
+    // Child processes inherit the CPU affinity of this thread, so both programs use the same CPU.
     let cpus = cpucost::affinity::allowed_cpus();
     cpucost::affinity::pin_current_thread(&cpus[cpus.len() - 1..]).unwrap();
     let mut seen = Vec::new();
@@ -109,10 +109,10 @@ fn agree(ours: impl Fn() -> f64, other: impl Fn() -> f64) {
     panic!("halfpower and the other program disagree in every attempt: {seen:.3?}");
 }
 
-/// The fastest sample of `memory LINE`, which measures one case.
+/// Returns the fastest sample of `memory LINE`, which measures one case.
 ///
-/// Waits for the program without polling, as for the other program, because polling would use its
-/// CPU during the measurement.
+/// Waits for both programs without polling, because polling would use their CPU during the
+/// measurement.
 fn best(place: &Place, line: &str) -> f64 {
     let line = format!("memory --threads 1 --buffer-pages system --quiet --json {line}");
     let document: Value = serde_json::from_str(&output(&mut place.command(&line))).unwrap();
@@ -126,7 +126,7 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Checks for a program; otherwise returns why the test is skipped.
+/// Checks that a program is installed. An error says why the test is skipped.
 fn program(name: &str, package: &str) -> Result<(), String> {
     let found = Command::new("sh").args(["-c", &format!("command -v {name}")]).output().unwrap();
     let remedy = format!("needs {name}; type: sudo apt-get install {package}");
@@ -193,7 +193,7 @@ fn everything_is_measured_and_fits_the_schema() {
     let points = list(&document["curves"][0]["points"]);
     let sizes: Vec<u64> = points.iter().map(|point| whole(&point["set_bytes"])).collect();
     assert!(sizes[0] == 4096 && sizes.windows(2).all(|pair| pair[0] < pair[1]), "{sizes:?}");
-    assert!(!list(&document["curves"][0]["plateaus"]).is_empty(), "no cache and no memory");
+    assert!(!list(&document["curves"][0]["plateaus"]).is_empty(), "the curve has no plateaus");
     let paths: Vec<&str> =
         list(&document["paths"]).iter().map(|path| path["name"].as_str().unwrap()).collect();
     assert!(paths.starts_with(&["temporary-file-read", "temporary-file-write"]), "{paths:?}");
@@ -243,7 +243,7 @@ fn what_cannot_be_measured_is_refused_with_the_remedy() {
         ("--threads 0", "--threads 0", "1 to 4096"),
         ("--threads x", "--threads x", "not a number"),
         ("--offset 12", "--offset 12", "multiple of 8"),
-        ("--cpus-allowed 9999", "9999", "CPUs of this process"),
+        ("--cpus-allowed 9999", "9999", "use CPUs in"),
     ] {
         place.cannot(&format!("memory {flags}")).with_code(2).says(cause, remedy);
     }
@@ -252,7 +252,8 @@ fn what_cannot_be_measured_is_refused_with_the_remedy() {
 
 #[test]
 fn an_order_to_stop_keeps_what_was_measured() {
-    // How soon there is a result depends on the load of the machine.
+    // The load of the machine determines when the first result is available, so several delays are
+    // tried.
     let after = |milliseconds| {
         let place = Place::new();
         let running = place.start("memory --json --quiet");

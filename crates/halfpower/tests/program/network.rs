@@ -1,5 +1,5 @@
-//! Targets of servers, reached over the network: a file served by nbdkit on the loopback interface.
-//! The clients of the other protocols are tested in the crate `ioengine`.
+//! Tests targets on servers, with a file that nbdkit serves on the loopback interface. The clients
+//! of the other protocols are tested in the crate `ioengine`.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::fixture::{MIB, Place, damage, list, or_skip, pause, text, wait_until, whole};
 
-/// A server of one file, which ends with its test.
+/// A server of one file. It ends with the test.
 pub struct Server {
     process: Child,
     pub address: String,
 }
 
 impl Server {
-    /// Serves a file through filters, with their parameters.
+    /// Serves a file through nbdkit filters, with the parameters of the filters.
     pub fn start(path: &Path, filters: &[&str], parameters: &[&str]) -> Result<Server, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -40,13 +40,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // Killing the server fails if it has already ended, and this failure is ignored.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// A place with a file of 16 MiB that a server serves.
+/// Creates a working directory with a file of 16 MiB, and a server of this file.
 pub fn served() -> Result<(Place, Server), String> {
     let place = Place::new();
     let server = Server::start(&place.file("served", 16 * MIB), &[], &[])?;
@@ -78,9 +78,9 @@ fn a_target_of_a_server_is_overwritten_only_with_the_same_address() {
     place.halfpower(&write).with_code(3).says("would be overwritten", &server.overwrite());
     let other = "--overwrite=nbd://127.0.0.1:1/";
     place.halfpower(&format!("{write} {other}")).with_code(3);
-    assert!(content() == before, "nothing was written");
+    assert!(content() == before, "the file was overwritten without consent");
     place.halfpower(&format!("{write} --no-store {}", server.overwrite()));
-    assert!(content() != before, "the file was overwritten");
+    assert!(content() != before, "the file was not overwritten");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn what_is_written_over_the_network_is_in_the_file() {
     place
         .halfpower(&format!("{write} {}", server.overwrite()))
         .says("verified 4 MiB", "every block is correct");
-    // The same blocks are read through the kernel, and their checksums compared.
+    // The same blocks are now read through the kernel, and their checksums are compared.
     let read = format!("run served --rw read {load} --direct=0");
     place.does(&read);
     damage(&place.path("served"), 2 * MIB + 100);
@@ -102,7 +102,7 @@ fn what_is_written_over_the_network_is_in_the_file() {
 fn each_thread_flushes_on_the_connection_that_it_writes_on() {
     let place = Place::new();
     let (file, log) = (place.file("served", 16 * MIB), place.path("log"));
-    // A server that does not promise that a flush covers the writes of other connections.
+    // This server does not promise that a flush covers the writes of other connections.
     let parameters = ["multi-conn-mode=disable", &format!("logfile={}", log.display())];
     let filters = ["--filter=log", "--filter=multi-conn"];
     let server = or_skip!(Server::start(&file, &filters, &parameters));
@@ -145,7 +145,7 @@ fn a_silent_server_does_not_hang_the_program() {
         .says("did not answer for 1 s", "?timeout=SECONDS");
 }
 
-/// Answers a client of NBD until the export is open.
+/// Serves an NBD client until the export is open.
 fn open_export(mut stream: TcpStream) -> std::io::Result<()> {
     stream.write_all(b"NBDMAGICIHAVEOPT\0\x01")?;
     let mut option = [0; 4 + 16];
@@ -168,7 +168,8 @@ fn an_interrupt_ends_the_wait_for_a_silent_server() {
     let place = Place::new();
     let address = format!("nbd://127.0.0.1:{port}/x?timeout=600");
     let running = place.start(&format!("run {address} --rw read --trials 1"));
-    // The program looks at the target before it begins; then the server falls silent.
+    // The program first opens the target on one connection to examine it. The server stops
+    // answering on the second connection.
     open_export(listener.accept().unwrap().0).unwrap();
     let (_connection, _) = listener.accept().unwrap();
     running.signal("INT");
@@ -196,6 +197,7 @@ fn the_study_of_network_paths_compares_them_with_a_local_file() {
     let document = place.halfpower(&study).json();
     let findings: Vec<&Value> = list(&document["studies"][0]["findings"]).iter().collect();
     let of = |id: &str| findings.iter().filter(|finding| text(&finding["id"]) == id).count();
-    // Reads only, because nothing may be overwritten: of both paths, and one comparison.
+    // Nothing may be overwritten, so the study only reads. It has a finding for each of the two
+    // paths and one comparison.
     assert_eq!((of("latency"), of("cost"), of("against-local")), (2, 2, 1), "{findings:?}");
 }

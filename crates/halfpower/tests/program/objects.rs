@@ -1,6 +1,6 @@
-//! The study of object stores against versitygw, which is found in PATH or named by the environment
-//! variable `HALFPOWER_VERSITYGW`. The server keeps a bucket as a temporary folder, so the tests
-//! see what the study leaves behind.
+//! Tests the study of object stores against versitygw, which is found in PATH or at the path in the
+//! environment variable `HALFPOWER_VERSITYGW`. The server stores a bucket as a directory, so the
+//! tests see what the study leaves behind.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -15,12 +15,12 @@ use crate::fixture::{Ended, Place, Running, list, or_skip, pause, temporary_fold
 const PROGRAM: &str = "versitygw";
 const USER: &str = "a-user";
 const SECRET: &str = "not+a/secret";
-/// An object that the study must not touch.
+/// Path of an object that the study must not touch.
 const OTHERS: &str = "root/data/folder/halfpower-of-others/object";
-/// How many times 50 ms the server may take to start.
+/// How many times the test waits 50 ms for the server to start.
 const START_TRIES: u32 = 1200;
 
-/// A running server with the bucket `data`. It ends before its folder is removed.
+/// A running server with the bucket `data`. The server ends before its directory is removed.
 struct Server {
     child: Child,
     port: u16,
@@ -33,7 +33,7 @@ impl Server {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let is_found = std::env::split_paths(&path).any(|one| one.join(PROGRAM).is_file());
         if named.is_none() && !is_found {
-            return Err(format!("no program {PROGRAM}"));
+            return Err(format!("{PROGRAM} is not installed"));
         }
         let folder = temporary_folder();
         let (root, metadata) = (folder.path().join("root"), folder.path().join("metadata"));
@@ -70,7 +70,7 @@ impl Server {
         place.start_command(command, &line)
     }
 
-    /// All files in the bucket: objects, and parts of uploads.
+    /// Returns the paths of all files in the bucket, which are objects and parts of uploads.
     fn objects(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         collect(&self.folder.path().join("root/data"), &mut found);
@@ -93,7 +93,8 @@ impl Drop for Server {
     }
 }
 
-/// Adds the files below a folder. What is removed meanwhile is left out.
+/// Adds the paths of all files below a directory. Files that are removed in the meantime are left
+/// out.
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
@@ -105,7 +106,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The findings of the only study, by id.
+/// Returns the ids of the findings of the only study.
 fn findings(document: &Value) -> Vec<String> {
     let findings = list(&document["studies"][0]["findings"]);
     findings.iter().map(|finding| text(&finding["id"]).to_owned()).collect()
@@ -138,7 +139,7 @@ fn an_interrupt_at_any_step_leaves_no_object() {
     for step in ["/get/", "/put/", "/multipart/", "/list/"] {
         let place = Place::new();
         let mut running = server.study(&place, "data/folder", SECRET);
-        running.until("the step begins", || {
+        running.until("the step has created an object", || {
             server.objects().iter().any(|path| path.to_string_lossy().contains(step))
         });
         running.signal("INT");
@@ -169,6 +170,6 @@ fn a_target_that_is_no_object_store_is_skipped() {
     let place = Place::new();
     let ended = place.does("study objects . --size 1m --json");
     let reason = &ended.json()["studies"][0]["skipped"]["reason"];
-    assert_eq!(text(reason), "it measures object stores", "{ended}");
+    assert_eq!(text(reason), "the study measures object stores", "{ended}");
     place.is_tidy();
 }

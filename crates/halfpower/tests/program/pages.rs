@@ -1,11 +1,13 @@
-//! Every kind of page in Chromium: axe-core finds nothing, and pictures are taken to look at.
+//! Tests every kind of page in Chromium: axe-core must report no problem, and screenshots are taken
+//! for inspection.
 //!
-//! axe-core is a library of checks for readers with a screen reader, a keyboard or weak sight. It
-//! is no part of this project: HALFPOWER_AXE names its file `axe.min.js`, or npm gets it into a
-//! temporary folder. Without it or without Chromium the test is skipped. Each page is shown on a
-//! wide screen and on a phone, both light and dark, and with its print style, in frames side by
-//! side. Pictures go to the folder `pages` in the folder that HALFPOWER_ARTEFACTS names, if it is
-//! set.
+//! axe-core is a library of accessibility checks, for readers with a screen reader, a keyboard or
+//! weak sight. The library is not part of this project. The environment variable HALFPOWER_AXE has
+//! the path of the library's file `axe.min.js`. If the variable is not set, npm downloads the file
+//! into a temporary directory. Without axe-core or Chromium the test is skipped. Each page is shown
+//! in frames side by side: on a wide screen and on a phone, both light and dark, and with its print
+//! style. If HALFPOWER_ARTEFACTS is set to a directory, screenshots are written to its subdirectory
+//! `pages`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use serde_json::Value;
 
 use crate::fixture::{Place, list, or_skip, temporary_folder, text};
 
-/// What a reader may see: a name whose second word is the theme, the file, the width in pixels.
+/// The views of a page: name (its second word is the theme), file, and width (pixels).
 const VIEWS: [(&str, &str, u32); 5] = [
     ("wide light", "screen", 1280),
     ("wide dark", "screen", 1280),
@@ -23,13 +25,13 @@ const VIEWS: [(&str, &str, u32); 5] = [
     ("phone dark", "screen", 390),
     ("print light", "paper", 688),
 ];
-/// The heaviest page, that of all studies (bytes).
+/// Maximum size of a page (bytes). The page of all studies is the largest.
 const WEIGHT_MAX: usize = 2_000_000;
-/// Chromium draws no higher picture.
+/// Maximum height of a screenshot in Chromium (pixels).
 const HIGHEST: u64 = 16_000;
 
 #[test]
-#[ignore = "a campaign of some minutes, with axe-core from npm"]
+#[ignore = "takes some minutes and downloads axe-core from npm"]
 fn axe_finds_nothing_on_any_kind_of_page_in_any_view() {
     let axe = or_skip!(axe());
     or_skip!(browser());
@@ -38,7 +40,7 @@ fn axe_finds_nothing_on_any_kind_of_page_in_any_view() {
     for kind in kinds(&place) {
         let page = fs::read_to_string(place.path(&format!("{kind}.html"))).unwrap();
         assert!(page.len() <= WEIGHT_MAX, "{kind}: {} bytes", page.len());
-        // What is out of sight is judged and drawn as well.
+        // Content outside of the visible area is also checked and drawn.
         let page = page.replacen("content-visibility: auto", "content-visibility: visible", 1);
         let folder = temporary_folder();
         let seen = audit(folder.path(), &page, &axe);
@@ -58,7 +60,7 @@ fn axe_finds_nothing_on_any_kind_of_page_in_any_view() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
-/// Makes a page of each kind; their names without `.html`.
+/// Writes a page of each kind. Returns the file names without `.html`.
 fn kinds(place: &Place) -> [&'static str; 9] {
     place.does("survey sim:nvme-gen4 --quick --quiet --db a.db --html survey.html");
     place.does("survey sim:nvme-ftl --quick --quiet --db b.db --html other.html");
@@ -81,7 +83,7 @@ fn kinds(place: &Place) -> [&'static str; 9] {
     ["survey", "study-all", "study-one", "compare-two", "compare-three", "fleet", list, run, target]
 }
 
-/// The text of axe-core, or why there is none.
+/// Returns the source text of axe-core. An error says how to get it.
 fn axe() -> Result<String, String> {
     let read = |path: &Path| {
         fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
@@ -93,17 +95,17 @@ fn axe() -> Result<String, String> {
     let mut npm = Command::new("npm");
     npm.args(["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "axe-core@4"]);
     let ended = npm.current_dir(folder.path()).stdin(Stdio::null()).output();
-    let remedy = "install npm, or name the file axe.min.js in HALFPOWER_AXE";
+    let remedy = "install npm, or set HALFPOWER_AXE to the path of axe.min.js";
     match ended {
         Ok(output) if output.status.success() => {
             read(&folder.path().join("node_modules/axe-core/axe.min.js"))
         }
-        Ok(output) => Err(format!("npm gets no axe-core ({}); {remedy}", output.status)),
-        Err(error) => Err(format!("no axe-core, npm: {error}; {remedy}")),
+        Ok(output) => Err(format!("npm cannot download axe-core ({}); {remedy}", output.status)),
+        Err(error) => Err(format!("no axe-core and no npm: {error}; {remedy}")),
     }
 }
 
-/// The first browser on PATH.
+/// Returns the path of the first browser that is found in PATH.
 pub fn browser() -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -112,7 +114,7 @@ pub fn browser() -> Result<PathBuf, String> {
     places.find(|place| place.is_file()).ok_or("no browser (chromium or google-chrome)".to_owned())
 }
 
-/// What the browser prints about a file of the folder.
+/// Opens a file of the directory in the browser. Returns what the browser prints to stdout.
 pub fn browse(folder: &Path, file: &str, flags: &[&str]) -> String {
     let profile = format!("--user-data-dir={}", folder.join("profile").display());
     let output = Command::new(browser().unwrap())
@@ -128,7 +130,7 @@ pub fn browse(folder: &Path, file: &str, flags: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A page that holds these frames and writes down what they report.
+/// Returns a page that contains these views as frames and collects their reports.
 fn frames(views: &[(&str, &str, u32)], height: u64) -> String {
     let frames: String = views
         .iter()
@@ -146,7 +148,7 @@ fn frames(views: &[(&str, &str, u32)], height: u64) -> String {
     )
 }
 
-/// What axe-core finds in each view of a page.
+/// Returns the results of axe-core for each view of a page.
 fn audit(folder: &Path, page: &str, axe: &str) -> Value {
     let audit = include_str!("pages/audit.js");
     let scripts = format!("<script>{axe}</script><script>{audit}</script></body>");
@@ -163,7 +165,8 @@ fn audit(folder: &Path, page: &str, axe: &str) -> Value {
     serde_json::from_str(&json.replace("&amp;", "&")).unwrap()
 }
 
-/// A picture of each view in the folder `target`, as high as the page, and the page as PDF.
+/// Writes a screenshot of the whole page for each view, and the page as PDF, to the directory
+/// `target`.
 fn pictures(folder: &Path, page: &str, kind: &str, seen: &Value, target: &Path) {
     fs::create_dir_all(target).unwrap();
     fs::write(target.join(format!("{kind}.html")), page).unwrap();
@@ -183,7 +186,7 @@ fn pictures(folder: &Path, page: &str, kind: &str, seen: &Value, target: &Path) 
         fs::write(folder.join("shown.html"), shown).unwrap();
         fs::write(folder.join("frame.html"), frames(&[(name, "shown", width)], height)).unwrap();
         let picture = target.join(format!("{kind}-{}.png", name.replace(' ', "-")));
-        // Chromium has no window narrower than 500 pixels.
+        // Chromium windows are at least 500 pixels wide.
         let size = format!("--window-size={},{height}", width.max(500));
         browse(folder, "frame.html", &[&size, &format!("--screenshot={}", picture.display())]);
         assert!(fs::metadata(picture).unwrap().len() > 10_000);

@@ -1,5 +1,5 @@
-//! `halfpower peer` and the study that asks it: a file served by nbdkit and a peer, both on the
-//! loopback interface. Hostile clients are tested beside the code, in `lab::peer`.
+//! Tests `halfpower peer` and the study that connects to the peer. nbdkit serves a file, and both
+//! servers are on the loopback interface. Hostile clients are tested in `lab::peer`.
 
 use std::fs::Permissions;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use crate::network::Server;
 
 const KEY: &str = "halfpower-peer.key";
 
-/// A running peer of the folder of a place, with its address.
+/// A running peer that serves the working directory, with its address.
 struct Peer {
     running: Running,
     address: String,
@@ -33,7 +33,7 @@ impl Peer {
     }
 }
 
-/// A place with a file of 16 MiB, its server, and a peer.
+/// Creates a working directory with a file of 16 MiB, a server of this file, and a peer.
 fn served() -> Result<(Place, Server, Peer), String> {
     let place = Place::new();
     let server = Server::start(&place.file("served", 16 * MIB), &[], &[])?;
@@ -60,9 +60,9 @@ fn a_peer_tells_what_a_path_costs_its_server_and_ends_with_a_signal() {
     assert!(of(findings, "id", "server-alone").len() >= 2, "{findings:?}");
     let readings = list(&study["readings"]);
     let network = of(readings, "quantity", "server-network-bytes");
-    assert!(real(&network[0]["value"]) > 0.9, "the network carries every byte: {network:?}");
-    // Other tests on this machine may keep it too busy for the cost of a request.
-    assert_eq!(of(readings, "quantity", "server-background").len(), 6, "before and after");
+    assert!(real(&network[0]["value"]) > 0.9, "the network carries too few bytes: {network:?}");
+    // On a machine that other tests keep busy, the cost of a request may be missing.
+    assert_eq!(of(readings, "quantity", "server-background").len(), 6, "before and after load");
     assert_eq!(list(&study["left_out"]).iter().filter(|one| one["part"] == "server").count(), 0);
     assert!(place.stored_run().findings_json.unwrap().contains("server-network-bytes"));
     peer.running.signal("INT");
@@ -76,12 +76,14 @@ fn a_peer_tells_what_a_path_costs_its_server_and_ends_with_a_signal() {
 fn a_peer_that_goes_away_ends_the_figures_of_the_server_and_not_the_study() {
     let (place, server, mut peer) = or_skip!(served());
     let study = format!("study network {} {} --quick", server.address, peer.flags());
-    let running = place.start(&format!("{study} --runtime 0.1 --trials 2 --no-store --json"));
+    let mut running = place.start(&format!("{study} --runtime 0.1 --trials 2 --no-store --json"));
     peer.running.until_it_says("connected");
+    // The study must have received the answer of the peer, or it does not begin.
+    running.until_it_says("network: ");
     peer.running.signal("KILL");
     let ended = running.ended().with_code(0);
-    let ended = ended.says("the figures of the server end here", "goes on without them");
-    let times = ended.stderr.matches("the figures of the server end here").count();
+    let ended = ended.says("the halfpower peer", "continues without the figures of the server");
+    let times = ended.stderr.matches("continues without the figures of the server").count();
     assert_eq!(times, 1, "{ended}");
     let study = &ended.json()["studies"][0];
     assert!(!of(list(&study["findings"]), "id", "cost").is_empty(), "{study}");
@@ -114,14 +116,14 @@ fn what_a_peer_cannot_serve_and_a_study_cannot_ask_is_refused() {
         place.halfpower(line).with_code(code).says(cause, remedy);
     };
     refused("peer --dir . --key-file open.key", 3, "other users can use", "chmod 600");
-    refused("peer --dir . --key-file missing.key", 2, "does not exist", "leave out");
-    refused("peer --dir missing", 2, "--dir missing", "name a folder");
+    refused("peer --dir . --key-file missing.key", 2, "does not exist", "drop --key-file");
+    refused("peer --dir missing", 2, "--dir missing", "use an existing folder");
     refused("peer --dir . --max-rate 0", 2, "--max-rate 0", "use a rate");
     place.halfpower("peer --dir . --listen nowhere").with_code(2);
     place.halfpower("study network served --peer 127.0.0.1:1").with_code(2);
     let flags = "--peer 127.0.0.1:1 --peer-key open.key";
     refused(&format!("study depth served {flags}"), 2, "--peer is for the study network", "drop");
-    assert_eq!(place.listing(), ["open.key", "served"], "no key was made");
+    assert_eq!(place.listing(), ["open.key", "served"], "a key file was created");
     let planned = place.does("peer --dir . --plan");
     assert!(planned.stdout.contains("listen on 127.0.0.1:7750"), "{planned}");
 }

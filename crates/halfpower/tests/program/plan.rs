@@ -1,4 +1,5 @@
-//! `halfpower plan`: the cheapest configurations for a need, and what it refuses.
+//! Tests `halfpower plan`: it prints the cheapest configurations for a need, and refuses invalid
+//! needs and price lists.
 
 use crate::fixture::{Place, list};
 
@@ -13,7 +14,7 @@ fn the_cheapest_configuration_of_each_kind_is_named_with_price_and_limit() {
     for one in choices {
         assert!(one["headroom"].as_f64().unwrap() >= 1.2, "{one}");
         assert!(one["capacity_bytes"].as_u64().unwrap() >= 30_000_000_000, "{one}");
-        // The configuration is a target of the other verbs.
+        // The configuration must also be a valid target of the other subcommands.
         let target = one["target"].as_str().unwrap();
         place.does(&format!("run {target} --rw randread --bs 8k --size 4m --trials 1 --no-store"));
     }
@@ -56,8 +57,8 @@ fn wrong_needs_and_price_lists_are_refused_with_the_remedy() {
     for (line, words) in [
         ("plan --need reads,8k", "a size and a rate are needed"),
         ("plan --need capacity,1t", "neither reads nor writes"),
-        ("plan --need reads,8k,1/s --prices nowhere.toml", "name a TOML file"),
-        ("plan --need reads,8k,1/s --prices /dev/zero", "name a TOML file"),
+        ("plan --need reads,8k,1/s --prices nowhere.toml", "specify a TOML file"),
+        ("plan --need reads,8k,1/s --prices /dev/zero", "specify a TOML file"),
         ("plan --need reads,8k,1/s --prices wrong.toml", "--show-prices prints an example"),
         ("plan", "--need"),
     ] {

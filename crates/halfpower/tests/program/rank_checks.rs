@@ -1,5 +1,5 @@
-//! Checks of runs of several ranks, for the tests with relays of their own and for the campaign
-//! under mpirun.
+//! Checks of runs with several ranks. The tests with their own relays and the tests under mpirun
+//! use them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::fixture::{Place, list, whole};
 
-/// The measuring process of a rank, such as "2/4", that runs in a place: its folder in /proc.
+/// Returns the directory in /proc of the measuring process of a rank, such as "2/4", that runs in
+/// the directory of `place`.
 #[track_caller]
 pub fn process_of_rank(rank: &str, place: &Place) -> PathBuf {
     let folder = place.path(".").canonicalize().unwrap();
@@ -21,7 +22,7 @@ pub fn process_of_rank(rank: &str, place: &Place) -> PathBuf {
     };
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     let found: Vec<PathBuf> = processes.filter(is_rank).collect();
-    assert_eq!(found.len(), 1, "processes of rank {rank}");
+    assert_eq!(found.len(), 1, "number of processes of rank {rank}");
     found[0].clone()
 }
 
@@ -33,8 +34,8 @@ pub fn signal_rank(signal: &str, rank: &str, place: &Place) {
     assert!(kill.unwrap().success());
 }
 
-/// Asserts that the counts of the only trial are the sums over its four ranks, each of which moved
-/// `each` bytes.
+/// Asserts that the counts of the only trial are the sums over its four ranks, and that each rank
+/// moved `each` bytes.
 #[track_caller]
 pub fn is_sum_of_its_ranks(document: &Value, each: u64) {
     let trial = &document["trials"][0];
@@ -48,8 +49,8 @@ pub fn is_sum_of_its_ranks(document: &Value, each: u64) {
     assert!(ranks.iter().all(|rank| whole(&rank["bytes"]) == each), "{trial}");
 }
 
-/// Asserts that every stored trial is that of `count` ranks, of which none was lost, and that its
-/// counts are their sums. Returns the number of trials.
+/// Asserts that every stored trial has `count` ranks, that no rank was lost, and that the counts of
+/// the trial are the sums over the ranks. Returns the number of trials.
 #[track_caller]
 pub fn stored_trials_are_sums(place: &Place, count: usize) -> usize {
     let mut trials = 0;

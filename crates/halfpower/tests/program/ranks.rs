@@ -1,5 +1,5 @@
-//! Several ranks: real processes whose relays are threads of this test and exchange messages over
-//! channels instead of MPI.
+//! Tests several ranks. The ranks are real processes. Their relays are threads of this test and
+//! exchange messages over channels instead of MPI.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::fixture::{Place, list, or_skip, wait_until, whole};
 use crate::network::served;
 use crate::rank_checks::{is_sum_of_its_ranks, signal_rank, stored_trials_are_sums};
 
-/// A relay's end of the channels to all relays.
+/// The channels of a relay to all relays.
 struct Channels {
     rank: u32,
     senders: Vec<Sender<(u32, Vec<u8>)>>,
@@ -33,7 +33,7 @@ impl Transport for Channels {
     }
 
     fn send(&mut self, to: u32, message: &[u8], _: &mut dyn FnMut() -> Option<u8>) {
-        // A relay that has ended hears nothing, as with MPI.
+        // As with MPI, a relay that has ended receives no messages. The failure is ignored.
         let _ = self.senders[to as usize].send((self.rank, message.to_vec()));
     }
 
@@ -42,8 +42,8 @@ impl Transport for Channels {
     }
 }
 
-/// Runs a command on several ranks; `change` alters the command line of each, and `beside` runs
-/// meanwhile. Returns how rank 0 ended and what it printed.
+/// Runs a command on several ranks. `change` alters the command line of each rank, and `beside`
+/// runs at the same time. Returns the exit status and the output of rank 0.
 pub fn on_ranks(
     count: u32,
     place: &Place,
@@ -55,7 +55,7 @@ pub fn on_ranks(
     (ended.remove(0), text)
 }
 
-/// Runs a command on several ranks like [`on_ranks`]; returns how each rank ended.
+/// Runs a command on several ranks like [`on_ranks`]. Returns the exit status of each rank.
 fn on_all_ranks(
     count: u32,
     place: &Place,
@@ -86,12 +86,12 @@ fn on_all_ranks(
     (ended, fs::read_to_string(output.path()).unwrap())
 }
 
-/// A file opened for appending, so that two streams do not overwrite each other.
+/// Opens a file for appending, so that two streams do not overwrite each other.
 fn append(path: &Path) -> File {
     File::options().append(true).open(path).unwrap()
 }
 
-/// The only document that rank 0 printed with `--json --quiet`.
+/// Parses the only document that rank 0 printed with `--json --quiet`.
 #[track_caller]
 fn document(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -121,7 +121,8 @@ fn ranks_that_share_a_file_write_each_block_of_it_once() {
         );
         let (ended, text) = on_ranks(4, &place, &words, |_, _| {}, || {});
         assert!([0, 5].contains(&ended.code), "{files}: {ended:?}: {text}");
-        // All blocks are written, and as many bytes were written as the file has.
+        // The ranks must write all blocks of the file, and in total no more than the size of the
+        // file.
         is_sum_of_its_ranks(&document(&text), 2 << 20);
         let written = fs::read(place.path("data")).unwrap();
         assert_eq!(written.len(), 128 * BLOCK_BYTES);
@@ -225,7 +226,7 @@ fn a_survey_of_ranks_measures_all_of_them_and_only_rank_0_writes() {
     let ranks = findings.iter().find(|finding| finding["id"] == "ranks").unwrap();
     assert!(ranks["text"].as_str().unwrap().starts_with("3 ranks on 1 host"), "{ranks}");
     assert!(stored_trials_are_sums(&place, 3) > 0, "{text}");
-    // Each rank has written its test file, and all of them together no more than is allowed.
+    // Each rank writes its test file, and all ranks together write no more than `--max-write`.
     let written = whole(&document["written_bytes"]);
     assert!(((24 << 20)..=(300 << 20)).contains(&written), "{written}");
     place.is_tidy();
@@ -257,7 +258,7 @@ fn competing_streams_are_those_of_all_ranks() {
         "study competing . --mpi --quick --size 16m --runtime 0.2 --trials 2 --json --quiet";
     let (ended, text) = on_all_ranks(2, &place, words, |_, _| {}, || {});
     assert!([0, 5].contains(&ended[0].code) && ended[1].code == 0, "{ended:?}: {text}");
-    // Two trials of each of three streams alone.
+    // Each of the three streams has two trials in which it runs alone.
     assert_eq!(stored_trials_are_sums(&place, 2), 6);
     let document = document(&text);
     let readings = list(&document["studies"][0]["readings"]);
@@ -314,7 +315,8 @@ fn a_wrong_command_line_is_reported_by_one_rank_only() {
     };
     let rank =
         |rank, local| [("OMPI_COMM_WORLD_RANK", rank), ("OMPI_COMM_WORLD_LOCAL_RANK", local)];
-    // A wrong flag is known to all ranks, a missing plan file or job only to those of a host.
+    // A wrong flag fails on all ranks, so only rank 0 reports it. A missing plan file or job file
+    // fails on the ranks of one host, so the first rank of this host reports it.
     for words in ["run . --mpi --depht 4", "run . --mpi --rw sideways"] {
         assert!(!says(words, &rank("0", "0")).is_empty(), "{words}");
         assert_eq!(says(words, &rank("2", "0")), "", "{words}");
@@ -322,7 +324,7 @@ fn a_wrong_command_line_is_reported_by_one_rank_only() {
     let words = "study burst . --mpi";
     assert!(says(words, &rank("2", "0")).contains("one process"));
     assert_eq!(says(words, &rank("3", "1")), "");
-    // Without --mpi the processes do not know each other.
+    // Without `--mpi`, each process reports its own failure.
     assert!(!says("run . --depht 4", &rank("2", "1")).is_empty());
 }
 

@@ -1,5 +1,5 @@
-//! Real programs that are watched: what a watch says of them is what their documentation says that
-//! they do. Programs that are not installed are skipped by name.
+//! Watches real programs. The watch must report the behaviour that the documentation of these
+//! programs describes. If a program is not installed, its test is skipped.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::fixture::{Place, list, or_skip, text, wait_until, whole};
 use crate::watch::watching;
 
-/// Files of a tree.
+/// Number of files in the test tree.
 const TREE_FILES: u64 = 60;
 
-/// Whether a program can be watched and these programs are there.
+/// Checks that programs can be watched and that these programs are installed.
 fn programs(names: &[&str]) -> Result<(), String> {
     watching()?;
     let is_missing = |name: &&&str| {
@@ -23,7 +23,8 @@ fn programs(names: &[&str]) -> Result<(), String> {
     names.iter().find(is_missing).map_or(Ok(()), |name| Err(format!("{name} is not installed")))
 }
 
-/// Files of 300 to 60,300 bytes in three folders below `tree`; their total size.
+/// Creates a tree of files of 300 to 60,300 bytes in three directories below `tree`. Returns the
+/// total size of the files.
 fn tree(place: &Place) -> u64 {
     let mut total = 0;
     for at in 0..TREE_FILES {
@@ -38,7 +39,7 @@ fn tree(place: &Place) -> u64 {
     total
 }
 
-/// Watches a shell command.
+/// Watches a shell command. Returns the document of the watch.
 #[track_caller]
 fn watched(place: &Place, command: &str) -> Value {
     fs::write(place.path("script"), command).unwrap();
@@ -48,18 +49,18 @@ fn watched(place: &Place, command: &str) -> Value {
     document
 }
 
-/// The files whose name contains a text.
+/// Returns the files whose name contains a text.
 fn files<'a>(document: &'a Value, part: &'a str) -> Vec<&'a Value> {
     let all = list(&document["files"]).iter();
     all.filter(|file| text(&file["name"]).contains(part)).collect()
 }
 
-/// The files with reads whose name contains a text.
+/// Returns the files with reads whose name contains a text.
 fn with_reads<'a>(document: &'a Value, part: &'a str) -> Vec<&'a Value> {
     files(document, part).into_iter().filter(|file| !file["reads"].is_null()).collect()
 }
 
-/// A field of the reads or writes of these files, such as `count`, in total.
+/// Returns the total over these files of a field of the reads or writes, such as `count`.
 fn total(files: &[&Value], direction: &str, field: &str) -> u64 {
     files.iter().filter_map(|file| file[direction][field].as_u64()).sum()
 }
@@ -68,14 +69,14 @@ fn flushes(files: &[&Value]) -> u64 {
     files.iter().map(|file| whole(&file["flushes"])).sum()
 }
 
-/// The sizes of the requests of these files.
+/// Returns the request sizes of these files.
 fn sizes(files: &[&Value], direction: &str) -> Vec<u64> {
     let of = files.iter().filter(|file| !file[direction].is_null());
     let sizes = of.flat_map(|file| list(&file[direction]["sizes"]));
     sizes.map(|size| whole(&size["bytes"])).collect()
 }
 
-/// The calls that made the requests of an operation.
+/// Returns the names of the system calls that issued the requests of an operation.
 fn calls<'a>(document: &'a Value, operation: &str) -> Vec<&'a str> {
     let of = list(&document["operations"]).iter().find(|of| text(&of["operation"]) == operation);
     of.map_or(Vec::new(), |of| list(&of["calls"]).iter().map(|call| text(&call["call"])).collect())
@@ -86,7 +87,8 @@ fn dd_reads_and_writes_blocks_of_512_bytes_unless_told_otherwise() {
     or_skip!(programs(&["dd"]));
     let place = Place::new();
     place.file("data", 64 << 10);
-    // dd(1): bs=BYTES, "read and write up to BYTES bytes at a time (default: 512)".
+    // This is documented in dd(1): bs=BYTES, "read and write up to BYTES bytes at a time (default:
+    // 512)".
     let document = watched(&place, "dd if=data of=copy 2> /dev/null");
     let copy = files(&document, "/copy");
     assert_eq!((sizes(&copy, "writes"), total(&copy, "writes", "count")), (vec![512], 128));
@@ -98,12 +100,12 @@ fn tar_writes_records_of_10_kib_and_reads_each_file_once() {
     or_skip!(programs(&["tar"]));
     let place = Place::new();
     let bytes = tree(&place);
-    // GNU tar manual, "Blocking": 20 blocks of 512 bytes are a record.
+    // A record is 20 blocks of 512 bytes (GNU tar manual, "Blocking").
     let document = watched(&place, "tar -cf t.tar tree");
     assert_eq!(sizes(&files(&document, "/t.tar"), "writes"), [10_240]);
     let read = with_reads(&document, "/tree/");
     assert_eq!((read.len() as u64, total(&read, "reads", "moved_bytes")), (TREE_FILES, bytes));
-    assert_eq!(flushes(&files(&document, "/")), 0, "tar makes nothing durable");
+    assert_eq!(flushes(&files(&document, "/")), 0, "tar flushes files");
 }
 
 #[test]
@@ -114,12 +116,12 @@ fn cp_copies_within_the_kernel_or_in_large_blocks() {
     let document = watched(&place, "cp data copy");
     let copy = files(&document, "/copy");
     assert_eq!(total(&copy, "writes", "moved_bytes"), 3 << 20);
-    // NEWS of coreutils 9.0: cp uses copy_file_range(2) if it is available; before, and elsewhere,
-    // blocks of at least 128 KiB.
+    // cp uses copy_file_range(2) if this system call is available. Otherwise, and before coreutils
+    // 9.0, cp uses blocks of at least 128 KiB (NEWS of coreutils 9.0).
     let is_in_kernel = calls(&document, "write").contains(&"copy_file_range");
     let is_large = sizes(&copy, "writes").iter().all(|bytes| *bytes >= 128 << 10);
     assert!(is_in_kernel || is_large, "{document:#}");
-    // The file is read once; a copy counts as one request.
+    // The file is read once. A call of copy_file_range(2) counts as one request.
     assert!(document["mean_depth"].as_f64().unwrap() < 1.01, "{document:#}");
 }
 
@@ -140,14 +142,14 @@ fn rsync_writes_temporary_files_beside_their_destination() {
     or_skip!(programs(&["rsync"]));
     let place = Place::new();
     let bytes = tree(&place);
-    // rsync(1), --inplace: by default a new copy of the file is made and moved into its place.
+    // By default, rsync creates a new copy of the file and renames it (rsync(1), `--inplace`).
     let document = watched(&place, "rsync -a tree/ copy/");
     let written = files(&document, "/copy/");
     assert_eq!(total(&written, "writes", "moved_bytes"), bytes);
     let is_temporary = |file: &&Value| text(&file["name"]).contains("/.f");
     let temporary = written.iter().filter(|file| !file["writes"].is_null());
     assert!(temporary.clone().count() > 50 && temporary.copied().all(|f| is_temporary(&f)));
-    assert_eq!(flushes(&written), 0, "--fsync was not given");
+    assert_eq!(flushes(&written), 0, "rsync flushes files without --fsync");
 }
 
 #[test]
@@ -158,8 +160,9 @@ fn git_makes_a_received_pack_durable_and_the_work_tree_not() {
     let commit = "cd tree; git init -q .; git add .; \
                   git -c user.name=a -c user.email=a@b -c gc.auto=0 commit -qm all";
     assert!(place.command_of("sh").args(["-c", commit]).status().unwrap().success());
-    // git-config(1), core.fsync: packs are committed objects, which are made durable by default;
-    // --no-local uses the transport, and fetch.unpackLimit keeps the pack.
+    // By default git flushes packs, because they are committed objects (git-config(1), core.fsync).
+    // The option --no-local makes git transfer a pack, and fetch.unpackLimit=1 makes git store the
+    // pack without unpacking it.
     let clone = "git -c fetch.unpackLimit=1 -c transfer.unpackLimit=1 clone -q --no-local tree new";
     let document = watched(&place, clone);
     let pack = files(&document, "/objects/pack/");
@@ -168,7 +171,7 @@ fn git_makes_a_received_pack_durable_and_the_work_tree_not() {
     assert_eq!((tree.len() as u64, flushes(&tree)), (TREE_FILES, 0));
 }
 
-/// Statements that insert rows, each in a transaction of its own.
+/// Returns SQL statements that insert rows, each in a separate transaction.
 fn inserts(mode: &str, rows: u64) -> String {
     let mut sql = format!("pragma journal_mode={mode};\ncreate table t(v text);\n");
     for _ in 0..rows {
@@ -184,22 +187,24 @@ fn sqlite_flushes_four_times_for_a_transaction_and_once_with_a_write_ahead_log()
     const ROWS: u64 = 50;
     fs::write(place.path("delete.sql"), inserts("delete", ROWS)).unwrap();
     fs::write(place.path("wal.sql"), inserts("wal", ROWS)).unwrap();
-    // sqlite.org/atomiccommit.html, 3.7 and 3.10: the journal is flushed, then its header, then the
-    // database; and once the folder, so that the new journal has a name there.
+    // SQLite flushes the journal, then the header of the journal, then the database. It also
+    // flushes the directory once, so that the name of the new journal is durable
+    // (sqlite.org/atomiccommit.html, 3.7 and 3.10).
     let document = watched(&place, "sqlite3 a.db < delete.sql");
     let count = |part| flushes(&files(&document, part));
-    // The transaction of the table too.
+    // Creating the table is also a transaction.
     assert_eq!((count("/a.db-journal"), count("/a.db") - count("/a.db-journal")), (102, 51));
     let folder = place.path("").canonicalize().unwrap();
     let folder = folder.to_str().unwrap();
     let of_folder = list(&document["files"]).iter();
     let of_folder = of_folder.filter(|file| text(&file["name"]).trim_end_matches('/') == folder);
     assert_eq!(flushes(&of_folder.collect::<Vec<_>>()), 51);
-    // sqlite.org/wal.html, 2.3: with synchronous=FULL the log is flushed after each transaction.
+    // With synchronous=FULL, SQLite flushes the log after each transaction (sqlite.org/wal.html,
+    // 2.3).
     let document = watched(&place, "sqlite3 b.db < wal.sql");
     let log = flushes(&files(&document, "/b.db-wal"));
     assert!((51..=54).contains(&log), "{log}");
-    // And with synchronous=NORMAL only before a checkpoint.
+    // With synchronous=NORMAL, SQLite flushes the log only before a checkpoint.
     let sql = inserts("wal", ROWS);
     fs::write(place.path("normal.sql"), format!("pragma synchronous=normal;\n{sql}")).unwrap();
     let document = watched(&place, "sqlite3 c.db < normal.sql");
@@ -216,7 +221,7 @@ fn rocksdb_flushes_its_log_after_each_write_if_told_to() {
              --threads=1 --db=db{sync} --sync={sync} > /dev/null 2>&1"
         )
     };
-    // WriteOptions::sync in rocksdb/options.h: the log is flushed before the write returns.
+    // RocksDB flushes the log before the write returns (WriteOptions::sync in rocksdb/options.h).
     let document = watched(&place, &bench(1));
     let log: Vec<&Value> = files(&document, "/db1/")
         .into_iter()
@@ -232,14 +237,14 @@ fn rocksdb_flushes_its_log_after_each_write_if_told_to() {
     assert!(flushes(&log) < 20 && total(&log, "writes", "count") >= 200, "{log:#?}");
 }
 
-/// A PostgreSQL server on a Unix socket, stopped at the end.
+/// A PostgreSQL server on a Unix socket. Dropping this value stops the server.
 struct Postgres<'a> {
     place: &'a Place,
     bin: String,
 }
 
 impl<'a> Postgres<'a> {
-    /// Makes a database cluster and starts its server as the user postgres.
+    /// Creates a database cluster and starts its server as the user postgres.
     fn start(place: &'a Place) -> Result<Postgres<'a>, String> {
         let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let bins = versions.map(|version| version.path().join("bin"));
@@ -270,7 +275,7 @@ impl<'a> Postgres<'a> {
         self.place.path("pg").display().to_string()
     }
 
-    /// Process id of the server.
+    /// Returns the PID of the server.
     fn server(&self) -> u32 {
         let file = fs::read_to_string(self.place.path("pg/d/postmaster.pid")).unwrap();
         file.lines().next().unwrap().parse().unwrap()
@@ -299,21 +304,21 @@ fn postgresql_flushes_its_log_at_each_commit_and_moves_pages_of_8_kib() {
     watch.until("the watch has begun", || fs::read_dir(place.path("")).unwrap().any(is_partial));
     let mut bench = Command::new("runuser");
     let folder = postgres.folder();
-    // With -C each transaction has a session of its own, that is, a process that begins after the
-    // watch.
+    // With -C, each transaction has a separate session. The server process of a session starts
+    // during the watch.
     bench
         .args(["-u", "postgres", "--", "pgbench", "-h", &folder, "-n", "-C", "-t", "100", "bench"]);
     let output = bench.current_dir(place.path("pg")).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     watch.signal("INT");
     let document = watch.ended().json();
-    // The manual, 30.5: at commit the log is written in pages of 8 KiB (wal_block_size) and flushed
-    // with fdatasync (wal_sync_method on Linux).
+    // At commit, PostgreSQL writes the log in pages of 8 KiB (wal_block_size) and flushes it with
+    // fdatasync (wal_sync_method on Linux). This is documented in the manual, 30.5.
     let log = files(&document, "/pg_wal/");
     assert!(flushes(&log) >= 80, "{log:#?}");
     assert!(sizes(&log, "writes").iter().all(|bytes| bytes % 8192 == 0), "{log:#?}");
     assert!(calls(&document, "flush").contains(&"fdatasync"), "{document:#}");
-    // block_size: tables are read and written in pages of 8 KiB.
+    // PostgreSQL reads and writes tables in pages of 8 KiB (block_size).
     let table = files(&document, "/base/");
     let is_table = |file: &&Value| {
         let name = text(&file["name"]).rsplit('/').next().unwrap_or_default();
@@ -325,6 +330,6 @@ fn postgresql_flushes_its_log_at_each_commit_and_moves_pages_of_8_kib() {
     assert!(table_sizes.iter().all(|bytes| bytes % 8192 == 0), "{table:#?}");
     drop(postgres);
     let command_line = format!("/proc/{server}/cmdline");
-    // One that has ended and was not waited for has none.
+    // A process that has ended but was not waited for has an empty command line.
     wait_until("the server has ended", || !fs::read(&command_line).is_ok_and(|c| !c.is_empty()));
 }

@@ -1,5 +1,5 @@
-//! Traces that are replayed, on files and in simulated systems, and what-if questions about them.
-//! The traces are CSV files with known requests.
+//! Tests the replay of traces on files and in simulated systems, and what-if questions about
+//! traces. The traces are CSV files with known requests.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,11 +11,11 @@ use crate::fixture::{Place, list, or_skip, real, text, whole};
 use crate::known_truth::Served;
 use crate::watch::{LOADS, Load, watching};
 
-/// The columns of the traces.
+/// Column names of the traces.
 const COLUMNS: &str = "start_ns,latency_ns,thread,call,operation,file,offset,bytes,direct\n";
 
-/// Writes a trace: each request with its thread, what it is, and its offset and length. Each
-/// request takes 100 us, and the program computes for 20 us after it.
+/// Writes a trace. `requests` has the thread, operation, offset and length of each request. Each
+/// request takes 100 us, and after each request the program computes for 20 us.
 fn trace(place: &Place, name: &str, requests: &[(u32, &str, u64, u64)]) {
     let mut lines = COLUMNS.to_owned();
     for (at, (thread, operation, offset, bytes)) in requests.iter().enumerate() {
@@ -35,13 +35,13 @@ fn trace(place: &Place, name: &str, requests: &[(u32, &str, u64, u64)]) {
     fs::write(place.path(name), lines).unwrap();
 }
 
-/// Writes of 4 KiB to a log, each followed by a flush.
+/// Writes a trace of 4 KiB writes to a log, with a flush after each write.
 fn log_with_flushes(place: &Place, name: &str, writes: u64) {
     let write = |at| [(1, "write", 4096 * at, 4096), (1, "flush", 0, 0)];
     trace(place, name, &(0..writes).flat_map(write).collect::<Vec<_>>());
 }
 
-/// Random reads of 8 KiB, one at a time.
+/// Writes a trace of random 8 KiB reads, one at a time.
 fn reads(place: &Place, name: &str, count: u64) {
     let read = |at: u64| (1, "read", at * 7919 % 2048 * 8192, 8192);
     trace(place, name, &(0..count).map(read).collect::<Vec<_>>());
@@ -70,9 +70,9 @@ fn every_request_of_a_trace_is_issued_again_and_the_result_is_a_run() {
     let replay = &document["workload"]["settings"]["replay"];
     assert_eq!((text(&replay["trace"]), whole(&replay["requests"])), ("t.csv", 3));
     assert_eq!(text(&document["workload"]["rw"]), "replay");
-    // Buffers are on ordinary pages, as those of programs.
+    // The buffers of a replay are on ordinary pages, like the buffers of most programs.
     assert_eq!(text(&document["workload"]["settings"]["buffer_pages"]), "4k");
-    // Two threads of the program are two workers.
+    // The replay has one worker for each thread of the traced program.
     assert_eq!(whole(&document["workload"]["threads"]), 2);
     let shown = place.does("runs show 1").stdout;
     assert!(shown.contains("replay of t.csv (3 requests, as recorded), 2 threads"), "{shown}");
@@ -90,7 +90,7 @@ fn a_replay_in_a_simulated_system_gives_the_same_bits_each_time() {
     assert_eq!((&one["summary"], elapsed_of(&one)), (&two["summary"], elapsed_of(&two)));
     assert_eq!(requests(&one, "read"), 300);
     let elapsed = |line: &str| elapsed_of(&place.document(line));
-    // The program's own time: 299 gaps of 20 us.
+    // The program computes 299 times for 20 us, between its 300 requests.
     let (kept, dropped) = (elapsed(line), elapsed(&format!("{line} --fast")));
     assert_eq!(kept - dropped, 299 * 20_000);
     assert_eq!(elapsed(&format!("{line} --speed 2")) - dropped, 299 * 10_000);
@@ -106,11 +106,15 @@ fn a_trace_that_does_not_fit_is_refused_with_the_remedy() {
     ended.says("small", "--fold");
     let folded = place.document("replay t.csv small --no-store --fold --direct=0 --trials 1");
     assert_eq!(requests(&folded, "read"), 30);
-    // A size that most requests fit into is no reason to move the others without a word.
+    // Most requests fit into the given size. The requests beyond this size must not be moved
+    // silently to smaller offsets.
     let short = place.cannot("replay t.csv . --no-store --size 1m --direct=0").with_code(2);
     short.says("the trace needs", "--fold, or a larger --size");
-    place.cannot("whatif nvme-gen4 --trace h.csv --set disks=2").with_code(2).says("h.csv", "name");
-    place.cannot("replay none.csv small").with_code(2).says("none.csv", "name a trace file");
+    place
+        .cannot("whatif nvme-gen4 --trace h.csv --set disks=2")
+        .with_code(2)
+        .says("h.csv", "specify");
+    place.cannot("replay none.csv small").with_code(2).says("none.csv", "specify a trace file");
     place.cannot("replay small small").with_code(1).says("small", "blkparse");
     place.cannot("replay t.csv . --file /other").with_code(2).says("no reads and writes", "record");
     place.cannot("replay t.csv . --speed 0").with_code(2).says("--speed", "above 0");
@@ -147,13 +151,13 @@ fn what_if_predicts_another_habit_of_the_program() {
     let place = Place::new();
     log_with_flushes(&place, "log.csv", 200);
     let ratio = |line: &str| real(&place.document(&format!("whatif {line}"))["ratio"]);
-    // A disk that rotates needs a turn for each flushed write.
+    // A rotating disk needs a revolution for each flushed write.
     let rarer = ratio("sata-hdd-7200 --trace log.csv --given write_cache=off --flush-every 20");
     assert!(rarer > 1.0, "{rarer}");
     reads(&place, "reads.csv", 200);
     let deeper = ratio("nvme-gen4 --trace reads.csv --fast --iodepth-to 16");
     assert!(deeper > 4.0, "{deeper}");
-    // The page cache holds what the program reads again.
+    // The page cache holds the data that the program reads repeatedly.
     let set = ratio("nvme-gen4 --trace reads.csv --set caching=buffered,host.cache.size=2");
     assert_eq!(ratio("nvme-gen4 --trace reads.csv --buffered --cache 2g"), set);
     place.halfpower("whatif nvme-gen4 --trace reads.csv --buffered --direct").with_code(2);
@@ -173,19 +177,18 @@ fn a_trace_is_replayed_on_a_reference_device() {
     let document = place.document(line);
     assert_eq!(requests(&document, "read"), 12);
     assert_eq!(text(&document["workload"]["ioengine"]), "delay");
-    // One at a time, and no request is faster than the device.
+    // The requests are issued one at a time, and no request may be faster than the device.
     assert!(elapsed_of(&document) >= 12 * 2_000_000, "{document:#}");
     place.cannot("replay t.csv . --mpi").with_code(2);
 }
 
-/// The middle one of some figures.
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
 #[test]
-#[ignore = "a campaign of some minutes, with fio"]
+#[ignore = "takes some minutes and needs fio"]
 fn twelve_known_loads_are_replayed_as_the_program_ran() {
     or_skip!(watching());
     let place = Place::new();
@@ -229,7 +232,7 @@ fn twelve_known_loads_are_replayed_as_the_program_ran() {
     println!("{met} of {} within 10% of the time and 15% of the latencies", LOADS.len());
 }
 
-/// Changes of habit that mean something for a load.
+/// Returns the changes that `whatif` must predict for a load with these fio flags.
 fn changes(flags: &str) -> Vec<&'static str> {
     let mut changes = vec!["--iodepth-to 8"];
     match flags {
@@ -246,7 +249,7 @@ fn changes(flags: &str) -> Vec<&'static str> {
 }
 
 #[test]
-#[ignore = "a campaign of some minutes, with fio and FUSE"]
+#[ignore = "takes some minutes and needs fio and FUSE"]
 fn effects_of_changes_are_predicted_on_a_device_whose_parameters_only_its_measurements_tell() {
     or_skip!(watching());
     let served = or_skip!(Served::of("truth:fixed=2ms,rate=100MB/s,parallel=4 mounted --size 64m"));
@@ -260,7 +263,7 @@ fn effects_of_changes_are_predicted_on_a_device_whose_parameters_only_its_measur
     let only = format!("--file {}", place.path("mounted").display());
     let (mut met, mut all) = (0, 0);
     for Load { name, flags } in LOADS {
-        // All files of a load are this one.
+        // All loads use this one file instead of several files.
         let flags = flags.replace("--nrfiles=4 --filesize=2m", "").replace("--number_ios=300", "");
         let load = format!(
             "fio --name=a --bs=8k --size=16m --filename=mounted/device --number_ios=400 {flags} \
@@ -276,7 +279,7 @@ fn effects_of_changes_are_predicted_on_a_device_whose_parameters_only_its_measur
             real(&replayed["summary"]["throughput_bytes_per_s"]["median"])
         };
         for change in changes(&flags) {
-            // Behind FUSE there is no page cache.
+            // The file is on FUSE, where the page cache is not used.
             let line = format!("whatif ./dev.toml --trace t.parquet {only} --given caching=direct");
             let predicted = real(&place.document(&format!("{line} {change}"))["ratio"]);
             let measured =
@@ -290,6 +293,7 @@ fn effects_of_changes_are_predicted_on_a_device_whose_parameters_only_its_measur
         }
     }
     println!("{met} of {all} effects within 15%");
-    // Not all, because the device answers in real time, and the machine may be busy.
+    // Some effects may be missed, because the device responds in real time and the machine may be
+    // busy.
     assert!(met * 4 >= all * 3);
 }

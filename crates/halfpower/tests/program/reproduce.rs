@@ -1,4 +1,4 @@
-//! `reproduce`: all figures of the papers are there, with errors within the published limits.
+//! Tests `reproduce`: it prints all figures of the papers, with errors within the published limits.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn the_first_paper_is_reproduced_within_its_bars() {
     let all = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 16 17 t1 t2 t3 t4";
     assert_eq!(keys, all.split(' ').collect::<Vec<_>>());
 
-    // A point that could not be simulated does not count as correct.
+    // A point that could not be simulated must not count as correct.
     for figure in figures {
         for chart in figure["charts"].as_array().unwrap() {
             let columns = chart["columns"].as_array().unwrap().iter();
@@ -39,7 +39,7 @@ fn the_first_paper_is_reproduced_within_its_bars() {
         }
     }
 
-    // Figure 2 has a chart of throughput and one of CPU time.
+    // Figure 2 has a chart of throughput and a chart of CPU time.
     let of_figure_2 = &figure(&document, "2")["charts"];
     assert!(mean(&of_figure_2[1]) <= 0.125, "{}", of_figure_2[1]["score"]);
     let mut throughput = ["3", "6", "14", "t3"].map(|key| mean(figure(&document, key))).to_vec();
@@ -105,7 +105,7 @@ fn a_figure_of_the_second_paper_is_simulated_though_nothing_of_it_is_published()
     assert!(random["score"].is_null(), "{random}");
     let points = random["charts"][0]["columns"][0]["points"].as_array().unwrap();
     let rates: Vec<f64> = points.iter().map(|one| one["simulated"].as_f64().unwrap()).collect();
-    assert!(rates[5] > 1.5 * rates[0], "32 requests are sorted, one is not: {rates:?}");
+    assert!(rates[5] > 1.5 * rates[0], "depth 32 gains too little: {rates:?}");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn one_figure_is_laid_out_with_sizes_down_and_series_across() {
     let head = ended.stdout.lines().find(|line| line.contains("request KB")).unwrap();
     assert!(head.contains("1 Buffer") && head.contains("8 Buffers"), "{ended}");
     assert!(ended.stdout.contains("naive bound: mean"), "{ended}");
-    assert_eq!(ended.stdout, place.does("reproduce riedel97 --figure 6").stdout, "the same bits");
+    assert_eq!(ended.stdout, place.does("reproduce riedel97 --figure 6").stdout, "output differs");
     place
         .cannot("reproduce riedel97 --figure 15")
         .with_code(2)

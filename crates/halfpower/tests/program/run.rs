@@ -1,18 +1,17 @@
-//! `halfpower run`: it measures what was requested, the results are consistent, and nothing is left
-//! behind.
+//! Tests `halfpower run`: it measures what was requested, its results are consistent, and it leaves
+//! nothing behind.
 
 use serde_json::{Value, json};
 
 use crate::fixture::{KIB, MIB, Place, about, damage, list, noise, or_skip, real, whole};
 
-/// A tenth of a second, one trial: enough for everything except statistics.
+/// Flags for one trial of a tenth of a second, which is enough for everything except statistics.
 const BRIEFLY: &str = "--runtime 0.1 --trials 1 --no-store";
 
 fn trials(document: &Value) -> &[Value] {
     list(&document["trials"])
 }
 
-/// The only trial of a document.
 fn trial(document: &Value) -> &Value {
     assert_eq!(trials(document).len(), 1);
     &document["trials"][0]
@@ -120,11 +119,12 @@ fn threads_move_the_size_between_them_and_no_more() {
                 "run data --bs 64k --size 4m --trials 1 --no-store --numjobs {threads} \
                  --placement {placement}"
             );
-            // So few requests may make the result invalid; only their number is checked here.
+            // With so few requests the result may be invalid, so only the number of bytes is
+            // checked.
             let document = place.halfpower(&format!("{line} --json")).json();
             let bytes = whole(&trial(&document)["bytes"]);
-            assert!(bytes <= 4 * MIB, "{bytes} bytes moved of 4194304: {line}");
-            assert!(bytes >= 4 * MIB - 3 * 64 * KIB, "{bytes} bytes moved of 4194304: {line}");
+            assert!(bytes <= 4 * MIB, "{bytes} of 4194304 bytes moved: {line}");
+            assert!(bytes >= 4 * MIB - 3 * 64 * KIB, "{bytes} of 4194304 bytes moved: {line}");
         }
     }
 }
@@ -159,8 +159,8 @@ fn a_write_changes_its_region_and_nothing_around_it() {
     let after = std::fs::read(path).unwrap();
     let mib = MIB as usize;
     assert_eq!(after.len(), before.len());
-    assert!(after[..mib] == before[..mib], "changed before the region");
-    assert!(after[2 * mib..] == before[2 * mib..], "changed behind the region");
+    assert!(after[..mib] == before[..mib], "data before the region changed");
+    assert!(after[2 * mib..] == before[2 * mib..], "data after the region changed");
     let blocks = after[mib..2 * mib].chunks(4096).zip(before[mib..2 * mib].chunks(4096));
     assert_eq!(blocks.filter(|(now, then)| now == then).count(), 0, "blocks were not written");
 }
@@ -371,7 +371,7 @@ fn without_a_soaker_there_is_no_upper_bound_of_the_cpu_cost() {
     assert_eq!(cost["upper"], Value::Null);
 }
 
-// ---- trust
+// ---- verified data and verdicts
 
 #[test]
 fn verified_writes_are_read_back() {
@@ -407,8 +407,8 @@ fn verified_writes_that_leave_blocks_unwritten_are_judged_by_those_that_they_wro
 fn a_write_lost_where_time_ends_the_run_is_found() {
     let place = Place::new();
     for flags in ["--rw write", "--rw randwrite --iodepth 4"] {
-        // Large enough that no block is written twice, because a second write would replace the
-        // lost one.
+        // The file is so large that no block is written twice. A second write to the same block
+        // would hide the lost write.
         let line = format!("run . {flags} --size 256m --runtime 0.3 --verify --no-store");
         let ended = place.halfpower(&format!("{line} --trials 1 --inject write-lose@2"));
         ended.with_code(4).says("verification failed", "offset");
@@ -431,7 +431,7 @@ fn a_flipped_bit_is_found_with_its_offset() {
     place.does(&format!("run data --overwrite=data --rw write {same}"));
     place.does(&format!("run data --rw read {same}"));
     damage(&path, 1_234_567);
-    // The block of 4096 bytes with the flipped bit.
+    // Offset of the 4096-byte block that contains the flipped bit.
     let block = "1232896";
     let ended = place.halfpower(&format!("run data --rw read {same}"));
     let ended = ended.with_code(4).says("verification failed", block);
@@ -508,7 +508,7 @@ fn verified_mixes_and_odd_blocks_are_refused_before_anything_is_made() {
             "run . --rw write --verify --bs 1000 --size 100000 --direct=0",
             "cannot be divided into verified blocks",
         ),
-        ("sweep . --rw write --bs 4k,8k --verify --size 1m", "blocks of one size"),
+        ("sweep . --rw write --bs 4k,8k --verify --size 1m", "the same request size"),
     ] {
         place.cannot(line).with_code(2).says(cause, "");
     }
@@ -520,7 +520,7 @@ fn targets_on_one_device_share_its_counters() {
     place.file("one", 4 * MIB);
     place.file("two", 4 * MIB);
     let line = "run one two --bs 64k --size 4m --trials 1 --no-store";
-    // What other programs read at the same time is counted too, so it may take several tries.
+    // Reads of other programs at the same time are also counted, so several tries may be necessary.
     let are_shared = (0..10).any(|_| {
         let document = place.document(line);
         let trial = &document["trials"][0];

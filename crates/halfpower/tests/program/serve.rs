@@ -1,6 +1,6 @@
-//! `halfpower serve` and `report --all`: the pages of a database, and clients that want more than
-//! pages. Every hostile request must leave the server answering, in bounded memory, with nothing
-//! read outside the database and nothing written.
+//! Tests `halfpower serve` and `report --all`: the pages of a database, and hostile clients. After
+//! every hostile request, the server must still respond, its memory must be bounded, and it must
+//! have read nothing outside the database and written nothing.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,26 +14,25 @@ use serde_json::Value;
 
 use crate::fixture::{Place, Running, list, or_skip, pause, text, wait_until, whole};
 
-/// A label that tries SQL and HTML.
+/// A label that tries SQL and HTML injection.
 const HOSTILE: &str = "';DROP/**/TABLE/**/run;--<script>alert(1)</script>";
-/// How far the peak of the memory may rise above that after the first page (KiB): kept pages (24
-/// MiB) and 64 connections with 16 KiB of headers each, doubled.
+/// Maximum increase of the server's peak memory after its first page (KiB). The server caches up to
+/// 24 MiB of finished pages, and the headers of 64 connections take 1 MiB. The limit is more than
+/// twice the sum of both.
 const MEMORY_KIB_MAX: u64 = 64 << 10;
-/// Files that the server has open besides its connections.
+/// Maximum number of files that the server has open besides its connections.
 const OPEN_FILES: usize = 24;
-/// Connections that the server takes at a time.
+/// Maximum number of connections that the server accepts at the same time.
 const CONNECTIONS: usize = 64;
-/// What is read of an answer at most before its client is taken to wait for ever.
+/// Maximum time to wait for data of a response.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A running server, its address and its token.
 struct Site {
     running: Running,
     address: String,
     token: String,
 }
 
-/// An answer to a request.
 struct Answer {
     status: u16,
     head: String,
@@ -48,7 +47,7 @@ impl std::fmt::Debug for Answer {
 }
 
 impl Answer {
-    /// The first answer in what a server sent.
+    /// Parses the first response in the bytes that a server sent.
     fn of(bytes: &[u8]) -> Option<Answer> {
         let text = String::from_utf8_lossy(bytes);
         let (head, body) = text.split_once("\r\n\r\n")?;
@@ -62,7 +61,7 @@ impl Answer {
     }
 }
 
-/// A place with some runs, one of which has a hostile label.
+/// Creates a working directory with some stored runs, one of which has a hostile label.
 fn place() -> Place {
     let place = Place::new();
     for _ in 0..3 {
@@ -98,7 +97,7 @@ impl Site {
         exchange(self.connect(), bytes)
     }
 
-    /// The answer to a request with these headers besides the host.
+    /// Sends a request with the header Host and these headers. Returns the response.
     fn ask(&self, method: &str, path: &str, headers: &str) -> Answer {
         let host = &self.address;
         let request = format!(
@@ -109,17 +108,17 @@ impl Site {
         Answer::of(&bytes).unwrap_or_else(|| panic!("no answer to {request}: {}", shown()))
     }
 
-    /// The header with the token.
+    /// Returns the header with the token.
     fn key(&self) -> String {
         format!("Authorization: Bearer {}\r\n", self.token)
     }
 
-    /// The answer to who knows the token.
+    /// Requests a page with the token.
     fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, &self.key())
     }
 
-    /// Asserts that the server shows its pages.
+    /// Asserts that the server still shows its pages.
     #[track_caller]
     fn answers(&self, after: &str) {
         let answer = self.get("/");
@@ -127,7 +126,7 @@ impl Site {
         assert!(answer.body.contains("/run/2"), "after {after}");
     }
 
-    /// A value of the memory of the server (KiB).
+    /// Returns a memory field of the server's file /proc/PID/status (KiB).
     fn memory_kib(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.running.child.id());
         let status = fs::read_to_string(path).unwrap();
@@ -141,8 +140,9 @@ impl Site {
     }
 }
 
-/// Sends bytes and reads until the other side closes. A server that refuses a request early may
-/// reset the connection while more of it is sent; what it said until then counts.
+/// Sends bytes and reads until the other side closes the connection. A server that refuses a
+/// request early may reset the connection while the rest is being sent. The bytes that were
+/// received until then are returned.
 fn exchange(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     let mut other = stream.try_clone().unwrap();
     let bytes = bytes.to_vec();
@@ -205,10 +205,10 @@ fn the_token_stands_in_the_address_once_and_then_in_a_cookie() {
         assert_eq!(right_as_well.status, 401, "{wrong}");
     }
     assert_eq!(site.ask("GET", "/", "").status, 401);
-    assert!(!site.ask("GET", "/nothing", "").body.contains("no such page"), "before the token");
+    assert!(!site.ask("GET", "/nothing", "").body.contains("no such page"), "shown without token");
     site.running.signal("TERM");
     let ended = site.running.ended().with_code(0);
-    assert!(ended.stderr.contains("needs its token"), "{ended}");
+    assert!(ended.stderr.contains("the token is missing or wrong"), "{ended}");
     assert!(!ended.stderr.contains(&site.token), "{ended}");
 }
 
@@ -227,7 +227,7 @@ fn every_answer_forbids_the_browser_what_a_page_does_not_need() {
     }
 }
 
-/// Requests that must be refused, each with the status of the answer.
+/// Returns requests that must be refused, each with the expected status of the response.
 fn refused(site: &Site) -> Vec<(String, u16)> {
     let (key, host) = (site.key(), &site.address);
     let get = |path: &str, host: &str| {
@@ -299,7 +299,7 @@ fn hostile_requests_get_no_page_and_leave_the_server_answering() {
     let long = format!("GET /{} HTTP/1.1\r\nHost: {host}\r\n\r\n", "x".repeat(1 << 20));
     for (what, request) in [("huge headers", huge), ("many headers", many), ("a long line", long)] {
         for _ in 0..20 {
-            // The server may reset the connection before its answer is read.
+            // The server may reset the connection before its response is read.
             if let Some(answer) = Answer::of(&site.send(request.as_bytes())) {
                 assert!(matches!(answer.status, 400 | 414 | 431), "{what}: {answer:?}");
             }
@@ -347,17 +347,18 @@ fn slow_and_silent_clients_are_cut_off_and_keep_nobody_out() {
     let site = Site::start(&place);
     site.answers("its start");
     let memory = site.memory_kib("VmRSS");
-    // Clients that say nothing, more than there are places.
+    // These clients send nothing, and there are more of them than the server accepts at the same
+    // time.
     let silent: Vec<TcpStream> = (0..400).map(|_| site.connect()).collect();
     site.answers("silent clients");
-    // Clients that read no answer, with the right token.
+    // This client sends requests with the right token and reads no response.
     let request = format!("GET / HTTP/1.1\r\nHost: {}\r\n{}\r\n", site.address, site.key());
     let mut deaf = site.connect();
     let _ = deaf.write_all(request.repeat(50).as_bytes());
     site.answers("a client that does not read");
     let files = site.open_files();
     assert!(files <= CONNECTIONS + OPEN_FILES, "{files} open files");
-    // A client that sends a byte from time to time is cut off, whatever it sends.
+    // A client that sends only a byte from time to time must be disconnected.
     let mut slow = site.connect();
     slow.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
     let mut rest = format!("GET / HTTP/1.1\r\nHost: {}\r\nX: ", site.address).into_bytes();
@@ -374,7 +375,7 @@ fn slow_and_silent_clients_are_cut_off_and_keep_nobody_out() {
     site.answers("slow clients");
     let rise = site.memory_kib("VmHWM").saturating_sub(memory);
     assert!(rise < MEMORY_KIB_MAX, "the memory rose by {rise} KiB");
-    // It ends at once, although clients are connected.
+    // The server ends at once, although clients are connected.
     site.running.signal("INT");
     site.running.ended().with_code(0);
     drop(deaf);
@@ -409,7 +410,7 @@ fn the_page_of_a_run_in_progress_has_a_new_version_after_each_trial() {
     let page = site.get("/run/2");
     let headers = format!("{}If-None-Match: {}\r\n", site.key(), page.header("etag").unwrap());
     assert_eq!(site.ask("GET", "/run/2", &headers).status, 304);
-    assert_eq!(place.listing(), ["halfpower.db"], "the run could close its database");
+    assert_eq!(place.listing(), ["halfpower.db"], "the database was not closed");
 }
 
 #[test]
@@ -420,7 +421,7 @@ fn a_database_that_goes_away_changes_or_is_damaged_is_a_page_and_no_crash() {
     let db = place.path("halfpower.db");
     let bytes = fs::read(&db).unwrap();
     fs::rename(&db, place.path("moved.db")).unwrap();
-    // For a moment a page that was made before may be shown.
+    // The server may show the previous page for a moment.
     let says = |status: u16, words: &str| {
         wait_until(words, || {
             let answer = site.get("/");
@@ -458,6 +459,8 @@ fn a_locked_database_is_a_page_that_says_so() {
     shell.stdout.take().unwrap().read_exact(&mut said).unwrap();
     let locked = site.get("/?q=sweep");
     assert!(locked.status == 503 && locked.body.contains("is locked"), "{locked:?}");
+    let locked = site.get("/target?host=x&target=y");
+    assert!(locked.status == 503 && locked.body.contains("is locked"), "{locked:?}");
     drop(input);
     shell.wait().unwrap();
     site.answers("the lock is gone");
@@ -488,7 +491,7 @@ fn a_unix_socket_is_for_its_owner_and_goes_when_the_server_ends() {
         (ask("localhost", token), ask("localhost", "x"), ask("evil.example", token)),
         (200, 401, 421)
     );
-    place.halfpower("serve --unix here.socket").with_code(3).says("exists", "name another");
+    place.halfpower("serve --unix here.socket").with_code(3).says("exists", "specify another");
     running.signal("TERM");
     running.ended().with_code(0);
     assert!(!path.exists());
@@ -502,13 +505,13 @@ fn what_cannot_be_served_is_refused_with_the_remedy() {
     };
     refused("serve --listen 0.0.0.0:0", 2, "other machines could connect", "--allow-remote");
     refused("serve --listen 192.0.2.1:1", 2, "not encrypted", "ssh -N -L");
-    refused("serve --db missing.db", 1, "there is no database", "give the path");
-    refused("serve --unix halfpower.db", 3, "exists", "name another --unix");
+    refused("serve --db missing.db", 1, "there is no database", "specify the path");
+    refused("serve --unix halfpower.db", 3, "exists", "specify another path with --unix");
     refused("serve --unix /dev/halfpower.socket", 3, "under /dev", "--unix");
     refused("report --all --html halfpower.db", 3, "is not a folder", "--html");
     place.halfpower("serve --listen nowhere").with_code(2);
     let planned = place.does("serve --plan");
-    assert!(planned.stdout.contains("127.0.0.1:7752, read only"), "{planned}");
+    assert!(planned.stdout.contains("127.0.0.1:7752 (read-only)"), "{planned}");
     let site = Site::start(&place);
     let taken = format!("serve --listen {}", site.address);
     place.cannot(&taken).with_code(1).says("listening on", "--listen");
@@ -522,7 +525,7 @@ fn a_gallery_is_a_folder_whose_links_stay_in_it_and_replaces_no_other_file() {
     assert!(planned.stdout.contains("write 6 pages to halfpower-pages"), "{planned}");
     assert_eq!(place.listing(), ["halfpower.db"]);
     let made = place.does("report --all --newest 2");
-    assert!(made.stderr.contains("2 older runs without a page"), "{made}");
+    assert!(made.stderr.contains("no page for 2 older runs"), "{made}");
     assert_eq!(made.stdout.trim(), "halfpower-pages/index.html");
     let folder = place.path("halfpower-pages");
     let mut names: Vec<String> = fs::read_dir(&folder)
@@ -544,7 +547,7 @@ fn a_gallery_is_a_folder_whose_links_stay_in_it_and_replaces_no_other_file() {
     fs::write(folder.join("run-1.html"), "mine").unwrap();
     let before = place.snapshot();
     place.halfpower("report --all").with_code(3).says("run-1.html", "not a page of halfpower");
-    assert!(place.snapshot() == before, "nothing was written");
-    // The page of one survey is written as before.
+    assert!(place.snapshot() == before, "files were changed");
+    // Without `--all`, `report` still writes the page of one survey.
     place.halfpower("report 1").with_code(2);
 }

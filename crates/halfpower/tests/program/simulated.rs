@@ -1,5 +1,5 @@
-//! `run` and `sweep` on simulated systems, and `halfpower simulate`: the same workloads in virtual
-//! time, with bit-identical results.
+//! Tests `run` and `sweep` on simulated systems, and `halfpower simulate`. All of them simulate in
+//! virtual time, and the same workload must always give bit-identical results.
 
 use ioengine::{Clock, Monotonic};
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn queued_writes_do_not_miss_the_revolution_that_they_were_chosen_for() {
         crate::known_truth::requests_per_s(&document)
     };
     let (one, many) = (rate(1), rate(32));
-    assert!(many > 1.5 * one, "{one} one at a time, {many} at depth 32");
+    assert!(many > 1.5 * one, "{one} at depth 1, {many} at depth 32");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn the_same_run_gives_the_same_bits() {
     let (one, other) = (place.document(&line), place.document(&line));
     assert_eq!(one, other);
     let another_seed = place.document(&format!("{line} --seed 7"));
-    assert_ne!(one["trials"], another_seed["trials"], "the seed moves the platters");
+    assert_ne!(one["trials"], another_seed["trials"], "another seed gives the same trials");
     let stored = place.stored_points();
     assert_eq!((stored.len(), stored[0].trials.len()), (1, 3));
     assert_eq!(stored[0].row.ioengine, "simulated");
@@ -69,16 +69,17 @@ fn simulate_says_what_run_says_and_where_the_time_went() {
     let phases = media["phases_ns"].as_object().unwrap();
     assert_eq!(phases.values().map(whole).sum::<u64>(), whole(&media["busy_ns"]));
     let bounds = list(&simulated["bounds"]);
-    assert_eq!(bounds[0]["name"], "media", "the tightest first");
+    assert_eq!(bounds[0]["name"], "media", "the smallest bound comes first");
     assert!(bounds.iter().all(|bound| real(&bound["bytes_per_s"]) >= rate(&simulated)));
-    assert_eq!(place.listing(), [""; 0], "no database unless it is asked for");
+    assert_eq!(place.listing(), [""; 0], "a database was created without --db");
     place.does(&format!("simulate --system nt4-ultrawide {flags} --db asked.db"));
     assert_eq!(place.listing(), ["asked.db"]);
 }
 
 #[test]
 fn every_command_names_the_same_bottleneck() {
-    // The main finding of the second paper: the bus of the disks waits for PCI.
+    // According to the second paper, PCI limits the throughput and the bus of the disks waits for
+    // PCI.
     let place = Place::new();
     let four = "--set disks=4 --set volume=stripe";
     let flags = "--bs 64k --iodepth 8";
@@ -99,7 +100,7 @@ fn every_command_names_the_same_bottleneck() {
     assert!(text(&found["text"]).starts_with(limit), "{found}");
     place.does("report latest --html again.html");
     let page = std::fs::read_to_string(place.path("again.html")).unwrap();
-    assert!(page.contains("The limit of sequential reads is PCI"), "a stored survey says the same");
+    assert!(page.contains("The limit of sequential reads is PCI"), "not in the new page");
     let study = place.document(&format!("study stripe {system} --quick --no-store"));
     let findings = list(&study["studies"][0]["findings"]).iter();
     let mut limits = findings.filter(|finding| finding["id"] == "limit");
@@ -113,7 +114,7 @@ fn a_sweep_of_a_simulated_disk_is_sane() {
     let document = place.document(&format!("sweep {ULTRA} --bs 2k,64k --rw read --size 10m"));
     let [small, large] = list(&document["points"]) else { panic!("{document}") };
     assert!(rate(small) < rate(large), "{document}");
-    assert!((6e6..10e6).contains(&rate(large)), "about the rate of the media: {}", rate(large));
+    assert!((6e6..10e6).contains(&rate(large)), "not about the media rate: {}", rate(large));
     for point in [small, large] {
         let cpu = &point["summary"]["cpu_ns_per_request"];
         assert!(real(&cpu["lower"]) > 0.0 && real(&cpu["lower"]) <= real(&cpu["upper"]), "{cpu}");
@@ -137,13 +138,13 @@ fn settings_come_with_the_name_or_with_flags() {
     let plain = point(&format!("run {ULTRA} --no-store"));
     assert_eq!(plain["workload"]["caching"], "direct");
     let faster = point(&format!("run {ULTRA},drive.rotation=14400 --no-store"));
-    assert!(rate(&faster) > 1.5 * rate(&plain), "a write takes a turn");
+    assert!(rate(&faster) > 1.5 * rate(&plain), "each write should wait for a revolution");
     assert_eq!(changes(&faster)["drive.rotation"], "14400");
     let set = point("simulate --system nt4-ultrawide --set drive.rotation=14400");
     assert_eq!((rate(&set), changes(&set)), (rate(&faster), changes(&faster)));
     let buffered = point(&format!("run {ULTRA} --direct=0 --no-store"));
     assert_eq!(buffered["workload"]["caching"], "buffered");
-    assert!(buffered["trials"][0]["accepted_ns"].is_u64(), "the flush is part of the time");
+    assert!(buffered["trials"][0]["accepted_ns"].is_u64(), "the time should include a flush");
     let durable = point(&format!("run {ULTRA} --write-through --no-store"));
     assert_eq!(durable["workload"]["caching"], "direct+write-through");
     let extending = point(&format!("run {ULTRA} --allocation extend --no-store"));
@@ -157,12 +158,12 @@ fn time_and_rate_are_virtual() {
     let line = format!("run {ULTRA} --rw randread --bs 8k --no-store");
     let document = place.document(&format!("{line} --runtime 600 --rate-iops 20"));
     let trial = &document["trials"][0];
-    assert!(whole(&trial["elapsed_ns"]) > 599_000_000_000, "ten minutes within a test");
+    assert!(whole(&trial["elapsed_ns"]) > 599_000_000_000, "the run lasts ten virtual minutes");
     assert!((11_000..=12_001).contains(&whole(&trial["requests"])), "{}", trial["requests"]);
     let threads = place.document(&format!("{line} --numjobs 3 --runtime 5 --ramp-time 1"));
     assert_eq!(threads["workload"]["threads"], 3);
     let moved = place.document(&format!("{line} --offset 200m --size 64k"));
-    assert_eq!(whole(&moved["trials"][0]["bytes"]), 64 * KIB, "the file is as large as it must be");
+    assert_eq!(whole(&moved["trials"][0]["bytes"]), 64 * KIB, "the file should be enlarged");
 }
 
 #[test]
@@ -177,10 +178,10 @@ fn a_system_of_ones_own_is_simulated_from_its_file() {
         rate(&place.document(&format!("run {target} {flags}")))
     };
     let (fast, slow) = (rate_of(ULTRA), rate_of("sim:./slow.toml"));
-    assert!((1.9..2.1).contains(&(fast / slow)), "a turn for each write: {fast} {slow}");
+    assert!((1.9..2.1).contains(&(fast / slow)), "each write takes a revolution: {fast} {slow}");
     let set = place.does("simulate --show nt4-ultrawide --set drive.rotation=3600").stdout;
     std::fs::write(place.path("set.toml"), set).unwrap();
-    assert!(about(rate_of("sim:./set.toml"), slow), "a file shows what was set");
+    assert!(about(rate_of("sim:./set.toml"), slow), "the file lacks the setting");
     let changed = rate_of(&format!("{ULTRA},drive.rotation=3600"));
     assert!(about(changed, slow), "{changed} {slow}");
 }
@@ -201,10 +202,10 @@ fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
     place.file("data", MIB);
     for (flags, cause, remedy) in [
         ("--rw write --verify", "stores no data", "drop --verify"),
-        ("--inject eio@1", "has no injected faults", "drop --inject"),
+        ("--inject eio@1", "cannot inject faults", "drop --inject"),
         ("--cpus-allowed 0", "CPUs of this host", "drop --cpus-allowed"),
-        ("--ioengine sync", "in its own way", "drop --ioengine"),
-        ("--scheduler none", "is not this host", "the flags listed under 'Host'"),
+        ("--ioengine sync", "no I/O engine of this host", "drop --ioengine"),
+        ("--scheduler none", "settings of this host", "the flags listed under 'Host'"),
         ("--overwrite=data", "no data that could be lost", "--overwrite"),
         ("--rw write --allocation truncate", "no blocks", "drop --allocation truncate"),
         ("--hint random", "no kernel", "drop --hint"),
@@ -215,8 +216,8 @@ fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
         ("--allow-holes", "no holes", "drop --allow-holes"),
         ("--endurance 600TB", "no drive", "drop --endurance"),
         ("--rw read --allocation extend", "writes only", "write or randwrite"),
-        ("data", "cannot be measured together", "name it alone"),
-        ("sim:nt4-narrow", "cannot be measured together", "name it alone"),
+        ("data", "cannot be measured together", "measure it alone"),
+        ("sim:nt4-narrow", "cannot be measured together", "measure it alone"),
         ("--offset 1g", "beyond the end", "smaller --offset"),
         ("--size 1t", "the region ends at", "smaller --size"),
         ("--bs 1000", "not a multiple of 512", "--direct=0"),
@@ -229,8 +230,8 @@ fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
         ("run sim:nothing", "no simulated system is called 'nothing'", "nt4-ultrawide"),
         ("run sim:nt4-ultrawide,disks", "'disks' is not a change", "KEY=VALUE"),
         ("run sim:nt4-ultrawide,wheels=4", "no such value", "disks"),
-        ("run sim:nt4-ultrawide,volume=raid5", "needs disks=3", "more"),
-        ("run sim:./missing.toml", "missing.toml", "name a TOML file"),
+        ("run sim:nt4-ultrawide,volume=raid5", "needs 3 or more disks", "for each host"),
+        ("run sim:./missing.toml", "missing.toml", "specify a TOML file"),
         ("simulate", "no system", "--system"),
         ("simulate data", "takes no target", "--system"),
         ("simulate --system nt4-ultrawide data", "takes no target", "--system"),
@@ -247,7 +248,8 @@ fn a_survey_of_a_simulated_disk_says_what_the_paper_said_of_it() {
     assert_eq!(document["target"]["kind"], "simulated");
     let points = list(&document["points"]);
     assert!(points.len() > 20);
-    // Buffered writes first fill the cache, so their rate drops, as on a real machine.
+    // The rate of buffered writes drops when the cache is full, as on a real machine, so buffered
+    // writes are not checked.
     let steady = |p: &&Value| p["workload"]["rw"] == "read" || p["workload"]["caching"] == "direct";
     for point in points.iter().filter(steady) {
         assert_eq!(point["verdict"]["state"], "valid", "{point}");
@@ -265,17 +267,17 @@ fn a_survey_of_a_simulated_system_ends_when_all_is_settled() {
     let place = Place::new();
     let clock = Monotonic::new();
     let start_ns = clock.now_ns();
-    // The limit on written bytes does not apply to simulated writes.
+    // `--max-write` does not apply to simulated writes.
     let document = place.document("survey sim:cloud-gp-volume --max-write 16m");
     let took_ns = clock.now_ns() - start_ns;
-    assert!(took_ns < 60_000_000_000, "it waited for the end of 90 s: {took_ns} ns");
-    assert_eq!(whole(&document["written_bytes"]), 0, "nothing of this host was written");
+    assert!(took_ns < 60_000_000_000, "the survey used its 90 s budget: {took_ns} ns");
+    assert_eq!(whole(&document["written_bytes"]), 0, "a simulation wrote to this host");
     let trials = |document: &Value| -> Vec<usize> {
         list(&document["points"]).iter().map(|point| list(&point["trials"]).len()).collect()
     };
     assert!(trials(&document).iter().min() >= Some(&3), "{:?}", trials(&document));
     let unkept = place.document("survey sim:cloud-gp-volume --no-store");
-    assert_eq!(trials(&unkept), trials(&document), "the same without a database");
+    assert_eq!(trials(&unkept), trials(&document), "results differ without a database");
 }
 
 #[test]
@@ -314,7 +316,7 @@ fn a_simulated_request_that_takes_for_ever_is_no_matter_for_the_kernel_log() {
     let place = Place::new();
     let line = format!("run {ULTRA},drive.firmware_read=100s --bs 4k --size 1m --no-store -q");
     let ended = place.cannot(&line).with_code(1);
-    let ended = ended.says("60 s of virtual time", "check the changed parameters");
+    let ended = ended.says("60 s of virtual time", "check the system parameters that you changed");
     assert!(!ended.stderr.contains("dmesg"), "{ended}");
 }
 
@@ -327,7 +329,7 @@ fn the_help_of_simulate_offers_what_a_simulated_system_can_do() {
 #[test]
 fn an_interrupted_simulation_keeps_what_it_has() {
     let place = Place::new();
-    // Weeks of virtual time, so it does not end by itself.
+    // The run would take weeks of virtual time, so it does not end before the interrupt.
     let flags = "--rw read --bs 2k --runtime 2000000 --trials 1";
     let mut running = place.start(&format!("run {ULTRA} {flags}"));
     running.until_it_says("time is virtual");

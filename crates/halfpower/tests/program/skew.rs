@@ -1,12 +1,12 @@
-//! Uneven loads: hot blocks, random request sizes, one stream shared by threads, pauses; and the
-//! log, which shows all of these.
+//! Tests uneven loads: hot blocks, random request sizes, a stream that threads share, and pauses.
+//! Also tests the request log, which shows these properties.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::fixture::{KIB, MIB, Place, list, whole};
 
-/// A line of a log.
+/// A line of a request log.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     trial: u64,
@@ -18,7 +18,7 @@ struct Line {
     complete_ns: i64,
 }
 
-/// The lines of log.csv in the place.
+/// Parses `log.csv` in the working directory.
 fn log_of(place: &Place) -> Vec<Line> {
     let text = fs::read_to_string(place.path("log.csv")).unwrap();
     let mut lines = text.lines();
@@ -41,7 +41,7 @@ fn log_of(place: &Place) -> Vec<Line> {
     lines.map(line).collect()
 }
 
-/// Flags that read 4 KiB blocks with the engine null, so that no device limits the rate.
+/// Command line that reads 4 KiB blocks with the engine null, so that no device limits the rate.
 const NULL: &str = "run --ioengine null --bs 4k --size 256m --trials 1 --no-store --log log.csv";
 /// Number of 4 KiB blocks in the region.
 const BLOCKS: u64 = 64 * KIB;
@@ -67,7 +67,7 @@ fn the_most_popular_blocks_get_the_shares_of_zipfs_law_wherever_they_lie() {
         let off = (*count as f64 - expected).abs();
         assert!(off < 6.0 * expected.sqrt(), "{count} of rank {rank}, not {expected:.0}");
     }
-    assert!(hottest[0].1.abs_diff(hottest[1].1) > 4 * KIB, "they lie side by side");
+    assert!(hottest[0].1.abs_diff(hottest[1].1) > 4 * KIB, "the two hottest blocks are too close");
 }
 
 #[test]
@@ -124,7 +124,8 @@ fn interlocked_threads_are_one_sequential_stream_here_and_in_a_simulated_system(
         threads.dedup();
         assert_eq!(threads, [0, 1, 2, 3]);
         if target != "data" {
-            // Threads take the next request of the stream in turn, so no thread is far ahead.
+            // Each thread takes the next request of the shared stream, so the order of requests
+            // hardly differs from the order of offsets.
             lines.sort_by_key(|line| line.submit_ns);
             let far = |(nth, line): (usize, &Line)| (line.offset / (64 * KIB)).abs_diff(nth as u64);
             let farthest = lines.iter().enumerate().map(far).max().unwrap();
@@ -167,10 +168,10 @@ fn a_plan_file_skews_a_sweep() {
         .iter()
         .map(|point| point["workload"]["settings"]["random_distribution"].as_str())
         .collect();
-    // A sequential point has no distribution.
+    // Sequential points have no random distribution.
     assert_eq!(laws, [None, Some("pareto:0.3")]);
     let again = place.document("sweep plan.toml --no-store");
-    assert_eq!(document["points"], again["points"], "the seed decides");
+    assert_eq!(document["points"], again["points"], "the same seed gives other points");
 }
 
 #[test]
@@ -189,12 +190,12 @@ fn what_does_not_go_together_is_refused_with_the_remedy() {
         ("--stride 64k --placement interlocked", "without --stride"),
         ("--thinktime-blocks 2", "--thinktime 100us"),
         ("--thinktime 1ms --thinktime-blocks 0", "1 or more"),
-        ("--thinktime 1ms --rate-iops 100", "drop one"),
-        ("--log data", "give another --log"),
+        ("--thinktime 1ms --rate-iops 100", "drop --thinktime or --rate-iops"),
+        ("--log data", "specify another --log"),
         ("--log none/log.csv", "create it first"),
     ] {
         let ended = place.cannot(&format!("run data {flags} --quiet --no-store"));
-        assert!(ended.stderr.contains(remedy), "{remedy:?} is not said: {ended}");
+        assert!(ended.stderr.contains(remedy), "{remedy:?} is not in stderr: {ended}");
     }
 }
 

@@ -1,8 +1,8 @@
-//! `soak`: a command runs undisturbed, ends with its own exit code, and its CPU cost gets a lower
-//! and an upper bound.
+//! Tests `soak`: a command runs undisturbed, ends with its own exit code, and its CPU cost gets a
+//! lower and an upper bound.
 //!
-//! Other programs run on the machine, so costs are compared with wide margins and may fail several
-//! times.
+//! Other programs also run on the machine, so the tests compare costs with wide margins and repeat
+//! failed attempts.
 
 use std::os::unix::process::CommandExt;
 use std::sync::{Mutex, PoisonError};
@@ -12,17 +12,17 @@ use serde_json::Value;
 use crate::fixture::{Place, list, or_skip, pause, real, whole};
 use crate::json::Schema;
 
-/// A shell command that computes for a second, as far as the CPU is free.
+/// A shell command that keeps a CPU busy for one second of wall-clock time.
 const BUSY: &str = "timeout 1 sh -c 'while :; do :; done'; true";
 
-/// Number of attempts to find a quiet moment.
+/// Maximum number of attempts, including those on a busy machine.
 const MOMENTS: u32 = 12;
 
-/// Attempts in quiet moments of which one must succeed. A program that runs only in the middle of
-/// one is not noticed.
+/// Number of failed attempts on a quiet machine after which a test fails. Several attempts may
+/// fail, because a program that runs only in the middle of an attempt is not noticed.
 const QUIET_MOMENTS: usize = 6;
 
-/// Runs `soak` on a shell script; waits while another program uses the soaker.
+/// Runs `soak` on a shell script. Waits while another program uses the soaker.
 fn soaked(script: &str) -> Result<Value, String> {
     let place = Place::new();
     loop {
@@ -38,8 +38,8 @@ fn soaked(script: &str) -> Result<Value, String> {
     }
 }
 
-/// Fails only if every attempt in a quiet moment fails. Skips if there is no soaker, or if other
-/// programs use all idle time.
+/// Repeats a check until it succeeds. Panics if all attempts on a quiet machine fail. Returns an
+/// error if there is no soaker or if the machine is always busy.
 fn in_some_attempt(script: &str, check: impl Fn(&Value) -> bool) -> Result<(), String> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +49,8 @@ fn in_some_attempt(script: &str, check: impl Fn(&Value) -> bool) -> Result<(), S
         let background = &document["background_cpus"];
         let (before, after) = (real(&background["before"]), real(&background["after"]));
         let cpus = real(&document["cpus"]);
-        // A program that came or went meanwhile is in the upper bound.
+        // The upper bound includes programs that started or ended during the attempt, so such an
+        // attempt does not count.
         if before.max(after) > 0.6 * cpus || (before - after).abs() > 0.15 * cpus {
             continue;
         }
@@ -104,7 +105,7 @@ fn a_process_that_is_left_running_is_named_and_goes_on() {
     let left = list(&document["left_running"]);
     assert_eq!(left.len(), 1, "{document}");
     let pid = whole(&left[0]["pid"]);
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("it goes on");
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("it still runs");
     assert!(["sleep", "setsid", "sh"].contains(&name.trim()), "{name}");
     assert_eq!(document["verdict"]["state"], "suspect");
     assert!(document["verdict"]["reasons"][0].as_str().unwrap().contains("left a process running"));

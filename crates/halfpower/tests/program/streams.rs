@@ -1,4 +1,4 @@
-//! `cat` and `checksum` give the bytes of the files, even if some files cannot be read.
+//! Tests that `cat` and `checksum` process all readable files, even if some files cannot be read.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use crate::fixture::{KIB, MIB, Place, damage, list, noise, text, whole};
 
-/// The exact output of `halfpower LINE`.
+/// Returns the exact output of `halfpower LINE`.
 fn printed(place: &Place, line: &str) -> Vec<u8> {
     let output = place.command(line).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
@@ -26,7 +26,7 @@ fn cat_prints_the_bytes_of_the_files_in_order_on_every_way() {
     let wanted = [b"small".as_slice(), &large, &holes, b"small"].concat();
     for way in ["", "--direct", "--cached"] {
         let found = printed(&place, &format!("cat {way} small large holes empty small"));
-        assert!(found == wanted, "not the same bytes: cat {way}");
+        assert!(found == wanted, "wrong bytes: cat {way}");
     }
 }
 
@@ -100,8 +100,8 @@ fn cat_does_not_read_what_it_writes() {
 
 #[test]
 fn checksums_are_those_of_blake3() {
-    // The published test vectors: the number of input bytes 0, 1, 2 ... 250, 0, 1 ..., and the
-    // checksum.
+    // Each of these published test vectors has the length of an input and its checksum. The bytes
+    // of the input are 0, 1, 2 ... 250, 0, 1 ...
     let vectors = [
         (0, "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"),
         (1, "2d3adedff11b61f14c886e35afa036736dcd87a74d27b5c1510225d0f592e213"),
@@ -172,13 +172,13 @@ fn a_file_that_holds_no_checksums_is_refused_with_its_line() {
     fs::write(place.path("empty"), "").unwrap();
     place.cannot("checksum --check SUMS").with_code(1).says("SUMS:2: ", "create the file with");
     place.cannot("checksum --check empty").with_code(1).says("no checksum", "nothing was compared");
-    place.cannot("checksum --check gone").with_code(1).says("reading gone", "name a checksum file");
+    place.cannot("checksum --check gone").with_code(1).says("reading gone", "a checksum file");
 }
 
 #[test]
 fn plans_of_cat_and_checksum_read_nothing() {
     let place = Place::new();
     place.file("file", 3 * MIB);
-    place.does("cat --plan file -").prints("read file (3 MiB) to standard output");
-    place.does("checksum --plan . file").prints("read 2 files, 6 MiB; nothing is written");
+    place.does("cat --plan file -").prints("would copy file (3 MiB) to standard output");
+    place.does("checksum --plan . file").prints("would read 2 files, 6 MiB; nothing was done");
 }

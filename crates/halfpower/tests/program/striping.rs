@@ -1,12 +1,12 @@
-//! Several targets as one (`--chunk`): every byte is at the place given by the chunk size, on this
-//! host and in simulated systems.
+//! Tests several targets that form one volume (`--chunk`). Every byte must be at the offset that
+//! follows from the chunk size, on this host and in simulated systems.
 
 use std::fs;
 use std::path::Path;
 
 use crate::fixture::{KIB, MIB, Place, list, real, whole};
 
-/// Reassembles a striped file from its devices, chunk by chunk.
+/// Reassembles a striped file from its members, chunk by chunk.
 fn put_together(members: &[&Path], chunk: usize) -> Vec<u8> {
     let contents: Vec<Vec<u8>> = members.iter().map(|path| fs::read(path).unwrap()).collect();
     let rows = contents[0].len() / chunk;
@@ -28,7 +28,7 @@ fn every_byte_of_a_stripe_lies_where_the_chunk_says() {
     for (engine_kind, chunk, request) in
         [("io_uring", 16, 40), ("libaio", 64, 64), ("threads", 4, 60), ("sync", 128, 16)]
     {
-        // Requests that span several chunks, and that are not aligned to them.
+        // Some requests span several chunks and are not aligned to chunks.
         let depth = if engine_kind == "sync" { 1 } else { 3 };
         let direct = if engine_kind == "libaio" { "" } else { "--direct=0" };
         let line = format!(
@@ -38,14 +38,14 @@ fn every_byte_of_a_stripe_lies_where_the_chunk_says() {
         if place.halfpower(&format!("run {line} --plan")).status.code() != Some(0) {
             continue;
         }
-        // On a busy machine the rate can be invalid; only the bytes are checked here.
+        // On a busy machine the measured rate may be invalid, so only the bytes are checked.
         let ended = place.halfpower(&format!("run {line} --rw write {consent}"));
         assert!(format!("{ended}").contains("every block is correct"), "{ended}");
         let bytes = put_together(&paths.each_ref().map(|path| &**path), chunk * KIB as usize);
         assert_eq!(bytes.len() as u64, 3 * MIB);
         fs::write(place.path("whole"), bytes).unwrap();
-        // The reassembled file, read as a plain file, has the content that was written to the
-        // stripe.
+        // The reassembled file is read as a plain file. Its content must be the content that was
+        // written to the stripe.
         let size = 3 * MIB / (request * KIB) * (request * KIB);
         let read =
             format!("--bs {request}k --size {size} --verify --trials 1 --no-store --rw read");
@@ -61,7 +61,7 @@ fn a_stripe_of_directories_has_test_files_of_its_share_which_are_removed() {
     }
     let line = "run x y --chunk 64k --size 1m --bs 96k --rw randwrite --trials 1 --no-store";
     let plan = place.does(&format!("{line} --plan"));
-    assert!(plan.stdout.contains("stripe them into one volume with chunks of 64 KiB"), "{plan}");
+    assert!(plan.stdout.contains("into a stripe with chunks of 64 KiB"), "{plan}");
     assert_eq!(plan.stdout.matches("test file of 512 KiB").count(), 2, "{plan}");
     let document = place.does(&format!("{line} --json")).json();
     assert_eq!(whole(&document["workload"]["size_bytes"]), MIB);
@@ -79,7 +79,7 @@ fn what_cannot_be_striped_is_refused_with_a_remedy() {
     let refused = |line: &str, cause: &str, remedy: &str| {
         place.cannot(&format!("run {line} --no-store")).with_code(2).says(cause, remedy);
     };
-    refused("a --chunk 64k", "--chunk stripes several targets into one", "name several");
+    refused("a --chunk 64k", "--chunk stripes requests over several targets", "specify several");
     refused("a b --chunk 0", "the chunk size is 0 bytes", "use a size");
     refused("a b --chunk 64k --offset 2m", "--offset", "use a smaller --offset");
     refused(
@@ -93,7 +93,7 @@ fn what_cannot_be_striped_is_refused_with_a_remedy() {
 fn devices_of_known_truth_are_striped_and_work_at_the_same_time() {
     let place = Place::new();
     // Each device serves one request at a time, in 10 ms. A busy machine makes a run slower, never
-    // faster, so the best of several runs counts.
+    // faster, so the fastest of several runs counts.
     let rate = |targets: &str| {
         let line =
             format!("{targets} --bs 4k --iodepth 16 --runtime 500ms --time-based --size 16m");
@@ -105,10 +105,10 @@ fn devices_of_known_truth_are_striped_and_work_at_the_same_time() {
     while rates.len() < 20 && !rates.iter().any(|rate| *rate > 300.0) {
         rates.push(rate(&four));
     }
-    assert!(rates.iter().any(|rate| *rate > 300.0), "more than three devices' worth: {rates:?}");
-    assert!(rates.iter().all(|rate| *rate < 410.0), "no more than four devices give: {rates:?}");
+    assert!(rates.iter().any(|rate| *rate > 300.0), "no rate exceeds 3 devices: {rates:?}");
+    assert!(rates.iter().all(|rate| *rate < 410.0), "a rate exceeds 4 devices: {rates:?}");
     let alone = rate("truth:fixed=10ms");
-    assert!(alone < 103.0, "no more than one device gives: {alone}");
+    assert!(alone < 103.0, "above the rate of one device: {alone}");
 }
 
 #[test]

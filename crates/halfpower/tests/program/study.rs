@@ -1,5 +1,6 @@
-//! `halfpower study` and plans of studies: what is measured, left out, concluded, stored and shown.
-//! Results are exact on simulated systems; on this host they are only compared with each other.
+//! Tests `halfpower study` and plans of studies: which points are measured or left out, and which
+//! results are concluded, stored and shown. Simulated systems give exact results. On this host,
+//! results are only compared with each other.
 
 use serde_json::Value;
 
@@ -38,7 +39,7 @@ fn a_study_of_a_directory_leaves_only_page_and_database() {
     let place = Place::new();
     let line = "study depth . --quick --size 16m --runtime 20ms --trials 1";
     let ended = place.does(line);
-    ended.prints("reads pass half of");
+    ended.prints("smallest depth at which reads");
     assert_eq!(place.listing(), ["halfpower-study.html", "halfpower.db"]);
     place.is_tidy();
     let page = std::fs::read_to_string(place.path("halfpower-study.html")).unwrap();
@@ -54,7 +55,7 @@ fn what_would_write_to_a_file_that_was_not_named_is_left_out_with_the_remedy() {
     let document = place.document(line);
     let left_out = list(&study(&document, "depth")["left_out"]);
     assert!(left_out.iter().any(|part| text(&part["reason"]).contains("--overwrite")));
-    assert!(place.snapshot()[&data] == before[&data], "the file was only read");
+    assert!(place.snapshot()[&data] == before[&data], "the file was written");
     assert_eq!(place.listing(), ["data", "halfpower-study.html"]);
 }
 
@@ -73,7 +74,7 @@ fn a_plan_of_the_user_has_parts_figures_a_quick_form_and_lists_for_any_flag() {
     assert_eq!(points[5]["given"]["stride"], "256k");
     assert_eq!(points[5]["part"], "strided");
     let page = std::fs::read_to_string(place.path("mine.html")).unwrap();
-    assert!(page.contains("strided, stride 256k"), "a line of the figure");
+    assert!(page.contains("strided, stride 256k"), "the figure lacks a curve");
     let quick = place.document(&format!("{line} --quick"));
     assert_eq!(list(&study(&quick, "mine")["points"]).len(), 3);
 }
@@ -184,7 +185,7 @@ fn typed_flags_win_over_those_of_a_plan() {
     assert_eq!(points[0]["workload"]["request_bytes"], 1 << 20);
     assert_eq!(list(&points[0]["trials"]).len(), 2);
     std::fs::write(place.path("bad.toml"), "title = 'x'\nplan = true\n").unwrap();
-    place.cannot(&format!("sweep bad.toml {ULTRA}")).with_code(2).says("plan", "type --plan");
+    place.cannot(&format!("sweep bad.toml {ULTRA}")).with_code(2).says("plan", "flag --plan");
 }
 
 #[test]

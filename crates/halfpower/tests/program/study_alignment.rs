@@ -1,5 +1,5 @@
-//! The study `alignment` on file systems with known allocation units, and on devices that report
-//! their discard granularity.
+//! Tests the study `alignment` on file systems with known allocation units, and on devices that
+//! report their discard granularity.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::fixture::{MIB, Place, list, or_skip, root, temporary_folder, text};
 use crate::volume::{LoopDevice, Volume};
 
-/// The study on a target, with few and short points.
+/// Runs the study on a target, with few and short points.
 fn alignment(target: &Path) -> Value {
     let line = format!(
         "study alignment {} --quick --size 4m --runtime 2ms --trials 1 --no-store",
@@ -30,7 +30,7 @@ fn left_out<'a>(study: &'a Value, part: &str) -> &'a str {
     found.map_or_else(|| panic!("{part} is not left out: {study:#}"), |one| text(&one["reason"]))
 }
 
-/// Creates a file system whose allocation units the study must find.
+/// Creates a file system and checks that the study finds these allocation units.
 fn units_are(bytes: u64, command: &[&str], given: &str, taken: &str) -> Result<(), String> {
     let volume = Volume::on(LoopDevice::blank(bytes)?, command)?;
     units_on(&volume, command, given, taken);
@@ -39,7 +39,7 @@ fn units_are(bytes: u64, command: &[&str], given: &str, taken: &str) -> Result<(
     Ok(())
 }
 
-/// Checks that the study finds these units.
+/// Checks that the study finds these allocation units on a file system.
 #[track_caller]
 fn units_on(volume: &Volume, command: &[&str], given: &str, taken: &str) {
     let study = alignment(volume.folder());
@@ -56,7 +56,7 @@ fn the_blocks_of_an_ext4_are_its_allocation_unit() {
     }
 }
 
-/// ext4 with clusters of 64 KiB.
+/// Creates an ext4 file system with clusters of 64 KiB.
 const CLUSTERS: [&str; 9] =
     ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "bigalloc", "-C", "65536"];
 
@@ -65,7 +65,8 @@ fn the_clusters_of_an_ext4_are_its_allocation_unit_whatever_its_blocks() {
     or_skip!(units_are(64 * MIB, &CLUSTERS, "64 KiB", "64 KiB"));
 }
 
-// A fifth extent needs a block of the extent tree, which takes as much as the hole frees.
+// In fragmented free space, a file needs more extents. When a file has five extents, ext4 allocates
+// a block for the extent tree, which takes as much space as a punched hole frees.
 #[test]
 fn the_units_of_an_ext4_are_found_where_free_space_is_in_pieces() {
     let device = or_skip!(LoopDevice::blank(128 * MIB));
@@ -119,21 +120,24 @@ fn where_a_partition_begins_is_told_and_nothing_on_it_changes() {
     let study = alignment(Path::new(&partition));
     let found = finding(&study, "partition");
     assert!(found.contains("begins at 8 MiB on its disk"), "{found}");
-    // Writing to the partition was not allowed, and it is too small for the study's own file.
-    assert!(left_out(&study, "allocation unit").contains("name a directory"));
+    // The study may not write to the partition, and the partition has no room for a test file of
+    // the study.
+    assert!(left_out(&study, "allocation unit").contains("use a directory"));
     assert!(device.content() == vec![0; 64 * MIB as usize], "the device has changed");
 }
 
 #[test]
 fn what_has_no_file_system_is_left_out_with_what_to_name() {
     let study = alignment(Path::new("truth:fixed=20us,rate=4GB/s"));
-    assert!(left_out(&study, "where it lies").contains("name a file, device or directory"));
+    assert!(
+        left_out(&study, "position on the disk").contains("specify a file, device or directory")
+    );
     let folder = temporary_folder();
     let file = Place::within(folder.path()).file("mine", 4 * MIB);
     let study = alignment(&file);
     let reason = left_out(&study, "allocation unit");
     assert!(
-        reason.contains("needs a test file of its own") && reason.contains("name a directory"),
+        reason.contains("needs a separate test file") && reason.contains("use a directory"),
         "{reason}"
     );
 }

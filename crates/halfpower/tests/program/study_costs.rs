@@ -1,5 +1,5 @@
-//! The studies of costs: money, CPU, competing streams, additional layers. Results are exact on the
-//! machines of the papers, in virtual time.
+//! Tests the studies of costs: money, CPU, competing streams, and additional layers. On the
+//! simulated machines of the papers, results are exact in virtual time.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,6 @@ fn study(place: &Place, line: &str) -> Value {
     study.clone()
 }
 
-/// The value of a reading of a study.
 #[track_caller]
 fn reading(study: &Value, quantity: &str, label: (&str, &str)) -> f64 {
     let is_it = |reading: &&Value| {
@@ -23,14 +22,13 @@ fn reading(study: &Value, quantity: &str, label: (&str, &str)) -> f64 {
     real(&found.unwrap_or_else(|| panic!("no {quantity} of {label:?}: {study}"))["value"])
 }
 
-/// The verdict on a claim.
 #[track_caller]
 fn verdict<'a>(study: &'a Value, id: &str) -> &'a str {
     let claim = list(&study["claims"]).iter().find(|claim| claim["id"] == id);
     claim.unwrap_or_else(|| panic!("no {id}: {study}"))["verdict"].as_str().unwrap()
 }
 
-/// The measurements that the study left out, with the reasons.
+/// Returns the measurements that the study left out, with the reasons.
 fn left_out(study: &Value) -> String {
     list(&study["left_out"]).iter().map(Value::to_string).collect()
 }
@@ -66,7 +64,8 @@ fn tables_2_and_10_of_the_second_paper_come_out_of_its_simulated_drives() {
         };
         near("KAPS,", here("kaps"), 0.05);
         near("KAPS per dollar,", 1.0 / here("price-per-kaps"), 0.05);
-        // The paper measured MAPS on the outer tracks; here they are spread over the whole drive.
+        // The paper measured MAPS on the outer tracks. This study spreads its accesses over the
+        // whole drive.
         near("MAPS,", here("maps"), 0.2);
         near("MAPS per dollar,", 1.0 / here("price-per-maps"), 0.2);
     }
@@ -98,12 +97,11 @@ fn a_price_too_many_is_refused_before_anything_is_measured() {
     assert!(ended.stdout.contains("--price has 2 values for 1 targets"), "{ended}");
 }
 
-/// The points of one part of the study's plan.
 fn points<'a>(study: &'a Value, part: &str) -> Vec<&'a Value> {
     list(&study["points"]).iter().filter(|point| point["part"] == part).collect()
 }
 
-/// Flags that make a study short, for tests that do not look at its rates.
+/// Flags that make a study short, for tests that do not check its rates.
 const SHORT: &str = "--quick --size 16m --runtime 0.05 --trials 1";
 
 #[test]
@@ -117,7 +115,7 @@ fn every_engine_of_this_host_is_measured_and_the_others_are_left_out_with_the_re
         let is_left_out = missing.contains(&format!("\"part\":\"{part}\""));
         assert!(found.is_empty() == is_left_out, "{part}: {missing}");
     }
-    assert!(!points(&study, "threads").is_empty(), "threads are always there");
+    assert!(!points(&study, "threads").is_empty(), "the engine threads is missing");
     let left_out = list(&study["left_out"]).iter();
     for one in left_out.filter(|one| one["part"] == "io_uring IOPOLL") {
         let reason = one["reason"].as_str().unwrap();
@@ -226,7 +224,7 @@ fn streams_on_devices_of_their_own_are_not_said_to_share_one() {
     let study = study(&place, "competing truth:fixed=1ms --quick --runtime 0.1 --trials 1");
     assert!(left_out(&study).contains("halfpower mount"), "{study}");
     assert!(list(&study["readings"]).is_empty(), "{study}");
-    assert!(!points(&study, "random").is_empty(), "alone it is measured all the same");
+    assert!(!points(&study, "random").is_empty(), "a stream alone is not measured");
 }
 
 #[test]
@@ -261,9 +259,9 @@ fn in_a_simulated_system_a_scan_beside_random_requests_loses_what_the_model_says
     let alone =
         |part| real(&points(&study, part)[0]["summary"]["throughput_bytes_per_s"]["median"]);
     let mix = "random + scan";
-    assert!(of(mix, "random") < 0.7 * alone("random"), "each waits for the other's transfer");
-    assert!(of(mix, "scan") <= alone("scan"), "nothing is faster beside another");
-    // An additional stream never makes another one faster.
+    assert!(of(mix, "random") < 0.7 * alone("random"), "random requests should lose throughput");
+    assert!(of(mix, "scan") <= alone("scan"), "a competing stream makes the scan faster");
+    // An additional stream must not make another stream faster.
     let all = "random + scan + writer";
     assert!(of(all, "random") <= of(mix, "random") && of(all, "scan") <= of(mix, "scan"));
 }
@@ -281,7 +279,7 @@ fn streams_that_would_write_to_a_file_that_was_not_named_stay_away() {
     assert!(place.snapshot()[&place.path("data")] == before[&place.path("data")]);
 }
 
-/// The mounts of this machine, and the images of its loop devices.
+/// Returns the mounts of this machine and the images of its loop devices.
 fn layers_of_the_machine() -> String {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
@@ -306,7 +304,7 @@ fn every_layer_over_a_file_is_measured_or_left_out_and_none_stays() {
     // The kernel detaches a loop device with a delay.
     let folder = place.path("").display().to_string();
     let folder = folder.trim_end_matches('/').to_owned();
-    crate::fixture::wait_until("all layers are gone", || {
+    crate::fixture::wait_until("all layers are removed", || {
         !layers_of_the_machine().contains(&folder)
     });
 }
@@ -347,7 +345,7 @@ fn a_study_that_is_killed_leaves_no_mount_and_no_folder_of_its_fuse_file() {
     running.until("the file is served", is_served);
     running.signal("KILL");
     running.ended();
-    crate::fixture::wait_until("the server has put everything away", || left() == 0);
+    crate::fixture::wait_until("the server has removed its mount and directory", || left() == 0);
     place.does("clean");
     place.is_tidy();
 }

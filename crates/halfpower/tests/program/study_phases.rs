@@ -1,6 +1,6 @@
-//! `halfpower study phases`: on a simulated system its result equals the resource use that
-//! `simulate` reports. On this host every request is found in the trace, and a delay of the device
-//! appears only in the phase of the device.
+//! Tests `halfpower study phases`. On a simulated system its result must equal the resource use
+//! that `simulate` reports. On this host every request must be found in the trace, and a delay of
+//! the device must appear only in the phase of the device.
 
 use std::process::Command;
 
@@ -11,16 +11,16 @@ use crate::known_truth::Served;
 use crate::volume::LoopDevice;
 
 const ULTRA: &str = "sim:nt4-ultrawide";
-/// The delay that is added to the device (ns).
+/// Delay that is added to each request of the device (ns).
 const DELAY_NS: f64 = 100e6;
 
-/// The document of the study.
+/// Runs the study and returns its entry in the document.
 fn phases(place: &Place, target: &str, flags: &str) -> Value {
     let document = place.document(&format!("study phases {target} --quick --no-store {flags}"));
     list(&document["studies"])[0].clone()
 }
 
-/// The readings of a quantity with some labels.
+/// Returns the readings of a quantity with these labels.
 fn readings<'a>(study: &'a Value, quantity: &str, labels: &[(&str, &str)]) -> Vec<&'a Value> {
     let fits = |reading: &&Value| {
         let has = |(name, word): &(&str, &str)| reading["labels"][name] == *word;
@@ -37,7 +37,7 @@ fn value(study: &Value, quantity: &str, labels: &[(&str, &str)]) -> f64 {
     }
 }
 
-/// Checks that this host supports tracing; otherwise returns why the test is skipped.
+/// Checks that this host supports tracing. An error says why the test is skipped.
 fn tracing() -> Result<(), String> {
     root()?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
@@ -45,8 +45,8 @@ fn tracing() -> Result<(), String> {
     if mounted { Ok(()) } else { Err("needs tracefs to be mounted".to_owned()) }
 }
 
-/// Asserts that all requests of all points were found, no event was lost, and all time belongs to a
-/// phase.
+/// Asserts that the trace has all requests of all points, that no event was lost, and that the
+/// phases account for the whole time.
 #[track_caller]
 fn is_whole(study: &Value) {
     let points = readings(study, "requests", &[]);
@@ -113,8 +113,8 @@ fn the_bus_is_as_busy_as_the_model_says_and_with_what_it_says() {
 #[test]
 fn what_lives_in_the_process_is_skipped_with_the_reason_and_the_remedy() {
     let study = phases(&Place::new(), "truth:fixed=100us", "");
-    assert!(text(&study["skipped"]["reason"]).contains("sees only requests to its files"));
-    assert!(text(&study["skipped"]["remedy"]).contains("name files and devices"));
+    assert!(text(&study["skipped"]["reason"]).contains("only requests to files and devices"));
+    assert!(text(&study["skipped"]["remedy"]).contains("use only files and devices"));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn every_request_to_a_file_is_found_in_the_trace() {
     }
     is_whole(&study);
     let (traced, all) = (readings(&study, "requests", &[]).len(), list(&study["points"]).len());
-    assert_eq!((traced, all), (8, 16), "reads and writes, two sizes, two depths");
+    assert_eq!((traced, all), (8, 16), "2 directions x 2 sizes x 2 depths are traced");
     let page = std::fs::read_to_string(place.path("halfpower-study.html")).unwrap();
     assert!(page.contains("phases-bars") && page.contains("phases-all"));
     place.is_tidy();
@@ -163,7 +163,7 @@ fn requests_to_several_devices_are_found_each_on_its_own() {
 /// A block device without caches whose requests take the given time.
 struct Slow {
     device: LoopDevice,
-    // Declared last, because it must be dropped after the device that uses it.
+    // The server is declared last, because it must be dropped after the device that uses it.
     _served: Served,
 }
 
@@ -178,7 +178,7 @@ impl Slow {
         }
     }
 
-    /// The study of single small reads.
+    /// Runs the study with single small reads.
     fn study(&self) -> Value {
         let place = Place::new();
         let plan = "study = 'phases'\ndirect = true\nbs = '4k'\niodepth = 1\nruntime = 1.5\n\
@@ -191,13 +191,13 @@ impl Slow {
     }
 }
 
-/// The median of a phase (ns); 0 if no request passed through it.
+/// Returns the median duration of a phase (ns). It is 0 if no request passed through the phase.
 fn median_ns(study: &Value, phase: &str) -> f64 {
     let found = readings(study, "phase-median", &[("part", "read"), ("phase", phase)]);
     found.first().map_or(0.0, |reading| real(&reading["value"]))
 }
 
-/// Checks that the delay appears in the phase of the device and in no other.
+/// Checks that the delay appears in the phase of the device and in no other phase.
 fn only_the_device_grew(quick: &Value, slow: &Value) -> Result<(), String> {
     let names = readings(slow, "phase-median", &[("part", "read")]).into_iter();
     let mut names: Vec<&str> = names.map(|reading| text(&reading["labels"]["phase"])).collect();
@@ -217,7 +217,7 @@ fn only_the_device_grew(quick: &Value, slow: &Value) -> Result<(), String> {
 fn a_delay_of_the_device_appears_in_its_phase_and_in_no_other() {
     or_skip!(tracing());
     let (quick, slow) = (or_skip!(Slow::new("1ms")), or_skip!(Slow::new("101ms")));
-    // Repeated, because other tests may disturb an attempt.
+    // The measurement is repeated, because other tests may disturb an attempt.
     let tries: Vec<String> =
         (0..5).map_while(|_| only_the_device_grew(&quick.study(), &slow.study()).err()).collect();
     assert!(tries.len() < 5, "{tries:#?}");

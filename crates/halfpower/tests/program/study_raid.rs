@@ -1,5 +1,5 @@
-//! Volumes and their members, on loop devices: the study finds how a stripe by halfpower and a
-//! btrfs on two devices distribute requests over their members.
+//! Tests the study of volumes and their members on loop devices. The study must find how a stripe
+//! of halfpower and a btrfs on two devices distribute requests over their members.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::fixture::{KIB, MIB, Place, list, or_skip, real, text};
 use crate::volume::{LoopDevice, TwoDevices};
 
-/// Bytes written to a device since boot.
+/// Returns the amount of data written to a device since boot (bytes).
 fn written(device: &LoopDevice) -> u64 {
     let stat = fs::read_to_string(device.path().replacen("/dev/", "/sys/block/", 1) + "/stat");
     let stat = stat.unwrap();
@@ -35,7 +35,7 @@ fn a_stripe_over_devices_reaches_them_evenly_and_lies_where_the_chunk_says() {
     place.does("run whole --bs 96k --size 12m --verify --rw read --direct=0 --trials 1 --no-store");
 }
 
-/// The study, long enough that the metadata that btrfs commits meanwhile are a small share.
+/// Runs the study for long enough that metadata commits of btrfs are a small share of the writes.
 fn raid(volume: &TwoDevices) -> Value {
     let folder = volume.folder().display().to_string();
     let line = format!("study raid {folder} --quick --size 48m --runtime 0.5 --no-store");
@@ -57,11 +57,11 @@ fn a_mirror_is_recognised_and_writes_each_byte_twice() {
     let volume = or_skip!(TwoDevices::new("raid1", 300 * MIB));
     let study = raid(&volume);
     let findings = list(&study["findings"]);
-    assert_eq!(text(&findings[0]["text"]), "btrfs raid1, whole");
+    assert_eq!(text(&findings[0]["text"]), "btrfs raid1 has all its members");
     for rw in ["write", "randwrite"] {
         let times = reading(&study, "member-written-bytes", rw, "64 KiB");
         assert!((1.95..2.6).contains(&times), "{rw}: {times}");
-        assert!(reading(&study, "member-read-bytes", rw, "64 KiB") < 0.25, "no parity to read");
+        assert!(reading(&study, "member-read-bytes", rw, "64 KiB") < 0.25, "too many reads");
     }
     let least = reading(&study, "least-member", "write", "64 KiB");
     assert!(least > 0.9, "both copies are written: {least}");
@@ -74,7 +74,7 @@ fn a_mirror_is_recognised_and_writes_each_byte_twice() {
 fn a_striped_volume_writes_each_byte_once_and_uses_both_members() {
     let volume = or_skip!(TwoDevices::new("raid0", 300 * MIB));
     let study = raid(&volume);
-    assert_eq!(text(&list(&study["findings"])[0]["text"]), "btrfs raid0, whole");
+    assert_eq!(text(&list(&study["findings"])[0]["text"]), "btrfs raid0 has all its members");
     let times = reading(&study, "member-written-bytes", "write", "1 MiB");
     assert!((0.97..1.4).contains(&times), "{times}");
     let least = reading(&study, "least-member", "write", "1 MiB");

@@ -1,6 +1,6 @@
-//! The studies of single requests: size, the defaults, write-through, allocation, hints, random
-//! access. Results are exact on simulated systems; on this host they are compared with wide
-//! margins.
+//! Tests the studies of single requests: their size, the defaults, write-through, allocation,
+//! hints, and random access. Simulated systems give exact results. On this host, results are
+//! compared with wide margins.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn verdicts<'a>(study: &'a Value, wanted: &str) -> Vec<&'a str> {
 fn hold(study: &Value, ids: &[&str]) {
     let found = verdicts(study, "holds");
     for id in ids {
-        assert!(found.contains(id), "{id} is not among {found:?}");
+        assert!(found.contains(id), "{id} is not in {found:?}");
     }
 }
 
@@ -78,7 +78,7 @@ fn a_simulated_disk_has_accesses_for_each_revolution() {
     assert!(turns.contains("at depth 32 (10025 revolutions per minute)"), "{turns}");
 }
 
-/// Mean number of busy targets, for a number of targets and of outstanding requests.
+/// Returns the mean number of busy targets out of `disks` targets, at the queue depth `depth`.
 fn busy(study: &Value, disks: &str, depth: &str) -> f64 {
     let is_it = |reading: &&Value| {
         let labels = &reading["labels"];
@@ -106,13 +106,13 @@ fn chance_leaves_disks_of_a_simulated_stripe_idle_as_the_closed_forms_say() {
     hold(study, &["C194", "C195", "C196", "C236"]);
     let text = finding(study, "spread");
     assert!(
-        text.contains("over 2 targets in chunks of 64 KiB, compared with 2 evenly loaded"),
+        text.contains("over 2 targets in chunks of 64 KiB, rate compared with 2 evenly loaded"),
         "{text}"
     );
 }
 
 #[test]
-#[ignore = "a campaign of half a minute"]
+#[ignore = "takes half a minute"]
 fn two_requests_keep_one_and_a_half_of_two_known_devices_busy() {
     let place = Place::new();
     let document =
@@ -130,7 +130,7 @@ fn one_target_alone_has_no_others_to_be_idle_and_the_study_says_so() {
     let place = Place::new();
     let document = place.document("study random truth:fixed=1ms --quick --runtime 20ms --no-store");
     let left_out = only(&document)["left_out"].to_string();
-    assert!(left_out.contains("name several at once"), "{left_out}");
+    assert!(left_out.contains("list several targets"), "{left_out}");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_file_that_was_not_named_for_writing_is_only_read() {
         let reads = |point: &Value| whole(&point["workload"]["read_percent"]) == 100;
         assert!(list(&study["points"]).iter().all(reads), "{name}");
     }
-    assert!(place.snapshot()[&data] == before[&data], "the file was only read");
+    assert!(place.snapshot()[&data] == before[&data], "the file was written");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn parts_that_cut_a_file_are_left_out_where_others_measure_it() {
     let document = place.document(line);
     let study = only(&document);
     let reason = text(&list(&study["left_out"])[0]["reason"]);
-    assert!(reason.contains("name a directory"), "{reason}");
+    assert!(reason.contains("use a directory"), "{reason}");
     assert_eq!(std::fs::metadata(place.path("data")).unwrap().len(), 64 * MIB);
 }
 
@@ -214,7 +214,8 @@ fn small_writes_to_pages_in_memory_wait_for_nothing() {
         whole(&small.unwrap()["summary"]["latency_ns"]["p50"])
     };
     let (cold, warm) = (median("cold"), median("warm"));
-    // A file in memory is never cold; on a device, a read takes far longer than a copy.
+    // Pages of a file in memory are never cold. On a device, a read takes far longer than a copy in
+    // memory.
     let on_device = !document["targets"][0]["device"].is_null();
     assert!(!on_device || cold > 3 * warm, "{cold} ns on cold pages, {warm} ns on warm ones");
 }

@@ -1,5 +1,5 @@
-//! The study `stripe` finds the chunk of a known stripe exactly, and reports which loads scale and
-//! how far.
+//! Tests the study `stripe`. It must find the chunk size of a known stripe exactly, and report
+//! which loads scale and how far.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ fn finding<'a>(study: &'a Value, id: &str, lead: &str) -> &'a str {
 fn the_chunk_and_the_members_of_a_stripe_within_one_target_are_found_exactly() {
     for (members, chunk_kib) in [(2, 64), (3, 48), (5, 256)] {
         let target = format!("truth:fixed=500us,members={members},chunk={chunk_kib}k");
-        // One attempt may fail, because the machine may stall during it.
+        // An attempt may fail, because the machine may stall during the attempt.
         let wanted = (f64::from(chunk_kib) * 1024.0, f64::from(members));
         let seen = |study: &Value| {
             let value = |quantity: &str| {
@@ -40,8 +40,8 @@ fn the_chunk_and_the_members_of_a_stripe_within_one_target_are_found_exactly() {
 fn disks_of_a_simulated_system_scale_until_their_bus_is_full() {
     let study = stripe("sim:nt4-ultrawide");
     let scaling = finding(&study, "scaling", "reads");
-    assert!(scaling.contains("2 targets 2.00 times, 3 targets 3.00 times"), "{scaling}");
-    assert!(finding(&study, "ceiling", "reads").contains("% of the rate of 4"));
+    assert!(scaling.contains("2.00 times with 2 targets, 3.00 times with 3 targets"), "{scaling}");
+    assert!(finding(&study, "ceiling", "reads").contains("of 4 times the rate of one target"));
     let claims = list(&study["claims"]).iter();
     let verdict = |id: &str| claims.clone().find(|c| c["id"] == id).unwrap()["verdict"].clone();
     assert_eq!(verdict("R118"), "holds");
@@ -52,11 +52,11 @@ fn disks_of_a_simulated_system_scale_until_their_bus_is_full() {
 fn known_devices_that_share_nothing_scale_with_their_number() {
     let study = stripe(&"truth:fixed=1ms ".repeat(4));
     let scaling = finding(&study, "scaling", "reads");
-    let four = scaling.split("4 targets ").nth(1).unwrap().split(' ').next().unwrap();
-    let four: f64 = four.parse().unwrap();
+    let four = scaling.split(" times with 4 targets").next().unwrap().split(' ').next_back();
+    let four: f64 = four.unwrap().parse().unwrap();
     assert!((3.4..=4.3).contains(&four), "{scaling}");
     let needed = finding(&study, "depth-needed", "striped reads");
-    assert!(!needed.contains("4 targets depth 1,"), "{needed}");
+    assert!(!needed.contains("depth 1 for 4 targets"), "{needed}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Studies on reference devices, whose behaviour is given by a formula: each study finds the
+//! Tests studies on reference devices, whose behaviour follows a formula. Each study must find the
 //! caches, buffers, granules and zones of the device.
 
 use serde_json::Value;
 
 use crate::fixture::{MIB, Place, list, real, text, whole};
 
-/// The document of one study.
+/// Runs one study and returns its entry in the document.
 fn study(line: &str) -> Value {
     let document = Place::new().document(&format!("study {line} --no-store"));
     list(&document["studies"])[0].clone()
@@ -16,7 +16,7 @@ fn findings<'a>(study: &'a Value, id: &str) -> Vec<&'a str> {
     findings.map(|finding| text(&finding["text"])).collect()
 }
 
-/// The number before a unit in a sentence.
+/// Returns the number before a unit in a sentence.
 fn number(sentence: &str, unit: &str) -> f64 {
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let at = words.iter().position(|word| word.trim_end_matches([',', ':', ';']) == unit);
@@ -78,12 +78,12 @@ fn the_cache_of_a_device_is_found_within_ten_percent() {
 }
 
 #[test]
-#[ignore = "a campaign of half a minute"]
+#[ignore = "takes half a minute"]
 fn larger_caches_of_a_device_are_found_within_ten_percent() {
     finds_caches(&[10, 20]);
 }
 
-/// Asserts that caches of these sizes (MiB) are found.
+/// Asserts that the study finds caches of these sizes (MiB).
 fn finds_caches(sizes: &[u32]) {
     for mib in sizes.iter().copied() {
         let device = format!("truth:fixed=1ms,rate=400MB/s,cache={mib}m,hit=50us");
@@ -111,7 +111,7 @@ fn a_device_without_cache_shows_none() {
 }
 
 #[test]
-#[ignore = "a campaign of half a minute"]
+#[ignore = "takes half a minute"]
 fn the_link_behind_the_cache_is_found_from_the_same_block() {
     let device = "truth:fixed=2ms,cache=8m,hit=500us,link=40MB/s";
     let cache = study(&format!("device-cache {device} --quick --size 16m"));
@@ -120,8 +120,8 @@ fn the_link_behind_the_cache_is_found_from_the_same_block() {
     assert!((rate / 40.0 - 1.0).abs() < 0.1, "{sentence}");
 }
 
-/// Checks the findings on a device with a read-ahead of `kib` KiB that works for sequential reads
-/// only; returns what is wrong, or None.
+/// Checks the findings on a device that reads `kib` KiB ahead, for sequential reads only. Returns
+/// the wrong findings, or None if the findings are right.
 fn misjudged(cache: &Value, kib: u32) -> Option<String> {
     let sentence = *findings(cache, "prefetch-depth").first().unwrap_or(&"none");
     let unit = if sentence.contains(" MiB ahead") { "MiB" } else { "KiB" };
@@ -129,44 +129,44 @@ fn misjudged(cache: &Value, kib: u32) -> Option<String> {
     let near = sentence.contains(&format!(" {unit} ahead"))
         && (number(sentence, unit) * times / f64::from(kib) - 1.0).abs() < 0.1;
     let stride = *findings(cache, "stride").first().unwrap_or(&"none");
-    let right = near && stride.contains("gives up at 8 KiB");
+    let right = near && stride.contains("stops at a stride of 8 KiB");
     (!right).then(|| format!("{sentence}; {stride}"))
 }
 
 #[test]
-#[ignore = "a campaign of half a minute"]
+#[ignore = "takes half a minute"]
 fn how_far_a_device_reads_ahead_is_found_within_ten_percent() {
     finds_read_ahead(&[1000]);
 }
 
 #[test]
-#[ignore = "a campaign of a minute"]
+#[ignore = "takes a minute"]
 fn little_and_much_read_ahead_are_found_within_ten_percent() {
     finds_read_ahead(&[200, 3000]);
 }
 
-/// Asserts that read-ahead of these distances (KiB) is found.
+/// Asserts that the study finds read-ahead of these distances (KiB).
 fn finds_read_ahead(sizes: &[u32]) {
-    // The distances are no multiples of the request sizes, and one is only found with large
-    // requests. Hits are faster than the medium at every size, so the reader overtakes the
-    // read-ahead.
+    // The distances are not multiples of the request sizes, and one distance can be found only with
+    // large requests. Hits of every request size are faster than the medium, so the reader
+    // overtakes the read-ahead.
     for kib in sizes.iter().copied() {
         let device = format!("truth:fixed=1ms,rate=50MB/s,prefetch={kib}k,hit=50us");
         let line = format!("device-cache {device} --quick --size 48m --runtime 3");
-        // A reader that is delayed by a busy machine gives the device additional time to read
-        // ahead.
+        // If a busy machine delays the reader, the device has more time to read ahead, so several
+        // attempts are made.
         let seen: Vec<String> = (0..3).map_while(|_| misjudged(&study(&line), kib)).collect();
         assert!(seen.len() < 3, "{kib} KiB: {seen:#?}");
     }
 }
 
 #[test]
-#[ignore = "a campaign of ten seconds"]
+#[ignore = "takes ten seconds"]
 fn a_device_that_does_not_read_ahead_is_said_not_to() {
     let device = "truth:fixed=1ms,rate=400MB/s,cache=3m,hit=50us";
     let cache = study(&format!("device-cache {device} --quick --size 24m --runtime 2"));
     let sentence = findings(&cache, "no-prefetch-depth")[0];
-    assert!(sentence.contains("no read-ahead shows"), "{sentence}");
+    assert!(sentence.contains("no read-ahead is visible"), "{sentence}");
     assert!(findings(&cache, "stride").is_empty(), "{}", cache["findings"]);
 }
 
@@ -174,20 +174,20 @@ fn a_device_that_does_not_read_ahead_is_said_not_to() {
 fn the_read_ahead_of_a_simulated_disk_lies_within_what_is_found() {
     let cache = study("device-cache sim:nt4-ultrawide --quick");
     let sentence = findings(&cache, "prefetch-depth")[0];
-    // Parses "the device reads 88 KiB to 192 KiB ahead"; the system file says 140 KiB.
+    // The text is like "during a pause of 5 ms, the device reads 88 KiB to 192 KiB ahead". The
+    // read-ahead in the system file is 140 KiB.
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let sizes: Vec<f64> = words
         .windows(2)
-        .take_while(|pair| pair[0] != "pause")
         .filter(|pair| pair[1] == "KiB")
         .map(|pair| pair[0].parse().unwrap())
         .collect();
     assert!(sizes[0] <= 140.0 && sizes[1] >= 140.0, "{sentence}");
-    // A prefetch hit is faster than a repeated read of the same block, as in the papers' Table 3.
+    // A prefetch hit is faster than a repeated read of the same block, as in Table 3 of the paper.
     let hit = findings(&cache, "prefetch-hit")[0];
     assert!(number(hit, "us") < 1000.0 * number(hit, "ms"), "{hit}");
-    // A prefetch hit only takes the bus, which is twice as fast as the media; the paper's number is
-    // that of the Fast-Wide disk.
+    // A prefetch hit needs only the bus, which is twice as fast as the media. The paper measured
+    // this number on the Fast-Wide disk.
     let cache = study("device-cache sim:nt4-fastwide --quick");
     let holds = |id: &str| {
         list(&cache["claims"]).iter().any(|one| one["id"] == id && one["verdict"] == "holds")
@@ -219,6 +219,6 @@ fn points_on_a_device_of_known_truth_are_on_it_alone() {
         };
         real(&points.iter().find(fits).unwrap()["summary"]["requests_per_s"]["median"])
     };
-    // Four requests at a time, of a millisecond each.
+    // The device serves four requests at a time, in 1 ms each.
     assert!(at(8) > 2.0 * at(1) && at(8) < 4100.0, "{} {}", at(1), at(8));
 }

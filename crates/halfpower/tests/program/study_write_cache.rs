@@ -1,5 +1,5 @@
-//! The study `write-cache`: a simulated drive in both states of its cache, and drives of this host
-//! whose cache cannot be switched, each with the reason.
+//! Tests the study `write-cache` on a simulated drive with its cache on and off, and on a device of
+//! this host. The cache of this device cannot be switched, and the study must report the reason.
 
 use serde_json::Value;
 
@@ -34,9 +34,9 @@ fn a_device_without_a_cache_of_its_own_is_not_switched_and_the_reason_is_a_findi
     let path = device.path();
     let rest = format!("{path} --toggle-write-cache --destroy-data-on={path}");
     let study = write_cache(&place, &rest);
-    assert!(finding(&study, "not-switched").contains("the state of the cache of"), "{study}");
+    assert!(finding(&study, "not-switched").contains("the cache state of"), "{study}");
     assert!(finding(&study, "loss").contains("loop device"), "{study}");
-    assert_eq!(std::fs::read_to_string(&settings).unwrap(), before, "the kernel's is not touched");
+    assert_eq!(std::fs::read_to_string(&settings).unwrap(), before, "the kernel setting changed");
     assert!(place.journal().is_empty());
     let claims = list(&study["claims"]).iter();
     assert!(claims.clone().all(|claim| claim["verdict"] == "cannot-be-tried"), "{study}");

@@ -1,7 +1,6 @@
-//! `halfpower survey` and `halfpower report`: the findings, the database and the page.
+//! Tests `halfpower survey` and `halfpower report`: the findings, the database and the page.
 //!
-//! One short survey of a directory is made once and used by many tests; other surveys are even
-//! shorter.
+//! Many tests share one short survey of a directory. All other surveys are even shorter.
 
 use std::sync::OnceLock;
 
@@ -15,16 +14,16 @@ use crate::volume::LoopDevice;
 const SIZE: u64 = 32 * MIB;
 const MAX_WRITE: u64 = 1024 * MIB;
 
-/// The output of a survey and the files that it left.
+/// The output of a survey and the files that the survey created.
 struct Survey {
     document: Value,
-    /// The result of `halfpower report`, and its page.
+    /// The output of `halfpower report`, and the page that it wrote.
     report: Ended,
     report_page: String,
     page: String,
     listing: Vec<String>,
     run: results::RunRow,
-    /// The points of the database: their request sizes and trials.
+    /// The stored points with their trials.
     points: Vec<(results::PointRow, Vec<results::TrialRow>)>,
 }
 
@@ -100,7 +99,8 @@ fn a_half_power_point_is_reached_or_its_absence_has_a_reason() {
 
 #[test]
 fn a_survey_gives_the_cost_model_with_intervals() {
-    // On a busy machine too few points of the disk may be valid for a model.
+    // On a busy machine, too few points of the disk may be valid for a cost model. The number of
+    // models is therefore checked on a simulated system.
     let simulated = Place::new().document("survey sim:sata-ssd --quick");
     let models = list(&simulated["cost_model"]);
     assert_eq!(models.len(), 4, "reads and writes, buffered and direct: {models:?}");
@@ -138,7 +138,7 @@ fn advice_is_never_empty_and_always_has_its_evidence() {
     }
 }
 
-// ---- the files left
+// ---- the files that a survey leaves
 
 #[test]
 fn a_survey_leaves_its_database_and_its_page_and_nothing_else() {
@@ -151,7 +151,7 @@ fn a_survey_is_stored_whole() {
     assert_eq!(survey.run.kind, RunKind::Survey);
     assert_eq!(survey.run.state, RunState::Finished);
     let stored: Value = serde_json::from_str(survey.run.findings_json.as_ref().unwrap()).unwrap();
-    assert_eq!(stored["findings"], survey.document["findings"], "for the view findings");
+    assert_eq!(stored["findings"], survey.document["findings"], "the view findings needs these");
     assert!(!list(&stored["findings"]).is_empty());
     let reported = list(&survey.document["points"]);
     let trials = |point: &Value| list(&point["trials"]).len();
@@ -184,8 +184,8 @@ fn a_survey_that_may_write_no_more_goes_on_reading() {
         chosen.map(|point| list(&point["trials"]).len()).collect()
     };
     let (read, written) = (of(100), of(0));
-    // Every setting gets two rounds and a soaked trial in the second; only selected ones get more
-    // trials.
+    // Every setting gets two rounds, and a trial with the soaker in the second round. Only selected
+    // settings get more trials.
     assert!(read.iter().any(|trials| *trials > 3), "read {read:?}, wrote {written:?}");
 }
 
@@ -213,7 +213,7 @@ fn a_report_needs_a_survey() {
     place.cannot("report").with_code(1).says("no database", "run");
     place.does("run --ioengine null --runtime 0.2 --trials 1");
     place.cannot("report").says("survey", "halfpower survey");
-    // Identifiers of runs are hexadecimal, so none begins like this.
+    // Run identifiers are hexadecimal, so no identifier begins with `zz`.
     place.cannot("report zz").says("zz", "");
 }
 
@@ -270,10 +270,10 @@ fn a_survey_of_a_device_only_reads_without_permission() {
 #[test]
 fn a_survey_that_cannot_be_made_says_why_and_changes_nothing() {
     let place = Place::new();
-    place.cannot("survey missing").with_code(2).says("missing does not exist", "name");
+    place.cannot("survey missing").with_code(2).says("missing does not exist", "specify");
     let device = place.cannot("survey /dev/halfpower-no-such-device");
     device.with_code(3).says("does not exist", "creates no files under /dev");
-    place.cannot("survey /dev").with_code(3).says("creates no files there", "name");
+    place.cannot("survey /dev").with_code(3).says("creates no files there", "use a");
     place.cannot("survey sim:nt4").with_code(2).says("no simulated system", "one of nt4-");
     place.cannot("survey --size 1000000g").says("", "--size");
     place.cannot("survey --size 32m --max-write 16m").says("", "--max-write");

@@ -1,5 +1,5 @@
-//! `halfpower sweep`: the product of the axes, and `--plan`, which only prints what would be
-//! measured.
+//! Tests `halfpower sweep`: it measures the product of the axes, and `--plan` only prints what
+//! would be measured.
 
 use serde_json::Value;
 
@@ -70,14 +70,14 @@ fn a_plan_does_nothing_and_says_how_much_would_be_written() {
     let before = place.snapshot();
     let plans = [
         ("run . --rw read --size 8m --trials 2 --plan", "lay out a test file of 8 MiB"),
-        ("run . --rw read --size 8m --trials 2 --plan", "writes 8 MiB in all"),
-        ("run . --rw write --size 8m --trials 2 --plan", "writes 24 MiB in all"),
+        ("run . --rw read --size 8m --trials 2 --plan", "writes 8 MiB in total"),
+        ("run . --rw write --size 8m --trials 2 --plan", "writes 24 MiB in total"),
         ("run data --overwrite=data --rw write --size 1m --plan", "write to the file data"),
         ("run data --overwrite=data --rw write --runtime 2 --plan", "writes at least"),
-        ("run data --plan", "writes 0 B in all"),
+        ("run data --plan", "writes 0 B in total"),
         ("run data --runtime 2 --trials 4 --plan", "would take 8 s"),
         ("run --ioengine null --plan", "nothing is touched"),
-        ("sweep . --bs 4k,8k --rw write --size 1m --trials 1 --plan", "writes 3 MiB in all"),
+        ("sweep . --bs 4k,8k --rw write --size 1m --trials 1 --plan", "writes 3 MiB in total"),
     ];
     for (line, words) in plans {
         let ended = place.does(line);
@@ -93,7 +93,7 @@ fn a_plan_fails_where_the_run_would() {
     let place = Place::new();
     place.file("data", MIB);
     place.cannot("run data --rw write --plan").with_code(3).says("exists", "--overwrite=data");
-    place.cannot("run missing --plan").with_code(2).says("does not exist", "name");
+    place.cannot("run missing --plan").with_code(2).says("does not exist", "specify");
     place.cannot("run . --size 1000000g --plan").with_code(1).says("not enough", "--size");
     place
         .cannot("run data --size 1g --plan")
@@ -109,7 +109,7 @@ fn a_plan_file_gives_the_flags_and_typed_ones_win() {
     std::fs::write(place.path("plan.toml"), text).unwrap();
     let document = place.document("sweep plan.toml");
     assert_eq!(axis(&document, "request_bytes"), [4096, 65536, 4096, 65536]);
-    assert!(place.stored_run().settings_json.contains("--bs=4k,65536"), "the plan is not kept");
+    assert!(place.stored_run().settings_json.contains("--bs=4k,65536"), "the plan is not stored");
     let document = place.document("sweep --bs 8k plan.toml --iodepth=4 --no-store");
     assert_eq!(axis(&document, "request_bytes"), [8192]);
     assert_eq!(axis(&document, "depth"), [4]);

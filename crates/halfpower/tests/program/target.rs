@@ -1,11 +1,12 @@
-//! `halfpower target`: the layers below a target, its content, and whether it may be written.
+//! Tests `halfpower target`: it prints the layers below a target and the content of the target, and
+//! tells whether writing is allowed.
 
 use serde_json::Value;
 
 use crate::fixture::{MIB, Place, list, or_skip, whole};
 use crate::volume::{LoopDevice, Volume, make};
 
-/// The kinds of the layers, top to bottom.
+/// Returns the kinds of the layers, from top to bottom.
 fn kinds(document: &Value) -> Vec<&str> {
     list(&document["layers"]).iter().map(|layer| layer["kind"].as_str().unwrap()).collect()
 }
@@ -48,7 +49,7 @@ fn a_partition_of_a_free_device_may_be_written_with_its_flag() {
     assert_eq!(document["content"], "it holds ext4 'root'");
     let flag = document["writing"]["flag"].as_str().unwrap();
     assert_eq!(document["writing"]["allowed"], "with");
-    // The reported flag allows writing.
+    // The flag in the output must permit writing.
     let line = format!("run {part} --rw write --bs 64k --size 64k --trials 1 --no-store {flag}");
     place.does(&line);
 }
@@ -78,15 +79,15 @@ fn without_rights_the_layers_are_told_and_what_root_would_add() {
     assert!(kinds(&document).starts_with(&["volume"]), "{document}");
     assert_eq!(document["content"], Value::Null);
     assert!(document["writing"]["why"].as_str().unwrap().contains("is mounted at"), "{document}");
-    ended.says("only root can read", "its content");
+    ended.says("only root can read", "the target's content");
 }
 
 #[test]
 fn what_cannot_be_a_target_is_an_error() {
     let place = Place::new();
-    place.cannot("target nothing").with_code(2).says("nothing does not exist", "name");
+    place.cannot("target nothing").with_code(2).says("nothing does not exist", "specify");
     place.cannot("target /dev/zero").with_code(2).says("neither a file nor", "block device");
-    place.cannot("target sim:any").with_code(2).says("simulated systems", "name a file");
+    place.cannot("target sim:any").with_code(2).says("simulated systems", "use a file");
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "baseline" => "baseline list --plan".to_owned(),
             "history" | "export" => format!("{verb} --plan"),
             "fleet" => "fleet none.db --plan".to_owned(),
-            // These read their files even with --plan.
+            // These subcommands read their files even with `--plan`.
             "import" | "replay" => continue,
             "copy" => "copy data there --plan".to_owned(),
             "cat" | "checksum" => format!("{verb} data --plan"),
@@ -119,12 +120,12 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "selftest" | "restore" => format!("{verb} --plan"),
             "soak" | "watch" => format!("{verb} --plan -- true"),
             "trace" | "characterise" => format!("{verb} data --plan"),
-            // These verbs need a stored survey, or a database.
+            // These subcommands need a stored survey or a database.
             "report" | "serve" | "help" => continue,
             "calibrate" => "calibrate --measure sim:sata-hdd-7200 --plan".to_owned(),
             "whatif" => "whatif nt4-ultrawide --iodepth-to 2 --plan".to_owned(),
             "plan" => "plan --need reads,8k,100/s --plan".to_owned(),
-            other => panic!("{other} is a new verb: give it --plan, and a line here"),
+            other => panic!("{other} is a new subcommand: add --plan to it and a line here"),
         };
         let ended = place.does(&line);
         assert!(!ended.stdout.is_empty() && ended.stderr.is_empty(), "{ended}");

@@ -1,9 +1,9 @@
-//! The output in a real terminal: a survey fits 80 and 40 columns, and the live view shows what is
-//! measured. Pictures go to the folder `terminal` in the folder that HALFPOWER_ARTEFACTS names, if
-//! it is set: as text, and as PNG where Chromium is installed.
+//! Tests the output in a real terminal: a survey must fit 80 and 40 columns, and the live view must
+//! show the current measurement. If HALFPOWER_ARTEFACTS is set to a directory, screenshots are
+//! written to its subdirectory `terminal` as text, and as PNG if Chromium is installed.
 //!
-//! tmux is the terminal. It joins the lines that it had to wrap, so a line that is too long is
-//! seen.
+//! tmux provides the terminal. It joins the lines that it had to wrap, so a line that is too long
+//! can be detected.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::fixture::{Place, or_skip, pause, temporary_folder, wait_until};
 use crate::pages::{browse, browser};
 
-/// A terminal with a program in it; both end when it is dropped.
+/// A terminal in which a program runs. Dropping this value ends both.
 struct Terminal {
     server: String,
 }
 
 impl Terminal {
-    /// A terminal of a size, with `line` running in the folder of a place.
+    /// Starts a terminal of this size, in which `line` runs in the working directory of `place`.
     fn new(place: &Place, (columns, rows): (u32, u32), line: &str) -> Result<Terminal, String> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -37,13 +37,13 @@ impl Terminal {
         }
     }
 
-    /// What `tmux` prints.
+    /// Runs tmux on this terminal and returns its output.
     fn tmux(&self, words: &[&str]) -> String {
         let output = Command::new("tmux").args(["-L", &self.server]).args(words).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The screen, as soon as it shows these words.
+    /// Returns the screen as soon as it shows these words.
     fn screen_with(&self, words: &str) -> String {
         let mut screen = String::new();
         wait_until(words, || {
@@ -54,7 +54,7 @@ impl Terminal {
         screen
     }
 
-    /// All lines so far, with wrapped lines joined.
+    /// Returns all lines that were printed so far, with wrapped lines joined.
     fn lines(&self) -> Vec<String> {
         let text = self.tmux(&["capture-pane", "-p", "-J", "-S", "-"]);
         text.lines().map(|line| line.trim_end().to_owned()).collect()
@@ -67,7 +67,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Keeps a screen to look at.
+/// Saves a screen for inspection.
 fn keep(name: &str, screen: &str) {
     let Some(artefacts) = std::env::var_os("HALFPOWER_ARTEFACTS") else { return };
     let target = Path::new(&artefacts).join("terminal");
@@ -101,7 +101,7 @@ fn a_survey_and_a_study_fit_terminals_of_80_and_of_40_columns() {
             let text = lines.join(" ");
             let words: Vec<&str> = text.split_whitespace().collect();
             assert!(words.join(" ").contains(last), "{name} at {columns} columns:\n{text}");
-            // A terminal gets charts without being asked for them.
+            // Charts are printed to a terminal by default.
             assert!(text.contains('●'), "{text}");
             keep(&format!("{name}-{columns}-columns"), &lines.join("\n"));
             keep(&format!("{name}-{columns}-columns-last-screen"), &screen);

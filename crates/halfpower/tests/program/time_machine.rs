@@ -1,7 +1,7 @@
-//! Simulated systems as real files, in real time.
+//! Tests simulated systems that are served as real files in real time.
 //!
-//! Exact results are tested by unit tests in virtual time and by `cargo xtask time-machine`. Here
-//! results are compared with wide margins, because other tests run at the same time.
+//! Unit tests in virtual time and `cargo xtask time-machine` check exact results. These tests
+//! compare results with wide margins, because other tests run at the same time.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ use crate::known_truth::{Served, requests_per_s};
 
 const MIB: u64 = 1 << 20;
 
-/// Rate of sequential 64 KiB reads at depth 1 in virtual time (requests per second).
+/// Returns the rate of sequential 64 KiB reads at depth 1 in virtual time (requests per second).
 fn simulated_requests_per_s() -> f64 {
     let system = Description::named("nt4-ultrawide").unwrap().system().unwrap();
     let mut driver = Driver::new(&system, Caching::Direct, 42);
@@ -31,7 +31,7 @@ fn simulated_requests_per_s() -> f64 {
     160.0 * 1e9 / now_ns as f64
 }
 
-/// Rate of 4 KiB writes at depth 1 on a system mounted with these flags.
+/// Returns the rate of 4 KiB writes at depth 1 on a system that is mounted with these flags.
 fn writes_per_s(words: &str) -> Result<f64, String> {
     let mut served = Served::of(&format!("sim:nt4-ultrawide mounted {words}"))?;
     let line = "run mounted/device --overwrite=mounted/device --rw write --bs 4k --runtime 1";
@@ -44,7 +44,7 @@ fn writes_per_s(words: &str) -> Result<f64, String> {
 fn a_program_sees_the_rate_of_the_simulated_disk() {
     let served = or_skip!(Served::of("sim:nt4-ultrawide mounted"));
     let device = served.place.path("mounted/device");
-    assert_eq!(fs::metadata(device).unwrap().len(), 100 * MIB, "the file of the system");
+    assert_eq!(fs::metadata(device).unwrap().len(), 100 * MIB, "not the file size of the system");
     let line = "run mounted/device --bs 64k --runtime 2 --trials 1 --no-store";
     let document = served.place.document(line);
     let (real, simulated) = (requests_per_s(&document), simulated_requests_per_s());
@@ -69,7 +69,7 @@ fn an_order_to_stop_unmounts_also_under_a_reader() {
     let count = Arc::clone(&read);
     let reader = std::thread::spawn(move || {
         let mut buffer = vec![0; 65536];
-        // The thread ends when the device is gone.
+        // The thread ends when the device is removed.
         while device.read_at(&mut buffer, count.load(Ordering::Relaxed) % 1024 * 65536).is_ok() {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -89,7 +89,7 @@ fn a_second_order_leaves_no_mount_behind() {
     let server = served.server.take().unwrap();
     server.signal("INT");
     let folder = served.place.path("mounted");
-    wait_until("it is out of sight", || {
+    wait_until("the device is no longer visible", || {
         fs::read_dir(&folder).is_ok_and(|entries| entries.count() == 0)
     });
     // The server still waits, because the file is open.
@@ -118,7 +118,7 @@ fn orders_to_stop_in_quick_succession_leave_no_mount_behind() {
 fn what_a_killed_server_left_mounted_is_named_and_taken_away_by_clean() {
     let mut served = or_skip!(Served::of("truth:fixed=1ms mounted --size 1m"));
     let clean = || served.place.does("clean");
-    assert!(clean().stdout.contains("in use"), "it is being served");
+    assert!(clean().stdout.contains("in use"), "the mount is in use");
     let server = served.server.take().unwrap();
     server.signal("KILL");
     server.ended();
@@ -143,5 +143,8 @@ fn what_would_be_served_is_said_and_what_cannot_be_refused() {
     place.cannot("mount sim:nt4-ultrawide,disk=2 .").with_code(2).says("disk", "disks");
     place.halfpower("mount sim:nt4-ultrawide . --speed 0").with_code(2).says("0.001", "1000");
     place.cannot("mount truth:fixed=1ms . --speed 2").with_code(2).says("--speed", "sim:");
-    place.cannot("mount sim:nt4-ultrawide . --size 1t").with_code(2).says("hold", "disks");
+    place
+        .cannot("mount sim:nt4-ultrawide . --size 1t")
+        .with_code(2)
+        .says("the capacity of nt4-ultrawide", "add disks");
 }

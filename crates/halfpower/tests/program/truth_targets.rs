@@ -1,6 +1,6 @@
-//! Reference devices as targets, `truth:KEY=VALUE,..`, with the properties that studies will find.
-//! Exact results are tested by unit tests in virtual time; here no request is early, and rates are
-//! compared with wide margins.
+//! Tests reference devices as targets (`truth:KEY=VALUE,..`), with the properties that studies can
+//! find. Unit tests in virtual time check exact results. These tests check that no request
+//! completes too early, and compare rates with wide margins.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn a_device_is_named_as_a_target_and_served_by_delay() {
     assert_eq!(document["workload"]["ioengine"], "delay");
     assert_eq!(document["target"]["name"], "truth:fixed=4ms,parallel=4");
     assert_eq!(document["target"]["size_bytes"], 1 << 30);
-    assert!(p50_ns(&document) >= 7.8e6, "eight outstanding wait for four servers");
+    assert!(p50_ns(&document) >= 7.8e6, "eight requests share four servers");
     let small = measured("truth:fixed=1ms --size 4m --time-based");
     assert_eq!(small["target"]["size_bytes"], 4 << 20);
 }
@@ -31,7 +31,7 @@ fn a_device_is_named_as_a_target_and_served_by_delay() {
 fn several_devices_are_independent_of_each_other() {
     let alone = requests_per_s(&measured("truth:fixed=4ms"));
     let three = requests_per_s(&measured("truth:fixed=4ms truth:fixed=4ms truth:fixed=4ms"));
-    // At most 250 requests per second each, however busy the machine is.
+    // Each device serves at most 250 requests per second, however busy the machine is.
     assert!(alone <= 252.0 && three <= 756.0, "{alone} {three}");
     assert!(three / alone > 1.8, "{alone} {three}");
 }
@@ -51,9 +51,9 @@ fn a_sweep_takes_devices_and_the_plan_touches_nothing() {
 fn the_rate_of_a_zone_is_found_at_its_place() {
     let device = "truth:span=64m,zones=160MB/s@50/40MB/s@100 --bs 1m --size 32m --time-based";
     let outer = measured(device);
-    assert_eq!(outer["target"]["size_bytes"], 64 << 20, "all of its span");
+    assert_eq!(outer["target"]["size_bytes"], 64 << 20, "not the span of the device");
     let inner = measured(&format!("{device} --offset 32m"));
-    // 1 MiB takes 6.6 ms at 160 MB/s and 26 ms at 40 MB/s.
+    // At 160 MB/s 1 MiB takes 6.6 ms, and at 40 MB/s it takes 26 ms.
     assert!(p50_ns(&outer) >= 6.4e6 && p50_ns(&inner) >= 26e6);
     assert!(p50_ns(&inner) / p50_ns(&outer) > 2.5, "{} {}", p50_ns(&inner), p50_ns(&outer));
 }
@@ -87,8 +87,8 @@ fn time_between_requests_turns_misses_into_hits() {
 
 #[test]
 fn a_survey_does_not_measure_the_cache_of_a_device() {
-    // The device serves four requests at a time, of 4 ms, at 80 MB/s; its cache would answer at the
-    // speed of memory.
+    // The device serves four requests at a time, each in 4 ms plus the transfer time. All transfers
+    // share a bus of 80 MB/s. A hit in the cache of the device would be as fast as memory.
     let words = "truth:fixed=4ms,rate=80MB/s,parallel=4,cache=96MB mounted --size 512m";
     let served = or_skip!(Served::of(words));
     let line = "survey mounted/device --budget 10s --no-store --json --quiet";
@@ -118,8 +118,8 @@ fn reads_that_begin_again_at_the_start_of_their_region_are_not_the_devices() {
 
 #[test]
 fn points_of_a_sweep_do_not_serve_each_other_from_a_cache() {
-    // A cache of 8 MB serves few of the random requests to 256 MiB, as long as each point has its
-    // own order. The device then needs 4 ms for a request and serves eight at a time.
+    // A cache of 8 MB serves few of the random requests to 256 MiB if each point has its own order
+    // of requests. The device then needs 4 ms for each request and serves eight requests at a time.
     let words = "truth:fixed=4ms,rate=1GB/s,parallel=8,cache=8MB mounted --size 256m";
     let served = or_skip!(Served::of(words));
     let line = "sweep mounted/device --rw randread --bs 4k --iodepth 1,2,4,8 --runtime 0.5 \
@@ -137,7 +137,7 @@ fn a_mounted_device_with_zones_is_as_large_as_its_span() {
     let words = "truth:span=8m,zones=200MB/s@50/100MB/s@100,members=2,chunk=64k mounted";
     let served = or_skip!(Served::of(words));
     let device = fs::metadata(served.place.path("mounted/device")).unwrap();
-    assert_eq!(device.len(), 16 << 20, "of each member");
+    assert_eq!(device.len(), 16 << 20, "the span of a member");
 }
 
 #[test]
@@ -148,11 +148,11 @@ fn what_does_not_go_with_a_device_is_refused_with_the_remedy() {
     };
     refused("run truth:fixed=1ms .", "cannot be measured together", "one by one");
     refused("run truth:fixed=1ms sim:nt4-ultrawide", "cannot be measured together", "one by one");
-    refused("run truth:fixed=1ms --truth fixed=2ms", "already describes", "drop --truth");
-    refused("run truth:fixed=1ms --ioengine sync", "only delay can", "mount truth:");
-    refused("sweep truth:fixed=1ms --ioengine null,delay", "only delay can", "mount truth:");
+    refused("run truth:fixed=1ms --truth fixed=2ms", "both describe", "drop --truth");
+    refused("run truth:fixed=1ms --ioengine sync", "works only with", "mount truth:");
+    refused("sweep truth:fixed=1ms --ioengine null,delay", "works only with", "mount truth:");
     refused("run truth:fixed=1ms --rw write --size 1m --verify", "no data", "mount");
     refused("run truth:members=2", "truth:members=2", "must be given together");
-    refused("run truth:span=1m,zones=1m@100 --offset 1m", "beyond the span", "smaller --offset");
-    refused("survey truth:fixed=1ms", "run, sweep and mount", "name the file");
+    refused("run truth:span=1m,zones=1m@100 --offset 1m", "not inside", "smaller --offset");
+    refused("survey truth:fixed=1ms", "run, sweep and mount", "use the file");
 }

@@ -1,4 +1,4 @@
-//! `tune`: what it stores, what it does not change, and what it refuses.
+//! Tests `tune`: what the subcommand stores, what it does not change, and what it refuses.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use crate::fixture::{MIB, Place, list, noise, or_skip, real, text, whole};
 use crate::volume::LoopDevice;
 
-/// A place with direct I/O.
+/// Creates a working directory, if its file system supports direct I/O.
 fn place() -> Result<Place, String> {
     let place = Place::new();
     let probe = place.file("probe", MIB);
     let direct = offers_direct(&probe);
     fs::remove_file(probe).unwrap();
-    if direct { Ok(place) } else { Err("needs direct I/O where the build lies".to_owned()) }
+    if direct { Ok(place) } else { Err("the build directory has no direct I/O".to_owned()) }
 }
 
 fn setting(document: &Value) -> Setting {
@@ -24,7 +24,7 @@ fn setting(document: &Value) -> Setting {
     Setting { request_bytes: number("request_bytes"), depth: number("depth") }
 }
 
-/// The stored tunings, as `seqio` reads them.
+/// Returns the stored tunings as `seqio` reads them.
 fn kept(place: &Place) -> Tunings {
     let text = fs::read_to_string(place.state().join("halfpower/tune.toml")).unwrap();
     Tunings::read(&text).unwrap()
@@ -66,15 +66,15 @@ fn a_file_is_only_read_unless_it_is_named() {
     let document = place.document("tune file");
     assert!(document["write"].is_null() && whole(&document["written_bytes"]) == 0);
     assert!(text(&document["not_written"]).contains("--overwrite"));
-    assert!(fs::read(&path).unwrap() == noise(64 * MIB), "it was written");
+    assert!(fs::read(&path).unwrap() == noise(64 * MIB), "the file was written");
     let identity = text(&document["storage"]["identity"]);
     assert_eq!(kept(&place).storage[identity].write, None);
 
     let ended = place.does("tune file --overwrite=file --no-store");
     assert!(ended.stdout.starts_with("read: ") && ended.stdout.contains("\nwrite: "), "{ended}");
     assert_eq!(fs::metadata(&path).unwrap().len(), 64 * MIB);
-    assert!(fs::read(&path).unwrap() != noise(64 * MIB), "it was not written");
-    assert_eq!(kept(&place).storage[identity].write, None, "--no-store");
+    assert!(fs::read(&path).unwrap() != noise(64 * MIB), "the file was not written");
+    assert_eq!(kept(&place).storage[identity].write, None, "--no-store stored the result");
     assert_eq!(place.listing(), ["file"]);
 }
 
@@ -84,13 +84,13 @@ fn a_device_is_only_read_unless_it_is_given_up() {
     let device = or_skip!(LoopDevice::blank(64 * MIB));
     let path = device.path();
     let ended = place.does(&format!("tune {path} --no-store"));
-    assert!(device.content().iter().all(|byte| *byte == 0), "it was written");
+    assert!(device.content().iter().all(|byte| *byte == 0), "the device was written");
     let ended = ended.says("writes not measured", "--destroy-data-on");
     assert!(!ended.stdout.contains("write: "), "{ended}");
     let ended = place.does(&format!("tune {path} --no-store --destroy-data-on={path}"));
-    let ended = ended.says("destroying all data", "it holds no known format");
+    let ended = ended.says("destroying all data", "it holds no data of a known format");
     assert!(ended.stdout.contains("\nwrite: "), "{ended}");
-    assert!(device.content().iter().any(|byte| *byte != 0), "it was not written");
+    assert!(device.content().iter().any(|byte| *byte != 0), "the device was not written");
 }
 
 #[test]
@@ -100,7 +100,8 @@ fn a_plan_says_what_would_be_written_and_writes_nothing() {
     let ended = ended.prints("lay out a test file of 100 MiB in .");
     ended.prints("at most 1.56 GiB").prints("tune.toml");
     place.file("file", 64 * MIB);
-    // Whether it can be tuned depends on the file system; nothing is touched in either case.
+    // The file system determines whether the file can be tuned. In any case, nothing may be
+    // changed.
     let before = place.snapshot();
     place.halfpower("tune file --overwrite=file --plan");
     assert!(place.snapshot() == before && !place.has_made_a_test_file());
@@ -126,7 +127,7 @@ fn where_there_is_nothing_to_tune_it_is_said() {
     place.file("small", MIB);
     place.cannot("tune small").with_code(2);
     place.cannot("tune small --overwrite=other").with_code(3).says("small", "--overwrite=small");
-    place.cannot("tune /proc/version").with_code(2).says("nothing to tune", "name a directory");
+    place.cannot("tune /proc/version").with_code(2).says("nothing to tune", "use a directory");
     place.cannot("tune sim:nt4-ultrawide").with_code(2);
     if offers_direct(&place.path("small")) {
         place.file_of_holes("holes", 64 * MIB);
@@ -137,7 +138,7 @@ fn where_there_is_nothing_to_tune_it_is_said() {
     fs::write(&in_memory, "x").unwrap();
     if is_tmpfs(&in_memory) {
         let line = format!("tune {}", in_memory.display());
-        place.cannot(&line).with_code(2).says("is in memory", "name a directory");
+        place.cannot(&line).with_code(2).says("is in memory", "use a directory");
     }
 }
 

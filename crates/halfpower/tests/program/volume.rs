@@ -1,7 +1,7 @@
-//! Loop devices and small file systems on them, created by tests and always removed.
+//! Loop devices and small file systems on them, which tests create and which are always removed.
 //!
-//! They need root and a kernel with loop devices; otherwise the caller gets the reason and skips
-//! the test. Dropping a value unmounts and detaches it, also after a panic.
+//! They need root and a kernel with loop devices. Without these, the caller gets the reason and
+//! skips the test. Dropping a value unmounts and detaches its devices, also after a panic.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::fixture::{self, noise, pause, temporary_folder};
 
-/// Runs a system command; returns its output, or why it failed.
+/// Runs a system command. Returns its output, or the reason of its failure.
 fn system(line: &[&str]) -> Result<String, String> {
     let output = Command::new(line[0])
         .args(&line[1..])
@@ -27,7 +27,7 @@ fn system(line: &[&str]) -> Result<String, String> {
     }
 }
 
-/// A loop device; dropping it detaches it.
+/// An attached loop device. Dropping this value detaches the device.
 pub struct LoopDevice {
     path: String,
     image: PathBuf,
@@ -35,7 +35,7 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// A device of this size with random content.
+    /// Creates a device of this size with random content.
     pub fn new(bytes: u64) -> Result<LoopDevice, String> {
         fixture::root()?;
         let folder = temporary_folder();
@@ -44,7 +44,7 @@ impl LoopDevice {
         Ok(LoopDevice { path: attach(&image)?, image, _folder: folder })
     }
 
-    /// A device of this size filled with zeros.
+    /// Creates a device of this size that is filled with zeros.
     pub fn blank(bytes: u64) -> Result<LoopDevice, String> {
         fixture::root()?;
         let folder = temporary_folder();
@@ -53,19 +53,18 @@ impl LoopDevice {
         Ok(LoopDevice { path: attach(&image)?, image, _folder: folder })
     }
 
-    /// A loop device on an existing file or device.
+    /// Attaches a loop device to an existing file or device.
     pub fn of(image: &Path) -> Result<LoopDevice, String> {
         fixture::root()?;
         let path = attach(image)?;
         Ok(LoopDevice { path, image: image.to_path_buf(), _folder: temporary_folder() })
     }
 
-    /// The path of the image.
     pub fn image(&self) -> &Path {
         &self.image
     }
 
-    /// Creates a partition and returns its path. It is removed with the device.
+    /// Creates a partition and returns its path. The partition is removed with the device.
     pub fn partition(&self, number: u32, from_mib: u64, mib: u64) -> Result<String, String> {
         let sectors = |mib: u64| (mib * 2048).to_string();
         let number = number.to_string();
@@ -75,7 +74,6 @@ impl LoopDevice {
         Ok(path)
     }
 
-    /// Kernel path of the loop device.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -86,7 +84,6 @@ impl LoopDevice {
         image.set_len(image.metadata().unwrap().len() / 2).unwrap();
     }
 
-    /// The content of the device.
     pub fn content(&self) -> Vec<u8> {
         // Data in the page cache of the device must first be written to the image.
         File::open(&self.path).unwrap().sync_all().unwrap();
@@ -95,7 +92,7 @@ impl LoopDevice {
 }
 
 fn attach(image: &Path) -> Result<String, String> {
-    // With --partscan, because not every kernel scans for partitions by itself.
+    // Some kernels scan for partitions only with `--partscan`.
     system(&["losetup", "--find", "--partscan", "--show", &image.display().to_string()])
 }
 
@@ -104,8 +101,8 @@ impl Drop for LoopDevice {
         let backing = self.path.replacen("/dev/", "/sys/block/", 1) + "/loop/backing_file";
         let backing = || fs::read_to_string(&backing).unwrap_or_default();
         let own = backing();
-        // If the device is still in use, the kernel detaches it later. The command is not repeated
-        // after it succeeded, because another test may use the number by then.
+        // If the device is still in use, the kernel detaches the device later. After a success the
+        // command is not repeated, because another test may use the device number by then.
         if !soon(|| system(&["losetup", "--detach", &self.path]).is_ok())
             || !soon(|| backing() != own)
         {
@@ -114,8 +111,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Repeats an attempt for a few seconds, because the kernel releases files of ended programs with a
-/// delay (io_uring).
+/// Repeats an attempt for a few seconds, because the kernel releases the files of ended programs
+/// with a delay (io_uring).
 fn soon(mut attempt: impl FnMut() -> bool) -> bool {
     (0..250).any(|_| {
         let done = attempt();
@@ -126,7 +123,7 @@ fn soon(mut attempt: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Runs a command that makes a file system, swap space or the like.
+/// Runs a command that creates a file system, swap space or similar.
 pub fn make(command: &[&str]) -> Result<(), String> {
     system(command).map(|_| ())
 }
@@ -137,7 +134,7 @@ fn mount(device: &str) -> Result<Mounted, String> {
     Ok(Mounted(folder))
 }
 
-/// A mounted device; dropping it unmounts it.
+/// A mounted device. Dropping this value unmounts the device.
 pub struct Mounted(TempDir);
 
 impl Mounted {
@@ -146,7 +143,7 @@ impl Mounted {
         mount(device)
     }
 
-    /// Runs a mount command with the path of a new folder as its last argument.
+    /// Runs a mount command with the path of a new directory as its last argument.
     pub fn by(command: &[&str]) -> Result<Mounted, String> {
         fixture::root()?;
         let folder = temporary_folder();
@@ -159,14 +156,15 @@ impl Mounted {
     }
 }
 
-/// A btrfs over two loop devices, mounted; dropping it unmounts and detaches.
+/// A mounted btrfs on two loop devices. Dropping this value unmounts the file system and detaches
+/// the devices.
 pub struct TwoDevices {
     folder: Mounted,
     pub devices: [LoopDevice; 2],
 }
 
 impl TwoDevices {
-    /// A btrfs with a profile such as raid1, on devices of this size.
+    /// Creates a btrfs with a profile such as raid1, on devices of this size.
     pub fn new(profile: &str, bytes: u64) -> Result<TwoDevices, String> {
         let devices = [LoopDevice::blank(bytes)?, LoopDevice::blank(bytes)?];
         let paths = devices.each_ref().map(LoopDevice::path);
@@ -180,7 +178,7 @@ impl TwoDevices {
     }
 }
 
-/// Swap space in use; dropping it turns it off.
+/// Swap space in use. Dropping this value turns the swap space off.
 pub struct Swap(String);
 
 impl Swap {
@@ -201,23 +199,25 @@ impl Drop for Swap {
     }
 }
 
-/// A small ext4 on a loop device, mounted; dropping it unmounts it.
+/// A small mounted file system on a loop device. Dropping this value unmounts the file system and
+/// detaches the device.
 pub struct Volume {
     folder: Mounted,
     pub device: LoopDevice,
 }
 
 impl Volume {
-    /// An empty file system on a device of this size.
+    /// Creates an empty ext4 file system on a device of this size.
     pub fn new(bytes: u64) -> Result<Volume, String> {
         let device = LoopDevice::new(bytes)?;
-        // Without blocks reserved for root, so that the file system can be filled.
+        // No blocks are reserved for root, so that the tests can fill the file system.
         make(&["mkfs.ext4", "-q", "-F", "-m", "0", device.path()])?;
         let folder = mount(device.path())?;
         Ok(Volume { folder, device })
     }
 
-    /// A file system on a device, created by a command that gets the device's path.
+    /// Creates a file system on a device, with a command to which the path of the device is
+    /// appended.
     pub fn on(device: LoopDevice, command: &[&str]) -> Result<Volume, String> {
         make(&[command, &[device.path()]].concat())?;
         let folder = mount(device.path())?;
@@ -243,7 +243,7 @@ impl Volume {
         system(&["mount", "-o", "remount,ro", &self.folder().display().to_string()]).map(|_| ())
     }
 
-    /// Fills the file system except for this many bytes.
+    /// Fills the file system until only `but_bytes` are free (bytes).
     pub fn fill_up(&self, but_bytes: u64) {
         let path = self.folder().join("filler");
         let mut filler = File::create(&path).unwrap();

@@ -1,6 +1,6 @@
-//! Programs that are watched, and traces. The watched programs do a known number of requests: dd,
-//! fio, shells, and halfpower itself. What needs root, or a kernel with type information, is
-//! skipped elsewhere.
+//! Tests the watching of programs, and traces. The watched programs issue a known number of
+//! requests: dd, fio, shells, and halfpower itself. Tests that need root, or a kernel with type
+//! information, are skipped if these are missing.
 
 use std::fs;
 use std::path::Path;
@@ -9,31 +9,31 @@ use serde_json::Value;
 
 use crate::fixture::{Ended, Place, list, or_skip, real, root, skip, text, whole};
 
-/// Whether a program can be watched here; otherwise why not.
+/// Checks that programs can be watched here. An error says why not.
 pub fn watching() -> Result<(), String> {
     root()?;
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".to_owned());
     }
-    // A container may have process ids of its own, or no right to load programs.
+    // A container may have a PID namespace, or lack the right to load BPF programs.
     let place = Place::new();
     let tried = place.halfpower("watch --quiet -- true");
     let mut lines = tried.stderr.lines();
     lines.find(|line| line.contains("only totals")).map_or(Ok(()), |line| Err(line.to_owned()))
 }
 
-/// Watches a command; its document, which is all that is on standard output.
+/// Watches a command. Returns the document, which must be the only text on standard output.
 #[track_caller]
 fn watched(place: &Place, command: &str) -> Value {
     place.does(&format!("watch --json --quiet -- {command}")).json()
 }
 
-/// Makes a script for the shell.
+/// Writes a shell script to the file `script`.
 fn script(place: &Place, text: &str) {
     fs::write(place.path("script"), text).unwrap();
 }
 
-/// The file with this ending in a document.
+/// Returns the entry of a document for the file whose name has this ending.
 #[track_caller]
 fn file<'a>(document: &'a Value, ending: &str) -> &'a Value {
     let mut files = list(&document["files"]).iter();
@@ -41,7 +41,7 @@ fn file<'a>(document: &'a Value, ending: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no file {ending} in {document:#}"))
 }
 
-/// Sizes of requests with their numbers.
+/// Returns the sizes of requests, with the number of requests of each size.
 fn sizes(data: &Value) -> Vec<(u64, u64)> {
     list(&data["sizes"]).iter().map(|size| (whole(&size["bytes"]), whole(&size["count"]))).collect()
 }
@@ -53,7 +53,7 @@ fn the_requests_of_dd_are_counted_one_by_one() {
     place.file("from", 400 << 10);
     let document = watched(&place, "dd if=from of=to bs=4k conv=fsync");
     let (from, to) = (file(&document, "/from"), file(&document, "/to"));
-    // The last read finds the end of the file.
+    // The last of the 101 reads is at the end of the file and returns 0 bytes.
     assert_eq!(sizes(&from["reads"]), [(4096, 101)]);
     assert_eq!(whole(&from["reads"]["moved_bytes"]), 400 << 10);
     assert_eq!(whole(&from["reads"]["sequential"]), 100);
@@ -92,7 +92,7 @@ fn children_threads_and_reused_descriptors_are_followed() {
         let of = file(&document, &format!("/file-{number}"));
         let reads = if number == 1 { 2 } else { 1 };
         assert_eq!(whole(&of["writes"]["count"]), 1, "{of:#}");
-        assert_eq!(whole(&of["reads"]["count"]), 2 * reads, "with the end of the file: {of:#}");
+        assert_eq!(whole(&of["reads"]["count"]), 2 * reads, "one read is at the end: {of:#}");
     }
     assert_eq!(whole(&file(&document, "/sub/inner")["reads"]["moved_bytes"]), 100);
     assert!(list(&document["processes"]).len() >= 42);
@@ -107,7 +107,7 @@ fn copies_within_the_kernel_have_the_lengths_that_were_moved() {
     }
     script(&place, "cat a b c > all");
     let document = watched(&place, "sh script");
-    // cat may ask for the largest length there is, by copy_file_range.
+    // cat may request the largest possible length from copy_file_range(2).
     let all = file(&document, "/all");
     assert_eq!(whole(&all["writes"]["moved_bytes"]), 300_000, "{all:#}");
     assert!(whole(&all["writes"]["asked_bytes"]) >= 300_000, "{all:#}");
@@ -237,8 +237,8 @@ fn a_target_is_watched_whoever_uses_it() {
     assert!(folder.starts_with(target), "{folder} on {target}");
     assert_eq!(text(&document["command"]), "");
     place.does("trace halfpower-trace.parquet").prints("the file system ");
-    place.cannot("watch --target missing").with_code(2).says("missing", "name a folder");
-    place.cannot("watch --target /dev/null").with_code(2).says("/dev/null", "name a folder");
+    place.cannot("watch --target missing").with_code(2).says("missing", "specify a directory");
+    place.cannot("watch --target /dev/null").with_code(2).says("/dev/null", "specify a directory");
     place.halfpower("watch --target . -- ls").with_code(2);
 }
 
@@ -287,7 +287,7 @@ fn a_survey_is_made_first_if_asked_for() {
     let line = "watch --quiet --survey sim:sata-ssd -- dd if=data of=copy bs=64k conv=fsync";
     let ended = place.does(line);
     assert!(ended.stderr.contains("Compared with the survey of sim:sata-ssd"), "{ended}");
-    assert!(!ended.stdout.contains("In short"), "standard output is the command's: {ended}");
+    assert!(!ended.stdout.contains("In short"), "halfpower printed to stdout: {ended}");
     assert!(place.path("halfpower.db").exists() && !place.path("halfpower.html").exists());
     let both = "watch --survey . --against latest -- true";
     place.halfpower(both).with_code(2);
@@ -302,7 +302,7 @@ fn mistakes_with_traces_are_named_with_their_remedy() {
         let _: Ended = place.cannot(line).says(cause, remedy);
     };
     says("trace words", "words", "blkparse");
-    says("trace missing", "missing", "name a trace file");
+    says("trace missing", "missing", "specify a trace file");
     says("trace words --format xyz", "unknown format 'xyz'", "one of");
     says("trace words --export cvs --output x", "unknown format 'cvs'", "csv");
     says("watch --buffer 3m -- ls", "--buffer 3 MiB", "power of two");
@@ -325,14 +325,13 @@ fn without_rights_there_are_totals_and_the_reason() {
     assert!(!place.path("halfpower-trace.parquet").exists());
 }
 
-/// A load of fio with the calls that make its requests.
 pub struct Load {
     pub name: &'static str,
     pub flags: &'static str,
 }
 
-/// Twelve loads: interfaces, direct and buffered, sequential, strided, random, mixed, with flushes,
-/// over several files.
+/// Twelve loads with different interfaces: direct and buffered, sequential, strided, random and
+/// mixed, with flushes, and over several files.
 pub const LOADS: [Load; 12] = [
     Load { name: "random direct reads, sync", flags: "--rw=randread --ioengine=psync --direct=1" },
     Load {
@@ -366,7 +365,8 @@ pub const LOADS: [Load; 12] = [
     },
 ];
 
-/// Requests of a load as fio counts them: number, median and 99th percentile of the latency (ns).
+/// Returns the number, the median latency and the p99 latency (ns) of the requests of a load, as
+/// reported by fio.
 fn as_fio_says(report: &Value, direction: &str) -> (u64, [u64; 2]) {
     let of = &list(&report["jobs"])[0][direction];
     let percentile = |p: &str| of["lat_ns"]["percentile"][p].as_u64().unwrap_or(0);
@@ -374,7 +374,7 @@ fn as_fio_says(report: &Value, direction: &str) -> (u64, [u64; 2]) {
 }
 
 #[test]
-#[ignore = "a campaign of some minutes, with fio"]
+#[ignore = "takes some minutes and needs fio"]
 fn twelve_known_loads_are_seen_as_fio_reports_them() {
     or_skip!(watching());
     let place = Place::new();

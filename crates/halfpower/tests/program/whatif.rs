@@ -1,4 +1,4 @@
-//! `halfpower whatif`: the syntax of changes, and the predictions.
+//! Tests `halfpower whatif`: the syntax of changes, and the predictions.
 
 use crate::fixture::Place;
 

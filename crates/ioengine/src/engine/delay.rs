@@ -1,11 +1,11 @@
-//! The `delay` I/O engine: a reference device inside the process, without any system call per
-//! request.
+//! The `delay` I/O engine: simulates a reference device inside the process, without any system call
+//! per request.
 //!
-//! Requests complete at the times that the [`Schedule`] computes. All workers of a target share the
+//! The [`Schedule`] computes when each request completes. All workers of a target share the
 //! schedule, as they would share a device. Waiting is accurate to about a microsecond: the engine
 //! sleeps until shortly before the deadline and then spins. The measured latency is therefore the
 //! latency of the device model, without the wake-up time of an idle CPU. Reads leave the buffer
-//! unchanged; writes are discarded.
+//! unchanged. Writes are discarded.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::request::{Completion, Request};
 use crate::truth::{Schedule, Truth};
 
-/// The device that all engines of a target share.
+/// The simulated device that all engines of a target share.
 #[derive(Clone, Debug)]
 pub struct DelayDevice {
     schedule: Arc<Mutex<Schedule>>,
@@ -29,49 +29,51 @@ pub struct DelayDevice {
 }
 
 impl DelayDevice {
-    /// An idle device.
+    /// Creates a device that is idle.
     pub fn new(truth: Truth) -> DelayDevice {
         let schedule = Arc::new(Mutex::new(Schedule::new(truth.clone())));
         DelayDevice { schedule, truth: Arc::new(truth), assistant: None }
     }
 
-    /// Adds an assistant process. It uses CPU time for the device, as interrupts and kernel threads
-    /// do for a real device. It reads from this pipe and gets one byte per request.
+    /// Adds an assistant process, which reads one byte per request from `pipe`. The process uses
+    /// CPU time on behalf of the device, as interrupts and kernel threads do for a real device.
     #[must_use]
     pub fn with_assistant(mut self, pipe: File) -> DelayDevice {
         self.assistant = Some(Arc::new(pipe));
         self
     }
 
-    /// Parameters of the device.
+    /// Returns the parameters of the device.
     pub fn truth(&self) -> &Truth {
         &self.truth
     }
 }
 
-/// The `delay` I/O engine: a reference device inside the process.
+/// The `delay` I/O engine: simulates a reference device inside the process.
 #[derive(Debug)]
 pub struct Delay {
     devices: Vec<DelayDevice>,
     clock: Monotonic,
     buffers: SlotBuffers,
-    /// Requests in flight: completion time (ns), slot, length (bytes); the earliest on top.
+    /// The requests in flight: completion time (ns), slot and length (bytes). The request that
+    /// completes first is on top.
     due: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Requests not yet reported to the assistant.
+    /// The number of requests that were not yet reported to the assistant process.
     unreported: usize,
 }
 
-/// Requests per write to the pipe: waking the assistant costs some microseconds, which must not be
-/// added to every request.
+/// The number of requests reported by one write to the pipe. Waking the assistant process takes
+/// some microseconds, so the process is not woken for every request.
 const NOTIFY_BATCH: usize = 16;
 
 impl Delay {
-    /// An engine on the device.
+    /// Creates an engine on the device.
     pub fn new(device: &DelayDevice, spec: &EngineSpec) -> Result<Self, Error> {
         Delay::over(vec![device.clone()], 0, spec)
     }
 
-    /// An engine on several devices, whose requests are split into up to `1 << pieces_bits` pieces.
+    /// Creates an engine on several devices. Each request is split into up to `1 << pieces_bits`
+    /// pieces.
     pub(crate) fn over(
         devices: Vec<DelayDevice>,
         pieces_bits: u32,
@@ -100,16 +102,17 @@ impl Delay {
         self.consume_cpu(batch.len())
     }
 
-    /// Writes one byte per request into the assistant's pipe.
+    /// Writes one byte per request into the pipe of the assistant process.
     fn notify_assistant(&mut self, requests: usize) -> Result<(), Error> {
         self.unreported -= requests;
         let Some(mut pipe) = self.devices[0].assistant.as_deref() else { return Ok(()) };
         pipe.write_all(&[0_u8; NOTIFY_BATCH][..requests])
-            .map_err(|e| Error::io("notifying the assistant process of the device", e))
+            .map_err(|e| Error::io("notifying the simulated device's assistant process", e))
     }
 
     /// Uses the CPU time that the device model assigns to these requests, in this thread and in the
-    /// assistant. All members of a stripe have the same parameters.
+    /// assistant process. All members of a stripe have the same parameters, so the parameters of
+    /// the first member are used.
     fn consume_cpu(&mut self, requests: usize) -> Result<(), Error> {
         self.unreported += requests;
         while self.unreported >= NOTIFY_BATCH {
@@ -125,13 +128,13 @@ impl Delay {
 
 impl Drop for Delay {
     fn drop(&mut self) {
-        // This fails only if the assistant has exited, which is harmless.
+        // The call fails only if the assistant process has exited, which is harmless.
         let _ = self.notify_assistant(self.unreported);
     }
 }
 
-/// Busy-waits until the calling thread has used `cpu_ns` of CPU time; time off the CPU does not
-/// count.
+/// Busy-waits until the calling thread has used `cpu_ns` of CPU time. The time during which the
+/// thread does not run is not counted.
 pub fn burn_cpu(cpu_ns: u64) {
     let end = thread_cpu_ns() + cpu_ns;
     while thread_cpu_ns() < end {
@@ -217,7 +220,7 @@ mod tests {
         let batch: Vec<Request> = (0..4).map(read).collect();
         engine.submit_and_wait(&batch, 2, None, &mut done).unwrap();
         assert!(clock.now_ns() - start >= 3_000_000);
-        // More than two completions are ready if this thread was preempted.
+        // If this thread was preempted, more than two completions are ready.
         assert!(done.len() >= 2 && done.len() + engine.in_flight() as usize == 4);
         let left = engine.in_flight();
         engine.submit_and_wait(&[], left, None, &mut done).unwrap();

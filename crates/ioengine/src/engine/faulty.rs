@@ -1,9 +1,9 @@
-//! A wrapper around any engine that injects faults into chosen requests: errors, short transfers,
+//! A wrapper around any engine that injects faults into selected requests: errors, short transfers,
 //! late completions and wrong results.
 //!
-//! Used to test the layers above an engine, and by users who want to see the effect of a fault. A
-//! closure chooses the fault of each request from its number (counted from 0) and the request
-//! itself, so a test is deterministic.
+//! The wrapper is for tests of the layers above an engine, and for users who want to see the effect
+//! of a fault. A closure receives each request with its number (counted from 0) and returns the
+//! fault of this request, so tests are deterministic.
 
 use crate::clock::{Clock, Monotonic};
 use crate::engine::{Engine, Setup};
@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::fault::{Fault, FaultCounter, FaultPlan};
 use crate::request::{Completion, Op, Request};
 
-/// Decides the fault of a request.
+/// A function that returns the fault of a request. Its arguments are the number of the request and
+/// the request.
 type FaultOf = Box<dyn FnMut(u64, &Request) -> Fault + Send + Sync>;
 
 /// A request whose fault takes effect when it completes.
@@ -19,21 +20,21 @@ type FaultOf = Box<dyn FnMut(u64, &Request) -> Fault + Send + Sync>;
 struct FaultedRequest {
     fault: Fault,
     op: Op,
-    /// Bytes that the faulty device reports as transferred.
+    /// The number of bytes that the faulty device reports as transferred (bytes).
     reported_bytes: u32,
 }
 
 /// When a delayed completion is released.
 #[derive(Clone, Copy, Debug)]
 enum Hold {
-    /// Released after this many other completions.
+    /// The completion is released after this many other completions.
     AfterOthers(u32),
-    /// Released at this time (ns).
+    /// The completion is released at this time (ns).
     Until(u64),
     Never,
 }
 
-/// A wrapper around any engine that injects faults into chosen requests.
+/// A wrapper around any engine that injects faults into selected requests.
 pub struct Faulty<E> {
     inner: E,
     fault_of: FaultOf,
@@ -51,7 +52,7 @@ impl<E: std::fmt::Debug> std::fmt::Debug for Faulty<E> {
 }
 
 impl<E: Engine> Faulty<E> {
-    /// Wraps an engine.
+    /// Wraps an engine. `fault_of` chooses the fault of each request.
     pub fn new(
         inner: E,
         fault_of: impl FnMut(u64, &Request) -> Fault + Send + Sync + 'static,
@@ -70,14 +71,14 @@ impl<E: Engine> Faulty<E> {
         }
     }
 
-    /// Wraps an engine to inject the faults of a plan.
+    /// Wraps an engine, and injects the faults of a plan into its requests.
     pub fn following(inner: E, plan: &FaultPlan) -> Self {
         let mut counter = FaultCounter::new(plan.clone());
         Faulty::new(inner, move |_, request| counter.next(request.op))
     }
 
     /// Applies the fault of a request. Returns the request to pass to the inner engine, or None if
-    /// it is completed here.
+    /// the wrapper completes the request.
     fn admit(&mut self, request: &Request) -> Option<Request> {
         let fault = (self.fault_of)(self.number, request);
         self.number += 1;
@@ -110,7 +111,7 @@ impl<E: Engine> Faulty<E> {
         Some(passed)
     }
 
-    /// Delivers a completion with the fault applied, or delays it.
+    /// Appends a completion to `done` with its fault applied, or delays it.
     fn deliver(&mut self, mut completion: Completion, done: &mut Vec<Completion>) {
         let Some(faulted) = self.faulted[completion.slot as usize].take() else {
             done.push(completion);
@@ -124,8 +125,8 @@ impl<E: Engine> Faulty<E> {
             Fault::Never => self.held.push((completion, Hold::Never)),
             Fault::Twice => done.extend([completion; 2]),
             Fault::Flip if faulted.op == Op::Read => {
-                // Flips a different bit than for writes, because flipping the same bit again would
-                // restore it.
+                // A flipped write changes a bit in the middle. A flipped read changes a different
+                // bit, because flipping the same bit again would restore the data.
                 let middle = completion.result.max(0) as usize / 4;
                 self.inner.buffer(completion.slot)[middle] ^= 1;
                 done.push(completion);
@@ -138,7 +139,7 @@ impl<E: Engine> Faulty<E> {
         }
     }
 
-    /// Releases delayed completions that are due.
+    /// Releases the delayed completions that are due.
     fn release(&mut self, done: &mut Vec<Completion>) {
         let (passed, now) = (done.len() as u32, self.clock.now_ns());
         let idle = self.inner.in_flight() == 0;
@@ -154,7 +155,8 @@ impl<E: Engine> Faulty<E> {
         }
     }
 
-    /// When the next delayed completion is due, if any (ns).
+    /// Returns the time when the next delayed completion is due (ns). None if no completion has a
+    /// due time.
     fn next_release_ns(&self) -> Option<u64> {
         let due = self.held.iter().filter_map(|(_, hold)| match hold {
             Hold::Until(at) => Some(*at),
@@ -200,7 +202,7 @@ impl<E: Engine> Engine for Faulty<E> {
         let mut arrived = Vec::new();
         self.inner.submit_and_wait(&passed, wanted, until, &mut arrived)?;
         if wanted > 0 && self.inner.in_flight() == 0 && arrived.is_empty() {
-            // All remaining completions are delayed here, so wait here instead of in the inner
+            // The wrapper delays all remaining completions, so it must wait instead of the inner
             // engine.
             if let Some(until) = until {
                 self.clock.sleep_until(until);

@@ -1,8 +1,8 @@
 //! The `libaio` I/O engine: the kernel's aio (io_submit(2), io_getevents(2)).
 //!
 //! libaio is asynchronous only with direct I/O. On buffered files io_submit blocks until the data
-//! is transferred, so a depth above 1 is refused there. The kernel may accept fewer requests than
-//! offered, or none (EAGAIN); the others wait in a queue here.
+//! is transferred, so a depth above 1 is refused for them. The kernel may accept only some of the
+//! offered requests, or none (EAGAIN). The engine queues the other requests.
 
 use std::io;
 
@@ -16,14 +16,14 @@ use crate::sys::aio::{Context, Event, Iocb};
 /// The `libaio` I/O engine: the kernel's aio (io_submit(2), io_getevents(2)).
 #[derive(Debug)]
 pub struct Libaio {
-    // Dropped first: destroying the context waits for the requests in flight, which use the other
-    // fields.
+    // This field is dropped first, because destroying the context waits for the requests in flight,
+    // which use the other fields.
     context: Context,
     files: Files,
     iocbs: Box<[Iocb]>,
-    /// Submitted by the caller, not yet accepted by the kernel.
+    /// The requests that the caller submitted and the kernel has not yet accepted.
     waiting: Vec<*mut Iocb>,
-    /// Rejected by io_submit, not yet reaped.
+    /// The completions of requests that io_submit rejected, until they are reaped.
     refused: Vec<Completion>,
     events: Vec<Event>,
     buffers: SlotBuffers,
@@ -31,12 +31,12 @@ pub struct Libaio {
     clock: Monotonic,
 }
 
-// SAFETY: the pointers in `waiting` name elements of `iocbs`, owned by the same value.
+// SAFETY: the pointers in `waiting` point to elements of `iocbs`, which the same value owns.
 unsafe impl Send for Libaio {}
 // SAFETY: only methods that borrow the value mutably follow the pointers.
 unsafe impl Sync for Libaio {}
 
-/// Whether the kernel offers aio.
+/// Checks whether the kernel offers aio.
 pub fn probe() -> Result<String, Error> {
     Context::new(1).map(|_| String::new()).map_err(setup_error)
 }
@@ -55,7 +55,7 @@ fn setup_error(source: io::Error) -> Error {
 }
 
 impl Libaio {
-    /// An engine on open files.
+    /// Creates an engine on open files.
     pub fn new(files: impl Into<Files>, spec: &EngineSpec) -> Result<Self, Error> {
         let files = files.into();
         let buffers = files.buffers(spec)?;
@@ -95,11 +95,12 @@ impl Libaio {
         self.waiting.push(iocb);
     }
 
-    /// Submits the waiting requests; requests that the kernel does not accept now keep waiting.
+    /// Submits the waiting requests. Requests that the kernel does not accept now keep waiting.
     fn submit(&mut self) {
         while !self.waiting.is_empty() {
-            // SAFETY: each pointer names an iocb of ours whose slot is lent until its event has
-            // been reaped, and the context is destroyed (drained) before iocb and slot are freed.
+            // SAFETY: each pointer refers to an iocb of this engine, whose slot is lent until the
+            // event of the iocb has been reaped. The context is destroyed (and drained) before
+            // iocbs and slots are freed.
             let taken = unsafe { self.context.submit(&self.waiting) };
             match taken {
                 0 => break,
@@ -114,13 +115,13 @@ impl Libaio {
     /// Completes the first waiting request with the error of io_submit.
     fn fail_first(&mut self, error: i32) {
         let first = self.waiting.remove(0);
-        // SAFETY: the pointer names an iocb of ours that the kernel did not take.
+        // SAFETY: the pointer refers to an iocb of this engine that the kernel did not accept.
         let slot = unsafe { (*first).data };
         self.refused.push(Completion { slot: slot as u32, result: error });
     }
 
-    /// Reaps what is ready, waiting for `at_least` completions or the deadline; an interrupted wait
-    /// returns early.
+    /// Waits for `at_least` completions or the deadline, and reaps all completions that are ready.
+    /// An interrupted wait returns early.
     fn reap(
         &mut self,
         at_least: u32,
@@ -178,8 +179,8 @@ impl Engine for Libaio {
         let wanted = done.len() + at_least.min(self.buffers.in_flight()) as usize;
         loop {
             self.submit();
-            // Requests that the kernel has not accepted cannot complete: wait only for the accepted
-            // requests.
+            // Requests that the kernel has not accepted cannot complete, so the call waits only for
+            // accepted requests.
             let missing = wanted.saturating_sub(done.len() + self.refused.len());
             let taken = self.buffers.in_flight() as usize - self.waiting.len() - self.refused.len();
             self.reap(missing.min(taken) as u32, until_ns, done)?;

@@ -1,15 +1,16 @@
-//! The `mmap` I/O engine: copies between a slot and a shared mapping of the file, one at a time.
+//! The `mmap` I/O engine: copies data between a slot and a shared mapping of the file, one request
+//! at a time.
 //!
-//! It behaves like a program that maps its data. The kernel reads a page on first access, and
-//! writes it back later or on a flush. The mapping keeps the length that the file had when it was
-//! mapped, so writes do not grow the file: a write beyond the end fails with ENOSPC, as on a full
-//! device. A write to a page that is not in memory first reads it, even if the whole page is
-//! overwritten.
+//! The engine behaves like a program that maps its data. The kernel reads a page on first access,
+//! and writes a changed page back later or on a flush. The mapping keeps the length that the file
+//! had when it was mapped, so writes do not grow the file: a write beyond the end fails with
+//! ENOSPC, as on a full device. A write to a page that is not in memory first reads the page, even
+//! if the whole page is overwritten.
 //!
-//! If a page cannot be accessed (the file was truncated, the device failed, no space is left for a
-//! hole), the request fails or is short, and the program goes on. The kernel does not report the
-//! cause, so the engine inspects the file afterwards. Growth of the file after mapping is not seen.
-//! A deadline cannot interrupt a copy.
+//! If a page cannot be accessed (the file was truncated, the device failed, or no space is left for
+//! a hole), the request fails or is short, and the program continues. The kernel does not report
+//! the cause, so the engine inspects the file afterwards. If the file grows after mapping, the
+//! engine does not see the new part. A deadline cannot interrupt a copy.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use crate::mode::Hint;
 use crate::request::{Completion, Op, Request};
 use crate::sys;
 
-/// The `mmap` I/O engine: copies between a slot and a shared mapping of the file, one at a time.
+/// The `mmap` I/O engine: copies data between a slot and a shared mapping of the file, one request
+/// at a time.
 #[derive(Debug)]
 pub struct Mmap {
     file: Arc<File>,
@@ -35,7 +37,7 @@ pub struct Mmap {
 unsafe impl Sync for Mmap {}
 
 impl Mmap {
-    /// Maps an open file as a whole; `hint` is applied to the mapping.
+    /// Maps a whole open file and applies `hint` to the mapping.
     pub fn new(file: Arc<File>, spec: &EngineSpec, hint: Hint) -> Result<Self, Error> {
         let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
         let writable = sys::is_writable(&file);
@@ -50,15 +52,15 @@ impl Mmap {
             Hint::Sequential => mapped.advise(libc::MADV_SEQUENTIAL),
             Hint::Random => mapped.advise(libc::MADV_RANDOM),
             Hint::WillNeed => mapped.advise(libc::MADV_WILLNEED),
-            // A new mapping has no pages to drop, and madvise(2) has no equivalent of NOREUSE; the
-            // file has both hints already.
+            // A new mapping has no pages to drop, and madvise(2) has no equivalent of NOREUSE. Both
+            // hints were already applied to the file.
             Hint::Normal | Hint::NoReuse | Hint::DontNeed => Ok(()),
         };
         advised.map_err(|e| Error::io("calling madvise on the mapping of the target", e))?;
         Ok(Mmap { file, mapped, writable, buffers })
     }
 
-    /// Transfers one request. Returns the bytes moved, or a negated error number.
+    /// Transfers one request. Returns the number of bytes transferred, or a negated error number.
     fn transfer(&mut self, request: &Request) -> i32 {
         let Request { offset, op, within, .. } = *request;
         if op == Op::Write && !self.writable {
@@ -81,8 +83,8 @@ impl Mmap {
         }
     }
 
-    /// The result of a copy that hit an inaccessible page: found from the file's size and the free
-    /// space.
+    /// Returns the result of a copy that hit an inaccessible page. The cause is derived from the
+    /// size of the file and the free space.
     #[cold]
     fn result_after_fault(&self, offset: u64, length: u64, op: Op) -> i32 {
         if self.mapped.repair(&self.file).is_err() {
@@ -169,7 +171,7 @@ mod tests {
     fn a_write_beyond_the_end_fails_and_does_not_grow_the_file() {
         let file = file_of(12_288);
         let mut engine = engine_on(&file);
-        assert_eq!(result(&mut engine, Op::Write, 8192, 8192), 4096, "up to the end");
+        assert_eq!(result(&mut engine, Op::Write, 8192, 8192), 4096, "written up to the end");
         assert_eq!(result(&mut engine, Op::Write, 12_288, 4096), -libc::ENOSPC);
         assert_eq!(file.metadata().unwrap().len(), 12_288);
     }
@@ -180,10 +182,10 @@ mod tests {
         let mut engine = engine_on(&file);
         assert_eq!(result(&mut engine, Op::Read, 32_768, 8192), 8192);
         file.set_len(36_864).unwrap();
-        assert_eq!(result(&mut engine, Op::Read, 32_768, 8192), 4096, "what is left");
-        assert_eq!(result(&mut engine, Op::Read, 40_960, 8192), 0, "the target ended early");
-        assert_eq!(result(&mut engine, Op::Write, 40_960, 4096), 0, "for writes too");
-        assert_eq!(result(&mut engine, Op::Read, 0, 8192), 8192, "the rest is there");
+        assert_eq!(result(&mut engine, Op::Read, 32_768, 8192), 4096, "the remaining part is read");
+        assert_eq!(result(&mut engine, Op::Read, 40_960, 8192), 0, "nothing is read past the end");
+        assert_eq!(result(&mut engine, Op::Write, 40_960, 4096), 0, "no write past the end");
+        assert_eq!(result(&mut engine, Op::Read, 0, 8192), 8192, "the remaining data is readable");
         assert_eq!(file.metadata().unwrap().len(), 36_864);
     }
 

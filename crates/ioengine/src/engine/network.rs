@@ -1,18 +1,17 @@
-//! The `network` I/O engine: requests to a file, disk or object of a server, over connections of
-//! its own.
+//! The `network` I/O engine: sends requests for a file, disk or object to a server, over its own
+//! connections.
 //!
-//! Each worker has its own connection. If the protocol allows only a few outstanding requests on
-//! one connection, a worker has as many connections as its depth needs. Sending and receiving
-//! happen in the worker's thread, so the CPU time of a request is that of the system calls and of
-//! the protocol, without any hand-over to another thread.
+//! Each worker has its own connection. If the protocol allows only a few outstanding requests per
+//! connection, a worker opens as many connections as its depth needs. Sending and receiving happen
+//! in the worker's thread, so the CPU time of a request consists of the system calls and the
+//! protocol code. No request is handed over to another thread.
 //!
 //! A server that is too busy asks the client to try again later. The engine then completes the
-//! request with EAGAIN, but only after a pause, so that the worker can submit it again at once. The
-//! pause grows each time.
+//! request with EAGAIN, but only after a pause, so that the worker can resubmit the request at
+//! once. The pause grows each time.
 //!
-//! A worker flushes over its own connections. On some servers a flush covers only the writes of the
-//! same connection, and this way it covers all writes of the worker there, too. As with fsync of a
-//! file, workers do not wait for each other.
+//! Each worker flushes over its own connections, because on some servers a flush covers only the
+//! writes of the same connection. As with fsync of a file, workers do not wait for each other.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,11 +23,12 @@ use crate::error::Error;
 use crate::network::{Access, Link, Poll, RemoteInfo, Slots, TICK, connect};
 use crate::request::{Completion, Op, Request};
 
-/// If the server is too busy for a request, the request pauses before it is tried again. These are
-/// the first pause and the longest one; each pause is twice as long as the one before it.
+/// The first and the longest pause before the worker may retry a request for which the server was
+/// too busy. Each pause is twice as long as the previous pause.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
 
-/// How often in a row the server was too busy for the request of a slot, and since when.
+/// How many times in a row the server was too busy for the request of a slot, and the time of the
+/// first busy answer (ns).
 #[derive(Clone, Copy, Debug, Default)]
 struct Busy {
     times: u32,
@@ -42,18 +42,19 @@ pub struct Network {
     info: RemoteInfo,
     writable: bool,
     slots: Slots,
-    /// Requests that no connection has room for.
+    /// The requests that wait because no connection has room.
     waiting: VecDeque<Request>,
     in_flight: u32,
-    /// For each slot.
+    /// For each slot, how long the server has been too busy for its request.
     busy: Vec<Busy>,
-    /// Requests that the server was too busy for, each with the time when its pause ends (ns).
+    /// The requests for which the server was too busy, each with the time when its pause ends (ns).
     pausing: Vec<(u64, Completion)>,
     clock: Monotonic,
-    /// The time when the current call began, or after the last wait in it (ns).
+    /// The time after the last wait of the current call, or the time when the call began if it has
+    /// not waited yet (ns).
     now_ns: u64,
     poll: Poll,
-    /// Dropped last: the slots point into it.
+    /// The memory of the slots. This field is dropped last, because `slots` points into it.
     buffers: SlotBuffers,
 }
 
@@ -61,7 +62,7 @@ impl Network {
     /// Opens the connections of one worker.
     ///
     /// # Errors
-    /// The server cannot be reached, or refuses to open the target.
+    /// If the server cannot be reached, or refuses to open the target.
     pub fn new(access: &Access, spec: &EngineSpec) -> Result<Network, Error> {
         let (depth, bytes) = (spec.depth, spec.slot_bytes as usize);
         let buffers = SlotBuffers::shared(depth, 0, bytes, spec.pages, false)?;
@@ -88,8 +89,8 @@ impl Network {
         })
     }
 
-    /// Accepts a request, or completes it at once where no message is needed: a request that is not
-    /// aligned, a write on a target opened for reading, a request at or past the end.
+    /// Accepts a request. Completes it at once if no message is needed: an unaligned request, a
+    /// write to a target that is open for reading only, or a request at or past the end.
     fn accept(&mut self, request: &Request, done: &mut Vec<Completion>) {
         let rest = self.info.size_bytes.saturating_sub(request.offset);
         let length = request.length.min(u32::try_from(rest).unwrap_or(u32::MAX));
@@ -115,11 +116,11 @@ impl Network {
         self.in_flight += 1;
     }
 
-    /// Gives waiting requests to connections with room, and sends.
+    /// Assigns waiting requests to connections with room, and sends them.
     fn dispatch(&mut self) -> Result<(), Error> {
         while let Some(request) = self.waiting.front() {
             let roomy = self.links.iter_mut().filter(|link| link.has_room());
-            // Of several idle connections, use the one that was idle for longest. Otherwise the
+            // Of several idle connections, the one that was idle for longest is used. Otherwise the
             // server might close a connection that is never used.
             let least_used = |link: &&mut Link| (link.outstanding(), link.heard_ns());
             let Some(link) = roomy.min_by_key(least_used) else { break };
@@ -129,15 +130,15 @@ impl Network {
         self.links.iter_mut().try_for_each(|link| link.send(&self.slots))
     }
 
-    /// Takes what has arrived, after waiting for it until the deadline at most.
+    /// Receives the replies that have arrived. Waits for a reply, but not beyond the deadline.
     fn receive(&mut self, until_ns: Option<u64>, done: &mut Vec<Completion>) -> Result<(), Error> {
         let pause_ns = self.pausing.iter().map(|(until_ns, _)| *until_ns).min();
         let until_ns = until_ns.into_iter().chain(pause_ns).min();
         let left_ns = until_ns.map_or(u64::MAX, |until| until.saturating_sub(self.now_ns));
         let wait = Duration::from_nanos(left_ns).min(TICK);
         match &mut self.links[..] {
-            // With a single connection, one system call waits and receives. The kernel may round
-            // its time limit up, by less than TICK.
+            // With a single connection, one system call waits and receives. The kernel may round up
+            // the time limit of this call, by less than TICK.
             [link] if wait.is_zero() => link.receive(&mut self.slots, done)?,
             [link] if Duration::from_nanos(left_ns) >= 2 * TICK && link.can_wait_once() => {
                 link.wait_once(&mut self.slots, done)?;
@@ -148,8 +149,10 @@ impl Network {
         self.links.iter_mut().try_for_each(|link| link.note(self.now_ns))
     }
 
-    /// Of the completions from `first` on, holds back those of requests that the server was too
-    /// busy for, and adds held ones whose pause has ended. Then takes back their slots.
+    /// Processes the completions in `done` that have index `first` or higher. If the server was too
+    /// busy for a request, its completion is moved to `pausing` until the pause of the request
+    /// ends. Completions whose pause has ended are moved back to `done`. Finally, the slots of
+    /// these completions are taken back.
     fn settle(&mut self, first: usize, done: &mut Vec<Completion>) -> Result<(), Error> {
         let mut kept = first;
         for at in first..done.len() {
@@ -180,15 +183,15 @@ impl Network {
         Ok(())
     }
 
-    /// Waits for all connections, and receives from those where something has arrived.
+    /// Waits until data arrives on any connection, but at most for `wait`, and receives the data.
     fn poll_and_receive(
         &mut self,
         wait: Duration,
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         self.poll.clear();
-        // Only connections that expect something are polled: one that is idle and that the server
-        // has closed would end the wait.
+        // Only connections that expect a reply are polled. An idle connection that the server has
+        // closed would end the wait.
         let busy = |link: &&mut Link| link.expects();
         self.links.iter_mut().filter(busy).for_each(|link| link.add_to(&mut self.poll));
         self.poll.wait(wait)?;
@@ -228,11 +231,13 @@ impl Engine for Network {
         self.in_flight
     }
 
-    /// Flushes the connections that have writes to make durable, all at the same time.
+    /// Flushes all connections at the same time. If a flush covers all connections, sends only one
+    /// flush.
     fn flush(&mut self) -> Result<bool, Error> {
         self.now_ns = self.clock.now_ns();
-        // If one flush covers all connections, the first connection can send it: it has written if
-        // any has, because a request goes to the connection that was idle longest.
+        // If one flush covers all connections, the first connection can send it. Requests are sent
+        // on the connection that was idle for longest. Therefore, if any connection has sent a
+        // write, the first connection has too.
         let count = if self.links[0].flushes_for_all() { 1 } else { self.links.len() };
         let (begun_ns, mut pause) = (self.now_ns, PAUSES[0]);
         loop {

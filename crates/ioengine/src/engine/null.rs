@@ -1,21 +1,23 @@
-//! The `null` I/O engine: no I/O, no system call; every request completes whole and immediately.
+//! The `null` I/O engine: does no I/O and no system call. Every request completes in full
+//! immediately.
 //!
-//! It touches no target and creates no file. It measures halfpower's own overhead per request,
-//! which every report prints.
+//! The engine touches no target and creates no file. It measures halfpower's own overhead per
+//! request, which every report prints.
 
 use crate::buffer::SlotBuffers;
 use crate::engine::{Engine, EngineSpec, Setup};
 use crate::error::Error;
 use crate::request::{Completion, Request};
 
-/// The `null` I/O engine: no I/O, no system call; every request completes whole and immediately.
+/// The `null` I/O engine: does no I/O and no system call. Every request completes in full
+/// immediately.
 #[derive(Debug)]
 pub struct Null {
     buffers: SlotBuffers,
 }
 
 impl Null {
-    /// An engine with real buffers and no target.
+    /// Creates an engine with real buffers and no target.
     pub fn new(spec: &EngineSpec) -> Result<Self, Error> {
         let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
         Ok(Null { buffers })
@@ -50,7 +52,8 @@ impl Engine for Null {
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         for request in batch {
-            // Lend and take back like a real I/O engine, so that the overhead includes it.
+            // The buffer is lent and taken back as in a real I/O engine, so that the measured
+            // overhead includes this work.
             self.buffers.lend(request);
             self.buffers.take_back(request.slot);
             done.push(Completion { slot: request.slot, result: request.length as i32 });

@@ -1,10 +1,10 @@
-//! The `nvme` I/O engine: commands for an NVMe namespace through io_uring (`IORING_OP_URING_CMD`),
-//! without the kernel's block layer.
+//! The `nvme` I/O engine: sends commands to an NVMe namespace through io_uring
+//! (`IORING_OP_URING_CMD`), without the kernel's block layer.
 //!
-//! The commands go to the character device of the namespace (`/dev/ng0n1`), Linux 5.19 and later
-//! (`linux/nvme_ioctl.h`, NVME_URING_CMD_IO). The kernel neither splits nor merges nor schedules
-//! them, so a request is at most as long as the drive accepts. Registered buffers and polled
-//! completions need Linux 6.1.
+//! The commands are sent to the character device of the namespace (`/dev/ng0n1`), which needs Linux
+//! 5.19 or later (`linux/nvme_ioctl.h`, NVME_URING_CMD_IO). The kernel does not split, merge or
+//! schedule the commands, so the drive's limit on the size of a command applies to requests.
+//! Registered buffers and polled completions need Linux 6.1.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -30,52 +30,54 @@ const URING_COMMAND: u32 = 0xC048_4E80;
 /// Opcodes of the NVM command set.
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;
-/// Zone Append of the Zoned Namespace command set.
+/// The opcode Zone Append of the Zoned Namespace command set.
 const ZONE_APPEND: u8 = 0x7d;
-/// Force Unit Access, in command word 12.
+/// The bit Force Unit Access in command word 12.
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
-/// How long a dropped engine waits for the drive before it leaks its buffers.
+/// How long a dropped engine waits for the drive before it leaks its buffers (ns).
 const DRAIN_NS: u64 = 30_000_000_000;
 
-/// The `nvme` I/O engine: commands for an NVMe namespace through io_uring.
+/// The `nvme` I/O engine: sends commands to an NVMe namespace through io_uring.
 pub struct Nvme {
     ring: IoUring<Entry128, cqueue::Entry32>,
     handle: Handle,
     owner: ThreadId,
     file: File,
     form: Form,
-    /// Memory of the slots; None only while the engine is dropped.
+    /// The memory of the slots. None only while the engine is being dropped.
     buffers: Option<SlotBuffers>,
-    /// The length of each slot's request (bytes).
+    /// The length of the request in each slot (bytes).
     lengths: Vec<u32>,
     features: UringFeatures,
     options: EngineOptions,
     clock: Monotonic,
 }
 
-/// What all commands of an engine have in common.
+/// The parameters that all commands of an engine have in common.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     namespace: u32,
     block_shift: u32,
     /// Whether writes are durable before they complete.
     is_durable: bool,
-    /// Length of the zones that writes are appended to (bytes); None if they go to their offsets.
+    /// The size of the zones to which writes are appended (bytes). None if writes are not appended
+    /// but written at their offsets.
     appends_to: Option<u64>,
 }
 
-/// The character device of a namespace's block device: `/dev/ng0n1` for `nvme0n1`.
+/// Returns the path of a namespace's character device, from the name of its block device:
+/// `/dev/ng0n1` for `nvme0n1`.
 pub(crate) fn character_device(block: &str) -> Option<PathBuf> {
     let rest = block.strip_prefix("nvme")?;
     Some(Path::new("/dev").join(format!("ng{rest}")))
 }
 
-/// The namespaces of this host that take commands through io_uring.
+/// Returns the namespaces of this host that accept commands through io_uring.
 pub fn probe() -> Result<String, Error> {
     let ring = build::<Entry128, cqueue::Entry32>(2, EngineOptions::default());
     if ring.is_err() {
-        let what = "this kernel's io_uring takes no commands for drives";
-        return unavailable(what, "it needs Linux 5.19: use `engine` io_uring");
+        let what = "this kernel's io_uring does not support NVMe commands";
+        return unavailable(what, "use `engine` io_uring, or Linux 5.19 or later");
     }
     let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -84,23 +86,24 @@ pub fn probe() -> Result<String, Error> {
         .collect();
     names.sort();
     if names.is_empty() {
-        let what = "there is no NVMe namespace (/dev/ng0n1) here";
+        let what = "this host has no NVMe namespace (such as /dev/ng0n1)";
         return unavailable(what, "use `engine` io_uring");
     }
     Ok(names.join(", "))
 }
 
-/// The namespaces of this host with zones to append to.
+/// Returns the NVMe namespaces of this host that have zones and accept appends.
 pub fn probe_appends() -> Result<String, Error> {
     probe()?;
     let names = zoned_namespaces(Path::new("/sys/block"));
     if names.is_empty() {
-        return unavailable("there is no NVMe namespace with zones here", "write without appends");
+        return unavailable("this host has no NVMe namespace with zones", "drop `zone_append`");
     }
     Ok(names.join(", "))
 }
 
-/// The NVMe block devices that take appends, by name (Documentation/ABI/stable/sysfs-block).
+/// Returns the NVMe block devices that accept appends, sorted by name
+/// (Documentation/ABI/stable/sysfs-block).
 fn zoned_namespaces(block_devices: &Path) -> Vec<String> {
     let entries = fs::read_dir(block_devices).into_iter().flatten().flatten();
     let takes_appends = |entry: &fs::DirEntry| {
@@ -118,7 +121,7 @@ fn unavailable(what: &str, remedy: &str) -> Result<String, Error> {
     Err(Error::new(ErrorKind::Unsupported, what).with_remedy(remedy))
 }
 
-/// Whether a name is that of a namespace's character device.
+/// Returns true if a file name in /dev is the name of a namespace's character device.
 fn is_namespace(name: &str) -> bool {
     let numbers = name.strip_prefix("ng").and_then(|rest| rest.split_once('n'));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -132,12 +135,12 @@ impl fmt::Debug for Nvme {
 }
 
 impl Nvme {
-    /// An engine on the namespace whose block device has this kernel name. Must be called by the
-    /// thread that will use it. `block_bytes` is the size of a logical block, `zone_bytes` that of
-    /// a zone, if it has zones.
+    /// Creates an engine on the namespace whose block device has the kernel name `block`. Must be
+    /// called by the thread that will use the engine. `block_bytes` is the size of a logical block.
+    /// `zone_bytes` is the size of a zone, None if the namespace has no zones.
     ///
     /// # Errors
-    /// Without permission, without a drive, or if the kernel takes no commands.
+    /// If permission or the drive is missing, or if the kernel does not support commands.
     pub fn new(
         block: &str,
         block_bytes: u32,
@@ -145,15 +148,16 @@ impl Nvme {
         spec: &EngineSpec,
     ) -> Result<Self, Error> {
         let path = character_device(block).ok_or_else(|| {
-            Error::new(ErrorKind::Usage, format!("`engine` nvme is for NVMe drives, not {block}"))
+            Error::new(ErrorKind::Usage, format!("`engine` nvme needs an NVMe drive, not {block}"))
                 .with_remedy("use `engine` io_uring")
         })?;
         let what = || format!("opening {}", path.display());
-        // Commands that write need a descriptor for writing; others may be sent with any.
+        // Write commands need a descriptor that is open for writing. Other commands work with any
+        // descriptor.
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.or_else(|_| File::open(&path)).map_err(|e| Error::io(what(), e))?;
         let namespace = nvme_ioctl::namespace(&file)
-            .map_err(|e| Error::io(format!("asking for the namespace of {block}"), e))?;
+            .map_err(|e| Error::io(format!("reading the namespace ID of {block}"), e))?;
         let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
         let (ring, mut features) = build(spec.depth, spec.options)?;
         let handle = Handle::new(ring.as_raw_fd());
@@ -185,7 +189,7 @@ impl Nvme {
     }
 
     fn memory(&mut self) -> &mut SlotBuffers {
-        self.buffers.as_mut().expect("buffers are only taken while dropping")
+        self.buffers.as_mut().expect("the buffers exist until the engine is dropped")
     }
 
     fn queue(&mut self, batch: &[Request]) {
@@ -198,14 +202,15 @@ impl Nvme {
                 .buf_index(self.features.registered_buffers.then_some(0))
                 .build()
                 .user_data(u64::from(request.slot));
-            // SAFETY: the slot is lent until its completion is reaped, and the engine drains before
-            // its buffers go, so the memory outlives the command.
+            // SAFETY: the slot is lent until its completion is reaped, and the engine waits for all
+            // commands before its buffers are freed, so the memory outlives the command.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             pushed.expect("the queue has room for all slots, and no slot is lent twice");
         }
     }
 
-    /// Enters the kernel once to submit and wait. False: call again.
+    /// Enters the kernel once to submit and wait. If the result is false, the caller has to call
+    /// again.
     fn enter(&mut self, wanted: u32, until_ns: Option<u64>) -> Result<bool, Error> {
         let to_submit = self.ring.submission().len() as u32;
         let timeout_ns = match until_ns {
@@ -217,19 +222,19 @@ impl Nvme {
             Err(error) => match error.raw_os_error() {
                 Some(libc::ETIME) => Ok(true),
                 Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(false),
-                _ => Err(Error::io("entering io_uring", error)),
+                _ => Err(Error::io("calling io_uring_enter", error)),
             },
         }
     }
 
     fn reap(&mut self, done: &mut Vec<Completion>) {
-        let buffers = self.buffers.as_mut().expect("buffers are only taken while dropping");
+        let buffers = self.buffers.as_mut().expect("the buffers exist until the engine is dropped");
         for entry in self.ring.completion() {
             let slot = entry.user_data() as u32;
             buffers.take_back(slot);
             let result = match entry.result() {
                 0 => self.lengths[slot as usize] as i32,
-                // A status of the drive is positive; the kernel's own errors are negative.
+                // Status codes of the drive are positive. Errors of the kernel are negative.
                 status if status > 0 => -errno_of(status as u32),
                 error => error,
             };
@@ -238,9 +243,10 @@ impl Nvme {
     }
 }
 
-/// The error number that the block layer uses for an NVMe status (`nvme_error_status`).
+/// Converts an NVMe status to the error number that the block layer uses (`nvme_error_status`).
 fn errno_of(status: u32) -> i32 {
-    // Status code type and status code; the bits above are "do not retry" and "more".
+    // The low bits are the status code type and the status code. The bits above are "do not retry"
+    // and "more".
     match status & 0x7ff {
         // Invalid Command Opcode, Invalid Field, Invalid Namespace or Format, Conflicting
         // Attributes.
@@ -259,11 +265,11 @@ fn errno_of(status: u32) -> i32 {
     }
 }
 
-/// The bytes of a command: struct nvme_uring_cmd, which is 72 bytes long.
+/// Encodes a command as struct nvme_uring_cmd, which is 72 bytes long.
 fn command(request: &Request, form: &Form, address: u64) -> [u8; 80] {
     let Form { namespace, block_shift, is_durable, appends_to } = *form;
     let is_write = request.op == Op::Write;
-    // An append names the beginning of its zone.
+    // An append command contains the first block of its zone, not the offset of the data.
     let (opcode, offset) = match appends_to.filter(|_| is_write) {
         Some(zone_bytes) => (ZONE_APPEND, request.offset / zone_bytes * zone_bytes),
         None if is_write => (WRITE, request.offset),
@@ -277,7 +283,7 @@ fn command(request: &Request, form: &Form, address: u64) -> [u8; 80] {
     bytes[4..8].copy_from_slice(&namespace.to_ne_bytes());
     bytes[24..32].copy_from_slice(&address.to_ne_bytes());
     bytes[36..40].copy_from_slice(&request.length.to_ne_bytes());
-    // Command words 10 and 11 have the first block, word 12 the number of blocks less one.
+    // Command words 10 and 11 contain the first block, word 12 the number of blocks minus one.
     bytes[40..48].copy_from_slice(&first.to_le_bytes());
     bytes[48..52].copy_from_slice(&(blocks | durable).to_ne_bytes());
     bytes
@@ -328,8 +334,8 @@ impl Engine for Nvme {
 }
 
 impl Drop for Nvme {
-    /// Waits for all commands in flight, so that the drive writes nothing into freed memory. If it
-    /// does not answer, the buffers are leaked.
+    /// Waits for all commands in flight, so that the drive writes nothing into freed memory. If the
+    /// drive does not answer, the buffers are leaked.
     fn drop(&mut self) {
         let until = self.clock.now_ns() + DRAIN_NS;
         let mut done = Vec::new();
@@ -339,7 +345,8 @@ impl Drop for Nvme {
                 break;
             }
         }
-        // Ring registrations are per thread: on another thread this index belongs to another ring.
+        // Ring registrations are per thread. On another thread, the same index would belong to
+        // another ring.
         if self.owner == thread::current().id() {
             self.handle.unregister(self.ring.as_raw_fd());
         }
@@ -368,7 +375,8 @@ mod tests {
         let bytes = command(&request(Op::Read, 8192, 4096), &form(3, 9, false), 0x1234_5678);
         let number = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
         assert_eq!((bytes[0], number(4), number(24)), (READ, 3, 0x1234_5678));
-        // The second 8 KiB are blocks 16 to 23 of 512 bytes.
+        // The request starts at 8 KiB, which is block 16, and has 8 blocks of 512 bytes (encoded as
+        // 7).
         assert_eq!((number(36), number(40), number(44), number(48)), (4096, 16, 0, 7));
         let far = command(&request(Op::Write, 5 << 44, 4096), &form(1, 12, true), 0);
         assert_eq!(far[0], WRITE);

@@ -1,5 +1,5 @@
-//! Options of I/O engines: submission by a kernel thread, polling for completions, uncached
-//! buffered I/O, writes that are individually durable, and appends to zones.
+//! Options of I/O engines: submission by a kernel thread, polled completions, uncached buffered
+//! I/O, individually durable writes, and appends to zones.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mode::Caching;
 use crate::sys;
 
-/// The requested options; no options by default.
+/// The requested options. By default, none is requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineOptions {
     /// Whether [`EngineOption::SqPoll`] is requested.
@@ -21,7 +21,7 @@ pub struct EngineOptions {
     pub fua: bool,
     /// Whether [`EngineOption::ZoneAppend`] is requested.
     pub zone_append: bool,
-    /// Whether the engine may move between threads. Without it, an io_uring belongs to the thread
+    /// Whether the engine may move between threads. If false, an io_uring belongs to the thread
     /// that created it, which saves the kernel some work per request.
     pub any_thread: bool,
 }
@@ -29,17 +29,18 @@ pub struct EngineOptions {
 /// An option of an I/O engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineOption {
-    /// io_uring: a kernel thread takes submissions (IORING_SETUP_SQPOLL).
+    /// With io_uring, a kernel thread polls the submission queue (IORING_SETUP_SQPOLL).
     SqPoll,
-    /// io_uring: polls the device for completions (IORING_SETUP_IOPOLL).
+    /// With io_uring, the kernel polls the device for completions (IORING_SETUP_IOPOLL).
     IoPoll,
     /// Buffered requests leave nothing in the page cache (RWF_DONTCACHE).
     Uncached,
     /// Each write is durable before it completes (RWF_DSYNC). On a device with a volatile cache,
     /// the kernel uses Forced Unit Access if the device supports it, otherwise a cache flush.
     Fua,
-    /// nvme: each write is appended to the zone of its offset, and the drive chooses where (Zone
-    /// Append; NVMe Zoned Namespace Command Set), so a zone takes many writes at a time.
+    /// With the engine `nvme`, each write is appended to the zone that contains its offset, and the
+    /// drive chooses the block (Zone Append, NVMe Zoned Namespace Command Set). Therefore a zone
+    /// accepts several writes at the same time.
     ZoneAppend,
 }
 
@@ -48,9 +49,9 @@ pub enum EngineOption {
 pub struct OptionAvailability {
     /// The option.
     pub option: EngineOption,
-    /// Whether the kernel offers the option; a target may still refuse it.
+    /// Whether the kernel offers the option. A target may still not support it.
     pub available: bool,
-    /// Details, or why the option is unavailable and what would help.
+    /// Details about the option, or why it is unavailable and what would help.
     pub detail: String,
 }
 
@@ -64,7 +65,7 @@ impl EngineOption {
         EngineOption::ZoneAppend,
     ];
 
-    /// The name in results; fio's name where fio has the option.
+    /// Returns the name of the option in results, which is fio's name if fio has the option.
     pub fn name(self) -> &'static str {
         match self {
             EngineOption::SqPoll => "sqthread_poll",
@@ -75,25 +76,27 @@ impl EngineOption {
         }
     }
 
-    /// The name as shown in error messages.
+    /// Returns the name as it is written in error messages.
     fn quoted(self) -> String {
         format!("`{}`", self.name())
     }
 
-    /// What the option does, in one line.
+    /// Describes the option in one line.
     pub fn summary(self) -> &'static str {
         match self {
-            EngineOption::SqPoll => "a thread of the kernel takes io_uring's submissions (SQPOLL)",
+            EngineOption::SqPoll => "a kernel thread polls io_uring's submission queue (SQPOLL)",
             EngineOption::IoPoll => "io_uring polls the device for completions (IOPOLL)",
             EngineOption::Uncached => {
                 "buffered requests leave nothing in the page cache (RWF_DONTCACHE)"
             }
             EngineOption::Fua => "each write is durable before it completes (RWF_DSYNC)",
-            EngineOption::ZoneAppend => "the drive chooses where in a zone each write goes (nvme)",
+            EngineOption::ZoneAppend => {
+                "writes append to zones, and the drive chooses the block (nvme)"
+            }
         }
     }
 
-    /// Tests whether this host offers the option.
+    /// Checks whether this host offers the option.
     pub fn availability(self) -> OptionAvailability {
         let found = match self {
             EngineOption::SqPoll => {
@@ -113,7 +116,7 @@ impl EngineOption {
     }
 }
 
-/// Names the block devices that have poll queues.
+/// Describes which block devices have poll queues, or how to get poll queues if there are none.
 fn polled_devices(folder: &Path) -> String {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let polled = entries.filter(|entry| {
@@ -124,45 +127,44 @@ fn polled_devices(folder: &Path) -> String {
         polled.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     if names.is_empty() {
-        format!("no device here has poll queues; {POLL_REMEDY}")
+        format!("no device of this host has poll queues; {POLL_REMEDY}")
     } else {
         format!("devices with poll queues: {}", names.join(", "))
     }
 }
 
-/// How to give a device poll queues.
+/// The remedy for a device without poll queues.
 pub(crate) const POLL_REMEDY: &str = concat!(
-    "load its driver with poll queues (nvme.poll_queues=2, virtio_blk.poll_queues=2 or ",
+    "load the device's driver with poll queues (nvme.poll_queues=2, virtio_blk.poll_queues=2 or ",
     "virtio_scsi.virtscsi_poll_queues=2)"
 );
 
-/// Tests uncached reads on the file system of our own executable, by a read past its end, which
-/// transfers nothing.
+/// Checks whether the file system of the running executable supports uncached reads, with a read
+/// past the end of the executable, which transfers nothing.
 fn uncached_here() -> Result<String, Error> {
     let itself = "/proc/self/exe";
     let file = std::fs::File::open(itself);
     let file = file.map_err(|e| Error::io(format!("opening {itself}"), e))?;
     match sys::reads_uncached(&file) {
         Ok(()) => {
-            Ok("depends on the file system; the file system of this program supports it".to_owned())
+            Ok("depends on the file system; supported where this executable is stored".to_owned())
         }
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-            let what = "the file system of this program does not support RWF_DONTCACHE";
-            Err(Error::new(ErrorKind::Unsupported, what).with_remedy(
-                "from Linux 6.14 on it depends on the file system; each target is tested",
-            ))
+            let what = "the file system of this executable does not support RWF_DONTCACHE";
+            Err(Error::new(ErrorKind::Unsupported, what)
+                .with_remedy("with Linux 6.14 or later, other file systems may support it"))
         }
-        Err(error) => Err(Error::io("reading uncached", error)),
+        Err(error) => Err(Error::io("testing an uncached read", error)),
     }
 }
 
 impl EngineOptions {
-    /// The requested options.
+    /// Returns the requested options.
     pub fn chosen(self) -> impl Iterator<Item = EngineOption> {
         EngineOption::ALL.into_iter().filter(move |option| self.has(*option))
     }
 
-    /// Whether an option is requested.
+    /// Returns true if the option is requested.
     pub fn has(self, option: EngineOption) -> bool {
         match option {
             EngineOption::SqPoll => self.sq_poll,
@@ -173,30 +175,30 @@ impl EngineOptions {
         }
     }
 
-    /// The flags of every read (preadv2(2)).
+    /// Returns the flags for every read (preadv2(2)).
     #[inline]
     pub fn read_flags(self) -> i32 {
         if self.uncached { libc::RWF_DONTCACHE } else { 0 }
     }
 
-    /// The flags of every write (pwritev2(2)).
+    /// Returns the flags for every write (pwritev2(2)).
     #[inline]
     pub fn write_flags(self) -> i32 {
         self.read_flags() | if self.fua { libc::RWF_DSYNC } else { 0 }
     }
 
-    /// The request flags as text, for [`crate::engine::Setup::features`].
+    /// Returns the request flags as text, for [`crate::engine::Setup::features`].
     pub(crate) fn request_features(self) -> String {
         let names = [(self.uncached, "RWF_DONTCACHE"), (self.fua, "RWF_DSYNC on writes")];
         let names: Vec<&str> = names.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
         names.join(", ")
     }
 
-    /// Refuses options that an I/O engine does not support, or that have no meaning in a caching
-    /// mode.
+    /// Checks that the I/O engine supports all requested options, and that they have an effect in
+    /// the caching mode.
     ///
     /// # Errors
-    /// `ErrorKind::Usage`, with the remedy.
+    /// `ErrorKind::Usage` with a remedy.
     pub fn check(self, engine_kind: EngineKind, caching: Caching) -> Result<(), Error> {
         self.chosen().try_for_each(|option| check_one(option, engine_kind, caching))
     }
@@ -218,12 +220,11 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
         return refuse(why, format!("use another `engine`, or drop {flag}"));
     }
     if option == EngineOption::ZoneAppend && engine_kind != EngineKind::Nvme {
-        let why =
-            format!("is a command of NVMe zoned namespaces, which {engine_kind} does not send");
+        let why = format!("needs the NVMe command Zone Append, which {engine_kind} does not send");
         return refuse(why, format!("use `engine` nvme, or drop {flag}"));
     }
     if option == EngineOption::Uncached && engine_kind == EngineKind::Network {
-        let why = "is for files of this host; a network target has no page cache here".to_owned();
+        let why = "is for files, because a network target does not use the page cache".to_owned();
         return refuse(why, format!("drop {flag}"));
     }
     match (option, caching) {
@@ -232,7 +233,7 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
             "use `direct`".to_owned(),
         ),
         (EngineOption::Uncached, mode) if mode.is_direct() => refuse(
-            "is for requests that go through the page cache".to_owned(),
+            "has an effect only on requests that use the page cache".to_owned(),
             format!("use `direct=false`, or drop {flag}"),
         ),
         (EngineOption::Fua, mode) if mode.is_write_through() => refuse(
@@ -244,10 +245,10 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
 }
 
 impl EngineSpec {
-    /// Refuses parameters that do not work on a target opened in this caching mode.
+    /// Checks that the parameters work on a target that is opened in this caching mode.
     ///
     /// # Errors
-    /// `ErrorKind::Usage`, with the remedy.
+    /// `ErrorKind::Usage` with a remedy.
     pub fn check(&self, caching: Caching) -> Result<(), Error> {
         let EngineSpec { engine_kind, depth, options, .. } = *self;
         engine_kind.check_depth(depth, caching.is_direct())?;
@@ -255,12 +256,12 @@ impl EngineSpec {
             check_mapping(caching)?;
         }
         if engine_kind == EngineKind::Nvme && !caching.is_direct() {
-            let what = "`engine` nvme sends commands to the drive, past the page cache";
+            let what = "`engine` nvme bypasses the page cache, so it needs direct I/O";
             return Err(Error::new(ErrorKind::Usage, what).with_remedy("use `direct`"));
         }
         if options.sq_poll && depth > uring::SQ_POLL_DEPTH_MAX {
-            let what = format!("`depth` {depth} is too much for `sqthread_poll`");
-            let remedy = format!("use at most {}", uring::SQ_POLL_DEPTH_MAX);
+            let what = format!("`depth` {depth} is too large for `sqthread_poll`");
+            let remedy = format!("use a `depth` of at most {}", uring::SQ_POLL_DEPTH_MAX);
             return Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy));
         }
         options.check(engine_kind, caching)

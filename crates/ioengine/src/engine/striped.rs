@@ -1,8 +1,8 @@
-//! A wrapper that combines several files into one striped target: it splits requests at chunk
-//! boundaries, and a request completes when its last piece does.
+//! A wrapper that combines several files into one striped target. It splits requests at chunk
+//! boundaries, and a request completes when its last piece completes.
 //!
-//! One inner engine serves all members, so a batch still enters the kernel once. Each piece has its
-//! own slot in the inner engine; the pieces of a request share its buffer memory.
+//! One inner engine serves all files of the stripe, so each batch enters the kernel only once. Each
+//! piece has its own slot in the inner engine. The pieces of a request share its buffer memory.
 
 use crate::clock::{Clock, Monotonic};
 use crate::engine::{Engine, Setup};
@@ -10,44 +10,46 @@ use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Request};
 use crate::stripe::Layout;
 
-/// Maximum number of pieces in flight (half of the largest io_uring submission queue).
+/// The maximum number of pieces in flight (half of the largest io_uring submission queue).
 const PIECES_MAX: u64 = 16_384;
 
-/// A wrapper that combines several files into one striped target: it splits requests at chunk
-/// boundaries, and a request completes when its last piece does.
+/// A wrapper that combines several files into one striped target. It splits requests at chunk
+/// boundaries, and a request completes when its last piece completes.
 #[derive(Debug)]
 pub struct Striped<E> {
     inner: E,
     layout: Layout,
     pieces_bits: u32,
-    /// The request in each slot.
+    /// The state of the request in each slot.
     requests: Vec<PendingRequest>,
     /// The result of the piece in each slot of the inner engine.
     results: Vec<i32>,
-    /// How many of `requests` are in flight.
+    /// The number of `requests` that are in flight.
     in_flight: u32,
     pieces: Vec<Request>,
     arrived: Vec<Completion>,
     clock: Monotonic,
 }
 
-/// A request in a slot and the number of its pieces that have not completed.
+/// The request in a slot (None if the slot is free), and the number of its pieces that have not
+/// completed.
 #[derive(Clone, Copy, Debug, Default)]
 struct PendingRequest {
     request: Option<Request>,
     pieces_left: u32,
 }
 
-/// The maximum number of pieces per request, as a power of two.
+/// Returns the base-2 logarithm of the maximum number of pieces per request, which is rounded up to
+/// a power of two.
 ///
 /// # Errors
-/// `ErrorKind::Usage`, if depth, request size and chunk size make more pieces than can be in
-/// flight.
+/// `ErrorKind::Usage`, if depth, request size and chunk size would lead to more than `PIECES_MAX`
+/// pieces in flight.
 pub fn pieces_bits(layout: &Layout, depth: u32, request_bytes: u32) -> Result<u32, Error> {
     let pieces = layout.pieces_max(request_bytes).next_power_of_two();
     if pieces.saturating_mul(u64::from(depth)) > PIECES_MAX {
         let what = format!(
-            "requests of {request_bytes} bytes at depth {depth} are split into more than \
+            "{depth} requests of {request_bytes} bytes in flight are split into more than \
              {PIECES_MAX} pieces of {} bytes",
             layout.chunk_bytes()
         );
@@ -58,8 +60,8 @@ pub fn pieces_bits(layout: &Layout, depth: u32, request_bytes: u32) -> Result<u3
 }
 
 impl<E: Engine> Striped<E> {
-    /// Wraps an engine on all files of the stripe, in which each group of `1 << pieces_bits` slots
-    /// shares its memory.
+    /// Wraps an engine on all files of the stripe. In this engine, each group of `1 << pieces_bits`
+    /// slots must share its memory.
     pub fn new(inner: E, layout: Layout, pieces_bits: u32) -> Self {
         let slots = (inner.slots() >> pieces_bits) as usize;
         Striped {
@@ -99,7 +101,7 @@ impl<E: Engine> Striped<E> {
         self.in_flight += 1;
     }
 
-    /// Processes completed pieces; requests whose pieces are all complete go to `done`.
+    /// Processes completed pieces. Appends the requests whose pieces are all complete to `done`.
     fn process_arrived(&mut self, done: &mut Vec<Completion>) {
         for at in 0..self.arrived.len() {
             let Completion { slot, result } = self.arrived[at];
@@ -117,8 +119,8 @@ impl<E: Engine> Striped<E> {
         self.arrived.clear();
     }
 
-    /// The combined result of the pieces: the bytes up to the first short piece, or the error of
-    /// this piece if no bytes precede it.
+    /// Combines the results of the pieces. Returns the number of bytes that were transferred
+    /// without a gap from the beginning of the request, or an error if the first piece failed.
     fn outcome(&self, request: &Request) -> i32 {
         let first = (request.slot << self.pieces_bits) as usize;
         let mut moved = 0;
@@ -134,7 +136,8 @@ impl<E: Engine> Striped<E> {
         moved
     }
 
-    /// A lower bound on the pieces that must complete before `wanted` more requests can complete.
+    /// Returns a lower bound on the number of pieces that must complete before `wanted` more
+    /// requests can complete.
     fn pieces_wanted(&self, wanted: u32) -> u32 {
         if wanted == 0 {
             return 0;
@@ -196,7 +199,8 @@ mod tests {
     use crate::request::Op;
     use crate::truth::Truth;
 
-    /// An engine that completes requests immediately with scripted results, the last piece first.
+    /// An engine that completes requests immediately with given results, in reverse order of
+    /// submission.
     struct ScriptedEngine {
         slots: u32,
         answers: Vec<i32>,
@@ -273,7 +277,7 @@ mod tests {
 
     #[test]
     fn members_work_at_the_same_time() {
-        // Each of the 4 files of the stripe serves 4 of the 16 chunks, one at a time.
+        // Each of the 4 devices of the stripe serves 4 of the 16 chunks, one chunk at a time.
         let truth = Truth { fixed_ns: 2_000_000, ..Truth::default() };
         let devices = (0..4).map(|_| DelayDevice::new(truth.clone())).collect();
         let spec = EngineSpec {
@@ -295,7 +299,7 @@ mod tests {
             clock.now_ns() - start
         };
         let fastest = (0..5).map(|_| once()).min().unwrap();
-        assert!((8_000_000..32_000_000).contains(&fastest), "{fastest} ns, alone 32 ms");
+        assert!((8_000_000..32_000_000).contains(&fastest), "{fastest} ns, not 8 to 32 ms");
     }
 
     #[test]

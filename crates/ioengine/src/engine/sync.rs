@@ -1,7 +1,7 @@
-//! The `sync` I/O engine: one blocking pread(2) or pwrite(2) at a time; preadv2(2) or pwritev2(2)
-//! for requests with flags.
+//! The `sync` I/O engine: issues one blocking pread(2) or pwrite(2) at a time. Requests with flags
+//! use preadv2(2) or pwritev2(2).
 //!
-//! This is how simple programs do I/O. A deadline cannot interrupt a blocked request.
+//! Simple programs do I/O in this way. A deadline cannot interrupt a blocked request.
 
 use crate::buffer::SlotBuffers;
 use crate::engine::{Engine, EngineOptions, EngineSpec, Files, Setup};
@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::request::{Completion, Op, Request};
 use crate::sys;
 
-/// The `sync` I/O engine: one blocking pread(2) or pwrite(2) at a time; preadv2(2) or pwritev2(2)
-/// for requests with flags.
+/// The `sync` I/O engine: issues one blocking pread(2) or pwrite(2) at a time. Requests with flags
+/// use preadv2(2) or pwritev2(2).
 #[derive(Debug)]
 pub struct Sync {
     files: Files,
@@ -19,7 +19,7 @@ pub struct Sync {
 }
 
 impl Sync {
-    /// An engine on open files.
+    /// Creates an engine on open files.
     pub fn new(files: impl Into<Files>, spec: &EngineSpec) -> Result<Self, Error> {
         let files = files.into();
         let buffers = files.buffers(spec)?;

@@ -1,8 +1,9 @@
-//! The `threads` I/O engine: a pool that keeps `depth` blocking requests in flight.
+//! The `threads` I/O engine: a pool of threads that keeps `depth` blocking requests in flight.
 //!
-//! One thread per slot takes requests from a queue, transfers the data with pread(2) or pwrite(2),
-//! and appends the result to a list that the caller waits on. Works on every kernel and every file;
-//! costs two hand-overs between threads per request.
+//! The pool has one thread per slot. Each thread takes requests from a queue, transfers the data
+//! with pread(2) or pwrite(2), and appends the result to a list on which the caller waits. The
+//! engine works on every kernel and every file, but each request is handed over between threads
+//! twice.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use crate::error::Error;
 use crate::request::{Completion, Op, Request};
 use crate::sys;
 
-/// The `threads` I/O engine: a pool that keeps `depth` blocking requests in flight.
+/// The `threads` I/O engine: a pool of threads that keeps `depth` blocking requests in flight.
 #[derive(Debug)]
 pub struct Threads {
     pool: Arc<Pool>,
@@ -26,7 +27,6 @@ pub struct Threads {
     clock: Monotonic,
 }
 
-/// A request with the address of its memory.
 #[derive(Debug)]
 struct Job {
     request: Request,
@@ -50,21 +50,21 @@ struct Pool {
     ready: Condvar,
 }
 
-/// Locks a mutex. Poisoning is ignored: nothing inside our critical sections panics half-way.
+/// Locks a mutex. Poisoning is ignored, because no critical section of this module panics half-way.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Pool {
-    /// The main loop of a pool thread.
+    /// Runs the main loop of a pool thread.
     fn serve(&self, files: &Files, options: EngineOptions) {
         while let Some(job) = self.next_job() {
             let Job { request, memory } = job;
             let (write, length) = (request.op == Op::Write, request.length as usize);
             let flags = if write { options.write_flags() } else { options.read_flags() };
             let (fd, offset) = (files.descriptor(&request), request.offset);
-            // SAFETY: the slot is lent until this completion is reaped, so the memory is valid
-            // and touched by nobody else.
+            // SAFETY: the slot is lent until this completion is reaped, so the memory is valid and
+            // no other code accesses it.
             let result = unsafe { sys::transfer(fd, write, memory, length, offset, flags) };
             lock(&self.done).push(Completion { slot: request.slot, result });
             self.ready.notify_one();
@@ -86,7 +86,7 @@ impl Pool {
 }
 
 impl Threads {
-    /// An engine on open files; starts one thread per slot.
+    /// Creates an engine on open files and starts one thread per slot.
     pub fn new(files: impl Into<Files>, spec: &EngineSpec) -> Result<Self, Error> {
         let files = files.into();
         let buffers = files.buffers(spec)?;
@@ -174,7 +174,7 @@ impl Drop for Threads {
         lock(&self.pool.queue).closed = true;
         self.pool.work.notify_all();
         for handle in self.handles.drain(..) {
-            // The threads return nothing; a panic was already printed.
+            // The threads return nothing, and a panic was already printed.
             let _ = handle.join();
         }
     }

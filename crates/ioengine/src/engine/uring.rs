@@ -1,18 +1,19 @@
 //! The `io_uring` I/O engine.
 //!
-//! Requests the fastest set of setup flags (single issuer, deferred task work, no submission array)
-//! and falls back step by step where the kernel refuses. Registers the ring, the files and the one
-//! contiguous buffer where allowed. Each call enters the kernel once: it submits the batch and
-//! waits in the same system call, then reaps all completions that are ready. A ring for any thread
-//! does not use the flags that tie a ring to one thread; its task work runs whenever the kernel
-//! asks for it.
+//! The engine requests the fastest set of setup flags (single issuer, deferred task work, no
+//! submission array). If the kernel refuses a set, the engine tries the next slower set. It
+//! registers the ring, the files and the contiguous buffer if the kernel allows it. Each call
+//! enters the kernel once: one system call submits the batch and waits. Then the call reaps all
+//! completions that are ready. If the engine may move between threads, its ring does not use the
+//! flags that tie a ring to one thread. The task work of such a ring runs whenever the kernel
+//! requests it.
 //!
-//! With a submission thread in the kernel (SQPOLL), a call enters the kernel only to wake that
-//! thread after it has gone to sleep, or to wait when nothing is ready. Each engine has such a
-//! thread, which spins on its own CPU until it has been idle for `SQ_IDLE_MS`.
+//! With a submission thread in the kernel (SQPOLL), a call enters the kernel only to wake this
+//! thread when it sleeps, or to wait when no completion is ready. Each engine has its own
+//! submission thread, which spins on a CPU until it has been idle for `SQ_IDLE_MS`.
 //!
 //! With polled completions (IOPOLL), the kernel spins on the device's queue. A deadline cannot
-//! interrupt this spinning; it is checked between entries into the kernel.
+//! interrupt this spinning: the engine checks the deadline only between system calls.
 
 use std::fmt;
 use std::fs::File;
@@ -33,39 +34,39 @@ use crate::request::{Completion, Op, Request};
 use crate::sys;
 use crate::sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAKEUP, Handle};
 
-/// Maximum size of one registered buffer in the kernel (bytes).
+/// The maximum size of one registered buffer in the kernel (bytes).
 pub(crate) const REGISTERED_BYTES_MAX: usize = 1 << 30;
-/// How long a dropped engine waits for the device before it leaks its buffers.
+/// How long a dropped engine waits for the device before it leaks its buffers (ns).
 const DRAIN_NS: u64 = 30_000_000_000;
-/// Time that the SQPOLL thread spins without submissions before it sleeps (ms). It exceeds the time
-/// of a disk request, so that the thread does not sleep within a trial; it is short, so that little
-/// CPU time is wasted at the end of a trial.
+/// How long the SQPOLL thread spins without submissions before it sleeps (ms). The time is longer
+/// than a disk request, so that the thread does not sleep within a trial. It is short, so that
+/// little CPU time is wasted at the end of a trial.
 const SQ_IDLE_MS: u32 = 50;
-/// Maximum number of submission queue entries in the kernel.
+/// The maximum number of submission queue entries in the kernel.
 const ENTRIES_MAX: u32 = 32_768;
-/// Maximum depth with SQPOLL. Its queue is twice as long as the depth: the thread frees entries
-/// only after a whole batch, while requests of that batch may already be complete and their slots
-/// submitted again.
+/// The maximum depth with SQPOLL, whose submission queue must have twice as many entries. The
+/// kernel thread frees the entries of a batch only after the whole batch. By then, requests of the
+/// batch may already be complete and their slots submitted again.
 pub(crate) const SQ_POLL_DEPTH_MAX: u32 = ENTRIES_MAX / 2;
 
-/// The features in use on a ring.
+/// The io_uring features that a ring uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UringFeatures {
-    /// IORING_SETUP_SINGLE_ISSUER and DEFER_TASKRUN.
+    /// Whether IORING_SETUP_SINGLE_ISSUER and IORING_SETUP_DEFER_TASKRUN are set.
     pub defer_taskrun: bool,
-    /// IORING_SETUP_COOP_TASKRUN.
+    /// Whether IORING_SETUP_COOP_TASKRUN is set.
     pub coop_taskrun: bool,
-    /// IORING_SETUP_NO_SQARRAY.
+    /// Whether IORING_SETUP_NO_SQARRAY is set.
     pub no_sqarray: bool,
-    /// IORING_SETUP_SQPOLL, if requested.
+    /// Whether IORING_SETUP_SQPOLL is set, because the caller requested it.
     pub sq_poll: bool,
-    /// IORING_SETUP_IOPOLL, if requested.
+    /// Whether IORING_SETUP_IOPOLL is set, because the caller requested it.
     pub io_poll: bool,
-    /// The ring's own descriptor is registered.
+    /// Whether the ring's own descriptor is registered.
     pub registered_ring: bool,
-    /// The files are registered.
+    /// Whether the files are registered.
     pub registered_file: bool,
-    /// The buffers are registered.
+    /// Whether the buffers are registered.
     pub registered_buffers: bool,
 }
 
@@ -92,21 +93,22 @@ pub struct Uring {
     handle: Handle,
     owner: ThreadId,
     files: Files,
-    /// Memory of the slots; None only while the engine is dropped.
+    /// The memory of the slots. None only while the engine is being dropped.
     buffers: Option<SlotBuffers>,
     features: UringFeatures,
     options: EngineOptions,
-    /// Slots whose last request the kernel refused with EAGAIN. On Linux 6.1, not on 6.12, dm-crypt
-    /// refuses requests that would block, as often as they are submitted. So the slot's next
-    /// request goes to a thread that may block (IOSQE_ASYNC).
+    /// For each slot, whether the kernel refused its last request with EAGAIN. On Linux 6.1, but
+    /// not on 6.12, dm-crypt refuses requests that would block, however often they are submitted.
+    /// Therefore the next request of such a slot is passed to a kernel thread that may block
+    /// (IOSQE_ASYNC).
     refused: Vec<bool>,
     any_refused: bool,
     clock: Monotonic,
 }
 
-/// The sets of setup flags to try, best first. Requested options are in every set. With SQPOLL the
-/// kernel thread runs the task work, and with `any_thread` the submitting thread may never return
-/// to run it. In both cases task work cannot be deferred.
+/// Returns the sets of setup flags to try, best first. Requested options are in every set. With
+/// SQPOLL, the kernel thread runs the task work. With `any_thread`, the submitting thread may never
+/// enter the kernel again to run it. In both cases the task work cannot be deferred.
 fn flag_sets(options: EngineOptions) -> Vec<UringFeatures> {
     let flag_set = |defer_taskrun, coop_taskrun, no_sqarray| UringFeatures {
         defer_taskrun,
@@ -127,7 +129,7 @@ fn flag_sets(options: EngineOptions) -> Vec<UringFeatures> {
     ]
 }
 
-/// A ring with the best flags that the kernel takes.
+/// Creates a ring with the best set of flags that the kernel accepts.
 pub(crate) fn build<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
     slots: u32,
     options: EngineOptions,
@@ -162,8 +164,9 @@ pub(crate) fn build<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
     Err(setup_error_with(options, last))
 }
 
-/// Retries on ENOMEM: the kernel returns the locked memory of a closed ring to the process's limit
-/// only some milliseconds after closing, and later on a busy machine. Gives up after two seconds.
+/// Calls `build` and retries on ENOMEM, for two seconds at most. After a ring was closed, its
+/// memory still counts against the limit on locked memory for some milliseconds, and for longer on
+/// a busy machine.
 fn retry_on_enomem<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for wait_ms in [1, 4, 16, 64, 128, 256, 512, 1024] {
         match build() {
@@ -176,7 +179,7 @@ fn retry_on_enomem<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
     build()
 }
 
-/// The error for a ring that could not be set up with the requested options.
+/// Returns the error for a ring that could not be set up with the requested options.
 fn setup_error_with(options: EngineOptions, source: io::Error) -> Error {
     let requested = match (options.sq_poll, options.io_poll) {
         (false, false) => return setup_error(source),
@@ -186,12 +189,12 @@ fn setup_error_with(options: EngineOptions, source: io::Error) -> Error {
     };
     let plain = || build::<Entry, cqueue::Entry>(2, EngineOptions::default()).is_ok();
     match source.raw_os_error() {
-        // io_uring works without the option, so the option is at fault.
+        // io_uring works without the option, so the option causes the error.
         Some(libc::EPERM | libc::EINVAL | libc::EACCES) if plain() => {
             let what = format!("setting up io_uring with {}", requested.0);
             Error::io(what, source).of_kind(ErrorKind::Unsupported).with_remedy(format!(
-                "this kernel does not allow it to this user (before Linux 5.11 SQPOLL needs root): \
-                 drop {}",
+                "drop {}, because this kernel does not allow this option for this user (before \
+                 Linux 5.11, SQPOLL needs root)",
                 requested.1
             ))
         }
@@ -206,7 +209,7 @@ fn setup_error(source: io::Error) -> Error {
             error.with_remedy("this kernel has no io_uring (needs Linux 5.1): use `engine` libaio")
         }
         Some(libc::EPERM) => error.with_remedy(
-            "the sysctl kernel.io_uring_disabled or a container's rules forbid it: \
+            "the sysctl kernel.io_uring_disabled or a container's rules forbid io_uring: \
              use `engine` libaio or threads",
         ),
         Some(libc::ENOMEM) => error.with_remedy("raise the limit on locked memory (ulimit -l)"),
@@ -214,12 +217,12 @@ fn setup_error(source: io::Error) -> Error {
     }
 }
 
-/// The io_uring features of this host.
+/// Returns the io_uring features of this host.
 pub fn probe() -> Result<String, Error> {
     probe_with(EngineOptions::default())
 }
 
-/// The io_uring features of this host with these options.
+/// Returns the io_uring features of this host with these options.
 pub(crate) fn probe_with(options: EngineOptions) -> Result<String, Error> {
     let (ring, mut features) = build::<Entry, cqueue::Entry>(2, options)?;
     let handle = Handle::new(ring.as_raw_fd());
@@ -228,9 +231,9 @@ pub(crate) fn probe_with(options: EngineOptions) -> Result<String, Error> {
     Ok(features.to_string())
 }
 
-/// Tries one polled read of the first `bytes` of a file opened for direct I/O and returns its
-/// completion. On a device without poll queues the result is EOPNOTSUPP, unless the kernel falls
-/// back to interrupts.
+/// Tries one polled read of the first `bytes` of a file that is open for direct I/O, and returns
+/// its completion. On a device without poll queues the result is EOPNOTSUPP, unless the kernel
+/// falls back to interrupts.
 pub(crate) fn probe_polled_read(file: Arc<File>, bytes: u32) -> Result<Completion, Error> {
     let spec = EngineSpec {
         engine_kind: EngineKind::IoUring,
@@ -253,13 +256,13 @@ impl fmt::Debug for Uring {
 }
 
 impl Uring {
-    /// An engine on open files. Must be called by the thread that will use it.
+    /// Creates an engine on open files. Must be called by the thread that will use the engine.
     pub fn new(files: impl Into<Files>, spec: &EngineSpec) -> Result<Self, Error> {
         let files = files.into();
         let buffers = files.buffers(spec)?;
         let (ring, mut features) = build(files.slots(spec), spec.options)?;
         if !ring.params().is_feature_ext_arg() {
-            let what = "this kernel's io_uring cannot wait with a deadline (needs Linux 5.11)";
+            let what = "this kernel's io_uring has no time limit for waits (needs Linux 5.11)";
             return Err(Error::new(ErrorKind::Unsupported, what)
                 .with_remedy("use `engine` libaio or threads"));
         }
@@ -293,10 +296,10 @@ impl Uring {
         })
     }
 
-    /// Pushes requests onto the submission queue; its tail is published on return.
+    /// Pushes requests onto the submission queue. The kernel sees them when the function returns.
     #[inline]
     fn queue(&mut self, batch: &[Request]) {
-        let buffers = self.buffers.as_mut().expect("buffers are only taken while dropping");
+        let buffers = self.buffers.as_mut().expect("the buffers exist until the engine is dropped");
         let mut queue = self.ring.submission();
         for request in batch {
             let memory = buffers.lend(request);
@@ -308,15 +311,15 @@ impl Uring {
             if self.any_refused && std::mem::take(&mut self.refused[request.slot as usize]) {
                 entry = entry.flags(squeue::Flags::ASYNC);
             }
-            // SAFETY: the slot is lent until its completion is reaped, and the engine drains
-            // before its buffers go, so the memory outlives the request.
+            // SAFETY: the slot is lent until its completion is reaped, and the engine waits for all
+            // requests before its buffers are freed, so the memory outlives the request.
             let pushed = unsafe { queue.push(&entry) };
             pushed.expect("the queue has room for all slots, and no slot is lent twice");
         }
     }
 
-    /// Enters the kernel once to submit and wait. `Ok(false)`: call again (interrupted, or the
-    /// kernel is short of resources).
+    /// Enters the kernel once to submit and wait. If the result is false, the caller has to call
+    /// again, because the call was interrupted or the kernel is short of resources.
     #[inline]
     fn enter(&mut self, wanted: u32, until_ns: Option<u64>) -> Result<bool, Error> {
         let to_submit = self.ring.submission().len() as u32;
@@ -329,14 +332,14 @@ impl Uring {
             Err(error) => match error.raw_os_error() {
                 Some(libc::ETIME) => Ok(true),
                 Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(false),
-                _ => Err(Error::io("entering io_uring", error)),
+                _ => Err(Error::io("calling io_uring_enter", error)),
             },
         }
     }
 
-    /// Enters the kernel in SQPOLL mode: waits for completions, wakes the kernel thread if it
-    /// sleeps, or both. An interrupted wait needs no second wake-up, because the wake-up comes
-    /// first.
+    /// Enters the kernel in SQPOLL mode to wait for completions, to wake the kernel thread if it
+    /// sleeps, or both. The kernel wakes the thread before it waits, so an interrupted wait needs
+    /// no second wake-up.
     fn enter_with_sqpoll(
         &mut self,
         wanted: u32,
@@ -353,20 +356,22 @@ impl Uring {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
                 Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
-                _ => Err(Error::io("entering io_uring", error)),
+                _ => Err(Error::io("calling io_uring_enter", error)),
             },
         }
     }
 
-    /// Whether the SQPOLL thread sleeps although entries are waiting. Checked after the entries
-    /// were published, so that the thread cannot fall asleep before it sees them.
+    /// Returns true if the SQPOLL thread sleeps although entries are waiting. Must be called after
+    /// the entries were published, because otherwise the thread could fall asleep without having
+    /// seen them.
     #[inline]
     fn must_wake_sqpoll_thread(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.need_wakeup() && !queue.is_empty()
     }
 
-    /// The wait of [`Engine::submit_and_wait`] in SQPOLL mode.
+    /// Waits as [`Engine::submit_and_wait`] does, in SQPOLL mode. `goal` is the number of
+    /// completions in `done` to wait for.
     fn wait_with_sqpoll(
         &mut self,
         goal: usize,
@@ -390,7 +395,7 @@ impl Uring {
 
     #[inline]
     fn reap(&mut self, done: &mut Vec<Completion>) {
-        let buffers = self.buffers.as_mut().expect("buffers are only taken while dropping");
+        let buffers = self.buffers.as_mut().expect("the buffers exist until the engine is dropped");
         for entry in self.ring.completion() {
             let slot = entry.user_data() as u32;
             buffers.take_back(slot);
@@ -402,7 +407,7 @@ impl Uring {
     }
 }
 
-/// The submission entry of a request.
+/// Returns the submission queue entry of a request.
 #[inline]
 fn entry(
     features: &UringFeatures,
@@ -413,7 +418,7 @@ fn entry(
 ) -> Entry {
     let (length, offset) = (request.length, request.offset);
     let fixed_buffer = features.registered_buffers;
-    // The opcode builders are generic over the kind of descriptor, so this is a macro.
+    // The opcode builders are generic over the type of descriptor, so this is a macro.
     macro_rules! build {
         ($fd:expr) => {
             match (request.op, fixed_buffer) {
@@ -448,7 +453,7 @@ impl Engine for Uring {
     }
 
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        self.buffers.as_mut().expect("buffers are only taken while dropping").slot_mut(slot)
+        self.buffers.as_mut().expect("the buffers exist until the engine is dropped").slot_mut(slot)
     }
 
     fn setup(&self) -> Setup {
@@ -502,12 +507,13 @@ impl Drop for Uring {
                 break;
             }
         }
-        // The kernel destroys a ring some time after it is closed. Until then registered files stay
-        // open: their space is not freed and their mount stays busy.
+        // The kernel destroys a ring some time after it is closed. Until then, registered files
+        // stay open, so the space of deleted files is not freed and the mount stays busy.
         if self.features.registered_file && self.in_flight() == 0 {
             let _ = self.ring.submitter().unregister_files();
         }
-        // Ring registrations are per thread: on another thread this index belongs to another ring.
+        // Ring registrations are per thread. On another thread, the same index would belong to
+        // another ring.
         if self.owner == thread::current().id() {
             self.handle.unregister(self.ring.as_raw_fd());
         }
@@ -526,7 +532,8 @@ mod tests {
 
     const BLOCK: u32 = 4096;
 
-    /// An engine with SQPOLL on a cached file of 64 blocks; None if this host has no SQPOLL.
+    /// Creates an engine with SQPOLL on a cached file of 64 blocks. None if this host has no
+    /// SQPOLL.
     fn sqpoll_engine(depth: u32) -> Option<Uring> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![1; 64 * BLOCK as usize]).unwrap();
@@ -560,7 +567,7 @@ mod tests {
             engine.submit_and_wait(&[read(0)], 0, None, &mut done).unwrap();
             let until = clock.now_ns() + 30_000_000_000;
             while done.is_empty() {
-                assert!(clock.now_ns() < until, "nobody has taken the request");
+                assert!(clock.now_ns() < until, "the sleeping thread was not woken");
                 engine.submit_and_wait(&[], 0, None, &mut done).unwrap();
             }
             assert_eq!(done[0].result, BLOCK as i32);
@@ -650,7 +657,7 @@ mod tests {
         }
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[1; BLOCK as usize]).unwrap();
-        // A buffered file has no queue to poll.
+        // Buffered requests have no device queue that could be polled.
         let answer = probe_polled_read(Arc::new(file), BLOCK).unwrap();
         assert_eq!(answer.result, -libc::EOPNOTSUPP);
     }

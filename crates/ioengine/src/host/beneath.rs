@@ -1,6 +1,6 @@
-//! Finds the block device that stores a file: the device of its file system, or of the lower file
-//! system where file systems are stacked (overlay, a FUSE mirror). Returns None for several
-//! devices, because the counters of one device would show only a part of the I/O.
+//! Finds the block device that stores a file: the device of its file system or, if file systems are
+//! stacked (overlay, a FUSE mirror), of the lower file system. If there are several devices, the
+//! result is None, because the counters of one device would show only a part of the I/O.
 
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::FileTypeExt;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::device::Device;
 use crate::mount::{self, Mount};
 
-/// The block device of a path's file system, if known.
+/// Returns the block device that stores the file at a path. None if it is unknown.
 pub fn device_of(path: &Path) -> Option<Device> {
     let number = std::fs::metadata(path).ok()?.st_dev();
     let number = (libc::major(number), libc::minor(number));
@@ -17,13 +17,13 @@ pub fn device_of(path: &Path) -> Option<Device> {
     Device::of(number).or_else(|| device_beneath(&mount::of_data(&full, number)?))
 }
 
-/// The block device of a mounted file system.
+/// Returns the block device of a mounted file system.
 pub(super) fn device_beneath(mount: &Mount) -> Option<Device> {
     Device::of(mount.device).or_else(|| source_device(mount))
 }
 
-/// For file systems with anonymous device numbers (btrfs): the device they were mounted from,
-/// unless there are several.
+/// Returns the device from which a file system was mounted. This is for file systems with anonymous
+/// device numbers (btrfs). None if a btrfs has several devices.
 fn source_device(mount: &Mount) -> Option<Device> {
     if mount.file_system == "btrfs" && btrfs_devices(&mount.source) > 1 {
         return None;
@@ -36,7 +36,7 @@ fn source_device(mount: &Mount) -> Option<Device> {
         .then(|| Device::of((libc::major(number), libc::minor(number))))?
 }
 
-/// The number of devices of the btrfs mounted from `source`.
+/// Returns the number of devices of the btrfs file system that is mounted from `source`.
 fn btrfs_devices(source: &str) -> usize {
     let name = Path::new(source).file_name().unwrap_or_default();
     let systems = std::fs::read_dir("/sys/fs/btrfs").into_iter().flatten().flatten();
@@ -45,7 +45,8 @@ fn btrfs_devices(source: &str) -> usize {
     mine.and_then(devices).map_or(1, Iterator::count)
 }
 
-/// Whether a mount is tmpfs or ramfs, which accept O_DIRECT although it has no effect there.
+/// Returns true if a mount is tmpfs or ramfs, which accept O_DIRECT although it has no effect on
+/// them.
 pub(super) fn is_in_memory(mount: Option<&Mount>) -> bool {
     mount.is_some_and(|m| matches!(m.file_system.as_str(), "tmpfs" | "ramfs"))
 }

@@ -1,5 +1,5 @@
-//! Checks of a target against options of engines: polled and uncached requests, and commands for
-//! NVMe drives.
+//! Checks whether a target supports engine options: polled requests, uncached requests, and
+//! commands for NVMe drives.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use crate::host::HostTarget;
 use crate::sys;
 
 impl HostTarget {
-    /// Refuses polling on a device without poll queues. Some kernels silently fall back to
-    /// interrupts; sysfs shows that. If sysfs has no information, a read is tried.
+    /// Returns an error if the device has no poll queues. Some kernels then silently fall back to
+    /// interrupts, so sysfs is checked first. If sysfs has no information, the function tries a
+    /// polled read.
     pub(super) fn check_polled(&self, file: &Arc<File>) -> Result<(), Error> {
         let refuse = |what: String| {
             Err(Error::new(ErrorKind::Unsupported, what)
@@ -32,12 +33,12 @@ impl HostTarget {
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                 refuse(format!("`hipri`: {} does not complete polled requests", self.name))
             }
-            Err(error) => Err(Error::io(format!("polling a read of {}", self.name), error)),
+            Err(error) => Err(Error::io(format!("trying a polled read of {}", self.name), error)),
         }
     }
 
-    /// Refuses the I/O engine `nvme` on anything but a whole NVMe namespace, and requests that are
-    /// longer than the drive accepts: the block layer, which would split them, is not used.
+    /// Returns an error if the target is not a whole NVMe namespace, or if requests are longer than
+    /// the drive accepts. The engine `nvme` bypasses the block layer, which would split them.
     pub(super) fn check_commands(&self, spec: &EngineSpec) -> Result<(), Error> {
         let usage = |what: String, remedy: String| {
             Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy))
@@ -45,13 +46,13 @@ impl HostTarget {
         let device = self.block_device().filter(|device| device.whole().is_none());
         let Some(device) = device.filter(|device| character_device(&device.name()).is_some())
         else {
-            let what = format!("`engine` nvme is for a whole NVMe namespace, not {}", self.name);
-            return usage(what, "name one such as /dev/nvme0n1, or use `engine` io_uring".into());
+            let what = format!("`engine` nvme needs a whole NVMe namespace, not {}", self.name);
+            return usage(what, "use a target such as /dev/nvme0n1, or `engine` io_uring".into());
         };
         let number = |path: &str| device.text(path).and_then(|text| text.parse::<u64>().ok());
         let most = number("queue/max_hw_sectors_kb").map_or(u64::MAX, |kib| kib * 1024);
         if u64::from(spec.slot_bytes) > most {
-            let what = format!("{} takes commands of at most {most} bytes", self.name);
+            let what = format!("{} accepts commands of at most {most} bytes", self.name);
             return usage(what, format!("use a `request_bytes` of at most {most}"));
         }
         if spec.options.zone_append {
@@ -61,7 +62,7 @@ impl HostTarget {
                 return usage(what, "drop `zone_append`".to_owned());
             }
             if u64::from(spec.slot_bytes) > most {
-                let what = format!("{} appends at most {most} bytes at a time", self.name);
+                let what = format!("{} appends at most {most} bytes per command", self.name);
                 return usage(what, format!("use a `request_bytes` of at most {most}"));
             }
         }
@@ -72,12 +73,12 @@ impl HostTarget {
         Ok(())
     }
 
-    /// Refuses uncached requests if the kernel or the file system does not support them.
+    /// Returns an error if the kernel or the file system does not support uncached requests.
     pub(super) fn check_uncached(&self, file: &File) -> Result<(), Error> {
         match sys::reads_uncached(file) {
             Ok(()) => Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                let of = self.mount.as_ref().map_or("device", |mount| &mount.file_system);
+                let of = self.mount.as_ref().map_or("this device", |mount| &mount.file_system);
                 let what =
                     format!("`uncached`: this kernel does not support RWF_DONTCACHE on {of}");
                 Err(Error::new(ErrorKind::Unsupported, what).with_remedy(
@@ -85,7 +86,7 @@ impl HostTarget {
                      later, or `hint` noreuse",
                 ))
             }
-            Err(error) => Err(Error::io(format!("reading {} uncached", self.name), error)),
+            Err(error) => Err(Error::io(format!("trying uncached reads of {}", self.name), error)),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! How much of a file is holes and unwritten extents. Reads of them return zeros without reaching
-//! the device. The file system reports them through FIEMAP (kernel document filesystems/fiemap).
+//! Measures how much of a file consists of holes and unwritten extents. Reads of these parts return
+//! zeros without reaching the device. The file system reports them through FIEMAP (kernel document
+//! filesystems/fiemap).
 
 use std::fs::File;
 use std::io;
@@ -7,14 +8,16 @@ use std::io;
 use crate::sys;
 use crate::target::Coverage;
 
-/// Flag of the last extent of a file, from linux/fiemap.h.
+/// The flag of the last extent of a file, from linux/fiemap.h.
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
-/// Flag of an extent that holds no written data, from linux/fiemap.h.
+/// The flag of an extent that holds no written data, from linux/fiemap.h.
 const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
-/// Extents beyond this number are ignored: walking them would take seconds.
+/// The approximate maximum number of extents that are read. More extents would take seconds, so
+/// they are ignored.
 const EXTENTS_MAX: usize = 1 << 20;
 
-/// Sums up the holes and the unwritten extents between `start` and `size` (bytes).
+/// Returns the total size of the holes and of the unwritten extents between `start` and `size`
+/// (bytes).
 pub fn of_file(file: &File, start: u64, size: u64) -> io::Result<Coverage> {
     let (mut at, mut checked) = (start, 0_usize);
     let mut coverage = Coverage::default();

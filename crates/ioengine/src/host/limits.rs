@@ -1,14 +1,14 @@
-//! Limits of this process, and the kernel's count of dirtied page cache. The limits are checked
-//! before a measurement; the count is read before and after it.
+//! Resource limits of this process, and the kernel's counter of dirtied page cache. The limits are
+//! checked before a measurement. The counter is read before and after it.
 
 use crate::sys;
 
-/// The file-size limit of this process (bytes); u64::MAX without one.
+/// Returns the file-size limit of this process (bytes), or u64::MAX if there is no limit.
 pub fn file_size_limit() -> u64 {
     sys::file_size_limit()
 }
 
-/// How much memory this process may still map (bytes); None without a limit.
+/// Returns how much more memory this process may map (bytes). None if there is no limit.
 pub fn address_space_left() -> Option<u64> {
     let limit = sys::address_space_limit();
     if limit == u64::MAX {
@@ -20,8 +20,8 @@ pub fn address_space_left() -> Option<u64> {
     Some(limit.saturating_sub(mapped_kib << 10))
 }
 
-/// How much page cache was dirtied since boot (bytes; nr_dirtied in /proc/vmstat); None if not
-/// reported.
+/// Returns how much page cache was dirtied since boot (bytes, from nr_dirtied in /proc/vmstat).
+/// None if the kernel does not report it.
 pub fn dirtied_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/vmstat").ok()?;
     let pages = text.lines().find_map(|line| line.strip_prefix("nr_dirtied "))?;

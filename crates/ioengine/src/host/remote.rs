@@ -1,5 +1,5 @@
-//! Network targets as targets of this host: opened by connecting to a server, always direct. Each
-//! engine has connections of its own, on which it also flushes what it wrote.
+//! Targets on a server. The caching mode of a network target is always direct. Each engine has its
+//! own connections, over which it also flushes its writes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -12,10 +12,10 @@ use crate::target::{Alignment, TargetKind};
 
 impl HostTarget {
     /// Connects to a server and opens a file, disk or object on it. The caching mode is always
-    /// direct: nothing is cached on this host.
+    /// direct, because nothing is cached on this host.
     ///
     /// # Errors
-    /// The server cannot be reached, or refuses to open the target.
+    /// If the server cannot be reached, or refuses to open the target.
     pub fn connect(access: Access) -> Result<HostTarget, Error> {
         let caching = Caching::of(true, access.durable);
         let mut hasher = DefaultHasher::new();
@@ -31,19 +31,19 @@ impl HostTarget {
         Ok(target)
     }
 
-    /// Whether this is a network target that was opened for writing.
+    /// Returns true if this is a network target that was opened for writing.
     pub fn writes_to_server(&self) -> bool {
         self.remote.as_ref().is_some_and(|remote| remote.access().writable)
     }
 
-    /// What the server said about a network target; None for other targets.
+    /// Returns what the server reported about a network target. None for other targets.
     pub fn remote_info(&self) -> Option<&RemoteInfo> {
         self.remote.as_ref().map(Remote::info)
     }
 }
 
 impl Remote {
-    /// Makes the engine of one worker, with connections of its own.
+    /// Creates the engine of one worker, which opens its own connections.
     pub(super) fn engine(&self, spec: &EngineSpec) -> Result<HostEngine, Error> {
         if spec.engine_kind != EngineKind::Network {
             let what = format!("`engine` {} cannot use a network target", spec.engine_kind);

@@ -1,4 +1,5 @@
-//! A stripe of several targets of this host, in round-robin chunks of a fixed size.
+//! A stripe over several targets of this host, to which chunks of a fixed size are assigned in
+//! turn.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::host::HostTarget;
 use crate::stripe::Layout;
 use crate::target::{Alignment, Coverage, Hint, Scrub, Target, TargetKind};
 
-/// The targets of a stripe and how data is distributed over them.
+/// The targets of a stripe and the distribution of data over them.
 #[derive(Debug)]
 pub(super) struct Stripe {
     members: Vec<HostTarget>,
@@ -25,8 +26,8 @@ impl HostTarget {
     /// alignment.
     ///
     /// # Errors
-    /// `ErrorKind::Usage`: no or too many targets, targets of different kinds or caching modes, or
-    /// a chunk that is not a multiple of their alignment.
+    /// `ErrorKind::Usage`, if there are no targets or too many, if their kinds or caching modes
+    /// differ, or if the chunk size is not a multiple of their alignment.
     pub fn striped(members: Vec<HostTarget>, chunk_bytes: u64) -> Result<HostTarget, Error> {
         let layout = Layout::new(members.len(), chunk_bytes)?;
         let (kind, caching) = (members[0].kind, members[0].caching);
@@ -43,7 +44,7 @@ impl HostTarget {
         if members.iter().any(|member| member.kind != kind || member.caching != caching) {
             return usage(
                 format!(
-                    "the targets of the stripe (first: {}) differ in kind or caching mode",
+                    "the targets of the stripe (the first is {}) differ in kind or caching mode",
                     members[0].name
                 ),
                 "use only files or only devices, in one caching mode",
@@ -51,7 +52,7 @@ impl HostTarget {
         }
         if kind == TargetKind::Network {
             let what = "network targets cannot be striped".to_owned();
-            return usage(what, "measure them one by one, or drop `chunk_bytes`");
+            return usage(what, "measure each target separately, or drop `chunk_bytes`");
         }
         let granule = u64::from(alignment.offset_bytes.max(1));
         if !chunk_bytes.is_multiple_of(granule) {
@@ -60,7 +61,7 @@ impl HostTarget {
                     "`chunk_bytes` {chunk_bytes} is not a multiple of {granule}, the alignment of \
                      the members"
                 ),
-                "use a multiple of {granule}, or `direct=false`",
+                &format!("use a multiple of {granule}, or `direct=false`"),
             );
         }
         let names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
@@ -73,17 +74,18 @@ impl HostTarget {
         })
     }
 
-    /// The targets of a stripe; empty if the target is not striped.
+    /// Returns the targets of a stripe. Empty if the target is not striped.
     pub fn members(&self) -> &[HostTarget] {
         self.stripe.as_ref().map_or(&[], |stripe| &stripe.members)
     }
 
-    /// The layout of the stripe; None if the target is not striped.
+    /// Returns the layout of the stripe. None if the target is not striped.
     pub fn layout(&self) -> Option<Layout> {
         self.stripe.as_ref().map(|stripe| stripe.layout)
     }
 
-    /// The underlying devices, each once; empty for a stripe if one of the devices is unknown.
+    /// Returns the underlying devices without duplicates. For a stripe, the list is empty if one of
+    /// the devices is unknown.
     pub(super) fn devices(&self) -> Vec<&Device> {
         let Some(Stripe { members, .. }) = &self.stripe else {
             return self.device.iter().collect();
@@ -101,7 +103,7 @@ impl HostTarget {
 }
 
 impl Stripe {
-    /// Makes one engine for all targets of the stripe.
+    /// Creates one engine for all targets of the stripe.
     pub(super) fn engine(&self, spec: &EngineSpec) -> Result<HostEngine, Error> {
         let bits = pieces_bits(&self.layout, spec.depth, spec.slot_bytes)?;
         let files: Option<Vec<Arc<File>>> =
@@ -117,10 +119,10 @@ impl Stripe {
             }
             (engine_kind, ..) => {
                 let what = format!(
-                    "`engine` {engine_kind} does not use files, so it cannot use a stripe of them"
+                    "`engine` {engine_kind} cannot access the targets of this stripe as files"
                 );
                 return Err(Error::new(ErrorKind::Usage, what)
-                    .with_remedy("stripe files or devices, or drop `chunk_bytes`"));
+                    .with_remedy("use another `engine`, or drop `chunk_bytes`"));
             }
         };
         Ok(HostEngine::Striped(Box::new(Striped::new(inner, self.layout, bits))))
@@ -130,7 +132,7 @@ impl Stripe {
         self.layout.bytes(self.members.iter().map(Target::size_bytes).min().unwrap_or(0))
     }
 
-    /// Gives a hint to all members, about the rows of chunks that the range touches.
+    /// Applies a hint to all members, for the rows of chunks that overlap the range.
     pub(super) fn advise(&self, hint: Hint, offset: u64, bytes: u64) -> Result<(), Error> {
         let (from, bytes) = match bytes {
             0 => (self.rows(offset, 1).0, 0),
@@ -167,8 +169,8 @@ impl Stripe {
         self.members.iter().map(|member| member.coverage(from, bytes)).sum()
     }
 
-    /// The range that every target of the stripe contributes to a range of the stripe, widened to
-    /// whole rows of chunks: offset and length (bytes).
+    /// Converts a range of the stripe to the range of each member that covers it, extended to whole
+    /// rows of chunks. Returns the offset and the length (bytes).
     fn rows(&self, offset: u64, length: u64) -> (u64, u64) {
         let row = self.layout.chunk_bytes().saturating_mul(self.members.len() as u64);
         let from = offset / row * self.layout.chunk_bytes();
@@ -206,7 +208,7 @@ mod tests {
         }
         stripe.truncate(3 * (64 << 10)).unwrap();
         let sizes = files.each_ref().map(|file| file.as_file().metadata().unwrap().len());
-        assert_eq!(sizes, [128 << 10; 2], "whole rows");
+        assert_eq!(sizes, [128 << 10; 2], "sizes are rounded up to whole rows");
         stripe.reserve(128 << 10, 128 << 10).unwrap();
         assert_eq!(stripe.size_bytes(), 256 << 10);
         assert_eq!(stripe.device_number(), open(&files[0]).device_number());
@@ -221,7 +223,9 @@ mod tests {
         if offers_direct(file.path()) {
             let direct = HostTarget::open(file.path(), false, Caching::Direct).unwrap();
             let error = HostTarget::striped(vec![direct], 1000).unwrap_err();
-            assert!(error.to_string().contains("`chunk_bytes` 1000 is not a multiple"), "{error}");
+            let error = error.to_string();
+            assert!(error.contains("`chunk_bytes` 1000 is not a multiple"), "{error}");
+            assert!(error.contains("; use a multiple of ") && !error.contains('{'), "{error}");
         }
     }
 }

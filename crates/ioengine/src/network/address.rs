@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 
-/// How long to wait for an answer of the server (s).
+/// The default time limit for an answer of the server (s).
 const TIMEOUT_S: u64 = 30;
 
 /// The protocol of an address.
@@ -29,7 +29,7 @@ impl Scheme {
     /// All protocols.
     pub const ALL: [Scheme; 5] = [Scheme::Nbd, Scheme::Nfs, Scheme::Iscsi, Scheme::Smb, Scheme::S3];
 
-    /// The prefix of an address, without "://".
+    /// Returns the prefix of addresses of this protocol, without "://".
     pub fn name(self) -> &'static str {
         match self {
             Scheme::Nbd => "nbd",
@@ -40,7 +40,7 @@ impl Scheme {
         }
     }
 
-    /// The port that servers use by default.
+    /// Returns the default TCP port of servers.
     pub fn port(self) -> u16 {
         match self {
             Scheme::Nbd => 10_809,
@@ -51,7 +51,7 @@ impl Scheme {
         }
     }
 
-    /// What an address looks like.
+    /// Returns the syntax of an address.
     pub fn form(self) -> &'static str {
         match self {
             Scheme::Nbd => "nbd://HOST[:PORT]/[EXPORT]",
@@ -68,31 +68,32 @@ impl Scheme {
 pub struct Address {
     /// The protocol.
     pub scheme: Scheme,
-    /// User name, if the address has one.
+    /// The user name. None if the address contains none.
     pub user: Option<String>,
-    /// Name or IP address of the server.
+    /// The name or IP address of the server.
     pub host: String,
-    /// TCP port.
+    /// The TCP port.
     pub port: u16,
-    /// What to open on the server, decoded and without the leading slash.
+    /// The path of the target on the server, decoded and without the leading slash.
     pub path: String,
-    /// How long to wait for an answer before the connection is given up.
+    /// The time without an answer after which the connection is given up.
     pub timeout: Duration,
-    /// The region in which the bucket is; only for S3.
+    /// The region of the bucket. None if the address contains no region. Only addresses of S3 can
+    /// have one.
     pub region: Option<String>,
     /// The address as it was written.
     text: String,
 }
 
 impl Address {
-    /// Whether a target's name is the address of a network target.
+    /// Returns true if the name of a target is the address of a network target.
     pub fn is_network(name: &Path) -> bool {
         let name = name.to_string_lossy();
         let scheme = name.split_once("://").map(|(scheme, _)| scheme);
         scheme.is_some_and(|scheme| Scheme::ALL.iter().any(|known| known.name() == scheme))
     }
 
-    /// Host and port, as a resolver takes them.
+    /// Returns host and port in the syntax that a resolver accepts.
     pub fn server(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -101,12 +102,12 @@ impl Address {
         }
     }
 
-    /// What identifies the target: its server and path, without user and options.
+    /// Returns the server and path, which identify the target. User and options are not included.
     pub(crate) fn place(&self) -> (&'static str, String, u16, &str) {
         (self.scheme.name(), self.host.to_ascii_lowercase(), self.port, &self.path)
     }
 
-    /// The part of the path before the first slash, and the rest.
+    /// Splits the path at the first slash.
     pub fn first_and_rest(&self) -> (&str, &str) {
         self.path.split_once('/').unwrap_or((&self.path, ""))
     }
@@ -126,30 +127,30 @@ impl FromStr for Address {
         let found = Scheme::ALL.into_iter().find(|known| known.name() == scheme);
         let Some(scheme) = found else {
             let names: Vec<&str> = Scheme::ALL.into_iter().map(Scheme::form).collect();
-            // The message never contains the whole text, which may contain a password.
+            // The message does not contain the whole text, because the text may contain a password.
             let what = match scheme {
-                "" => "this is no address of a network target".to_owned(),
-                scheme => format!("'{scheme}://' is not a known kind of address"),
+                "" => "this is not an address of a network target".to_owned(),
+                scheme => format!("'{scheme}://' is not a known protocol"),
             };
             return Err(Error::new(ErrorKind::Usage, what)
                 .with_remedy(format!("one of {}", names.join(", "))));
         };
         if may_have_password(rest) {
             let what = format!(
-                "an address of {}:// must not contain a password, and ':' behind the server must \
+                "a {}:// address must not contain a password, and a ':' after the server must \
                  be followed by a port",
                 scheme.name()
             );
             return Err(Error::new(ErrorKind::Usage, what).with_remedy(format!(
-                "write {}, with %40 for '@' in a path, and put a password into the environment \
-                 variable HALFPOWER_PASSWORD",
+                "use the form {}, with %40 for '@' in a path, and set a password in the \
+                 environment variable HALFPOWER_PASSWORD",
                 scheme.form()
             )));
         }
         let shown = text.split('?').next().unwrap_or_default();
         let wrong = |what: String| {
             Error::new(ErrorKind::Usage, format!("{shown}: {what}"))
-                .with_remedy(format!("write {}", scheme.form()))
+                .with_remedy(format!("use the form {}", scheme.form()))
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -173,9 +174,9 @@ impl FromStr for Address {
     }
 }
 
-/// Whether the text after "://" may contain a password. The password itself may contain '/', '?'
-/// and '@', so it is suspected wherever a ':' is not followed by a port, or an '@' comes after a
-/// ':'.
+/// Returns true if the text after "://" may contain a password. The password may itself contain
+/// '/', '?' and '@'. Therefore the result is true if a ':' is not followed by a port, or if an '@'
+/// follows a ':'.
 fn may_have_password(rest: &str) -> bool {
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let server = authority.rsplit('@').next().unwrap_or_default();
@@ -195,7 +196,7 @@ fn may_have_password(rest: &str) -> bool {
 fn host_and_port(server: &str, default: u16) -> Result<(String, u16), String> {
     let (host, port) = match server.strip_prefix('[') {
         Some(rest) => {
-            let (host, after) = rest.split_once(']').ok_or("the bracket is not closed")?;
+            let (host, after) = rest.split_once(']').ok_or("the '[' of the server has no ']'")?;
             (host, after.strip_prefix(':'))
         }
         None => match server.split_once(':') {
@@ -204,15 +205,15 @@ fn host_and_port(server: &str, default: u16) -> Result<(String, u16), String> {
         },
     };
     if host.is_empty() {
-        return Err("the server has no name".to_owned());
+        return Err("the server name is missing".to_owned());
     }
     let port = port.map_or(Ok(default), |port| {
-        port.parse().ok().filter(|port| *port > 0).ok_or(format!("'{port}' is no port"))
+        port.parse().ok().filter(|port| *port > 0).ok_or(format!("'{port}' is not a port number"))
     })?;
     Ok((host.to_owned(), port))
 }
 
-/// The options of an address, behind the question mark.
+/// The options of an address, which follow the question mark.
 struct Options {
     timeout: Duration,
     region: Option<String>,
@@ -227,42 +228,42 @@ impl Options {
                 Some(("region", name)) if scheme == Scheme::S3 => {
                     options.region = Some(region(name)?);
                 }
-                // The message never contains the value, which may be a password.
+                // The message does not contain the value, because the value may be a password.
                 Some((name, _)) => {
                     return Err(format!("unknown option '{name}'; {}", known(scheme)));
                 }
-                None => return Err(format!("an option without a value; {}", known(scheme))),
+                None => return Err(format!("an option has no value; {}", known(scheme))),
             }
         }
         Ok(options)
     }
 }
 
-/// The options that addresses of a protocol have.
+/// Describes the options that addresses of a protocol can have.
 fn known(scheme: Scheme) -> &'static str {
     match scheme {
-        Scheme::S3 => "timeout=SECONDS and region=NAME are known",
-        _ => "timeout=SECONDS is known",
+        Scheme::S3 => "timeout=SECONDS and region=NAME are the valid options",
+        _ => "timeout=SECONDS is the only valid option",
     }
 }
 
 fn timeout(seconds: &str) -> Result<Duration, String> {
     let value = seconds.parse().ok().filter(|value| (1..=3600).contains(value));
-    let wrong = format!("'{seconds}' is no time limit; timeout=SECONDS takes 1 to 3600");
+    let wrong = format!("'{seconds}' is not a time limit; timeout=SECONDS accepts 1 to 3600");
     value.map(Duration::from_secs).ok_or(wrong)
 }
 
 fn region(name: &str) -> Result<String, String> {
     let usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if name.is_empty() || name.len() > 64 || !name.bytes().all(usual) {
-        return Err(format!("'{name}' is no region; it looks like region=us-east-1"));
+        return Err(format!("'{name}' is not a region; an example is region=us-east-1"));
     }
     Ok(name.to_owned())
 }
 
 /// Decodes %XX (RFC 3986, section 2.1).
 fn decode(text: &str) -> Result<String, String> {
-    let wrong = || format!("'{text}' is not percent-encoded text");
+    let wrong = || format!("'{text}' is not valid percent-encoded text");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -292,7 +293,7 @@ mod tests {
     }
 
     fn refused(text: &str) -> String {
-        text.parse::<Address>().expect_err("this is no address").to_string()
+        text.parse::<Address>().expect_err("the address is refused").to_string()
     }
 
     #[test]
@@ -325,13 +326,13 @@ mod tests {
 
     #[test]
     fn wrong_addresses_are_refused_with_the_form() {
-        assert!(refused("nbd:///x").contains("no name; write nbd://HOST"));
+        assert!(refused("nbd:///x").contains("name is missing; use the form nbd://HOST"));
         assert!(refused("nbd://h:0/x").contains("must be followed by a port"));
         assert!(refused("nbd://h/%zz").contains("percent"));
         assert!(refused("nbd://h/x?retries=1").contains("unknown option 'retries'"));
         assert!(refused("nbd://h/x?region=a").contains("unknown option 'region'; timeout="));
-        assert!(refused("s3://h/b/k?timeout=0").contains("'0' is no time limit"));
-        assert!(refused("s3://h/b/k?region=a%0d%0a").contains("is no region"));
+        assert!(refused("s3://h/b/k?timeout=0").contains("'0' is not a time limit"));
+        assert!(refused("s3://h/b/k?region=a%0d%0a").contains("is not a region"));
         assert!(refused("gopher://h/x").contains("nbd://HOST"));
     }
 

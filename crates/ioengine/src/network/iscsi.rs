@@ -1,10 +1,10 @@
-//! The client of iSCSI: disks of a target, with SCSI commands over TCP.
+//! The iSCSI client: accesses disks of a target with SCSI commands over TCP.
 //!
-//! Source: RFC 7143; for the commands SPC-4 and SBC-3. Each connection is a session of its own:
-//! login (`login`), queries about the disk (this file), then reads and writes (`session`). `pdu`
-//! has the headers of iSCSI messages, and `scsi` has the commands of disks. Digests, recovery of
-//! lost messages and sessions with several connections are not used: if a connection breaks, its
-//! requests fail.
+//! Source: RFC 7143 for the protocol, SPC-4 and SBC-3 for the commands. Each connection is a
+//! separate session: login (`login`), queries about the disk (this file), then reads and writes
+//! (`session`). `pdu` contains the headers of iSCSI messages, and `scsi` the commands of disks. The
+//! client does not use digests, recovery of lost messages, or sessions with several connections. If
+//! a connection breaks, its requests fail.
 
 mod pdu;
 mod scsi;
@@ -22,18 +22,19 @@ use crate::network::protocol::{Opened, Outbox, Part, Protocol, Step};
 use crate::network::wire::Wire;
 use crate::network::{Access, RemoteInfo};
 
-/// The largest request to a disk that names no maximum (bytes).
+/// The maximum size of a request to a disk that reports no maximum (bytes).
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
-/// How often a command of the set-up is sent while the disk answers with a unit attention: a
-/// change, such as a power-on. Each change is reported once to each session.
+/// The maximum number of times that a command of the set-up is sent. Instead of executing a
+/// command, a disk may answer with a unit attention to report a change, such as a power-on. The
+/// disk reports each change once to each session.
 const ATTEMPTS_MAX: u32 = 10;
 
-/// Logs in to the target, and opens the disk.
+/// Logs in to the target and opens the disk.
 pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     let (target, lun) = access.address.path.rsplit_once('/').unwrap_or((&access.address.path, ""));
     let Some(lun_bytes) = lun.parse().ok().and_then(scsi::lun_bytes) else {
-        let what = format!("'{lun}' is no logical unit number (0 to 16383)");
-        return Err(wire.refused(what, "write iscsi://HOST/TARGET-NAME/LUN"));
+        let what = format!("'{lun}' is not a logical unit number (0 to 16383)");
+        return Err(wire.refused(what, "use the form iscsi://HOST/TARGET-NAME/LUN"));
     };
     let (limits, numbers) = login::log_in(&mut wire, access, target)?;
     let name = access.address.to_string();
@@ -52,21 +53,21 @@ pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
         None => "write cache unknown",
     };
     let commands = session.outstanding_max();
-    let features = format!("iSCSI, {}, {commands} commands, {cache}", unit.name);
+    let features = format!("iSCSI, {}, {commands} outstanding commands, {cache}", unit.name);
     let info = RemoteInfo { size_bytes, block_bytes, request_bytes_max, features };
     Ok(Opened { wire, protocol: Box::new(session), info })
 }
 
-/// The commands of the set-up, one after the other.
+/// Sends the commands that examine the disk before the first request, one after the other.
 struct Setup<'a> {
     wire: &'a mut Wire,
     session: &'a mut Session,
-    /// As it was written.
+    /// The logical unit number as it is written in the address.
     lun: &'a str,
 }
 
 impl Setup<'_> {
-    /// Checks that there is a disk, and that it is ready.
+    /// Checks that the logical unit exists, is a disk and is ready.
     fn unit(&mut self) -> Result<Unit, Error> {
         let block = scsi::inquiry(None, scsi::INQUIRY_BYTES);
         let data = self.answer("INQUIRY", &block, scsi::INQUIRY_BYTES)?;
@@ -78,18 +79,18 @@ impl Setup<'_> {
         if !unit.is_disk() {
             let (lun, name, kind) = (self.lun, &unit.name, unit.device_type);
             let what =
-                format!("unit {lun} is no disk but '{name}' (SCSI device type 0x{kind:02x})");
+                format!("unit {lun} is not a disk but '{name}' (SCSI device type 0x{kind:02x})");
             return Err(self.wire.refused(what, "use the number of another unit of this target"));
         }
         self.answer("TEST UNIT READY", &scsi::test_unit_ready(), 0)?;
         Ok(unit)
     }
 
-    /// Size of the disk and of its blocks (bytes).
+    /// Returns the size of the disk and the size of its blocks (bytes).
     fn capacity(&mut self) -> Result<(u64, u32), Error> {
         let data = self.answer("READ CAPACITY", &scsi::read_capacity(), scsi::CAPACITY_BYTES)?;
         let capacity = Capacity::parse(&data);
-        let capacity = capacity.ok_or_else(|| self.wire.violated("sent a short capacity"))?;
+        let capacity = capacity.ok_or_else(|| self.wire.violated("sent an incomplete capacity"))?;
         let block_bytes = capacity.block_bytes;
         if !block_bytes.is_power_of_two() || !(512..=64 << 10).contains(&block_bytes) {
             let what = format!("the disk has blocks of {block_bytes} bytes");
@@ -101,8 +102,9 @@ impl Setup<'_> {
         }
     }
 
-    /// Whether the disk is write-protected, and whether its write cache is on. A disk without a
-    /// caching page is asked for all mode pages. A disk without any mode page counts as writable.
+    /// Returns whether the disk is write-protected and whether its write cache is on. If the disk
+    /// has no caching page, all mode pages are requested. A disk without any mode page counts as
+    /// writable.
     fn mode(&mut self) -> Result<Mode, Error> {
         for page in [scsi::CACHING_PAGE, scsi::ALL_PAGES] {
             let sense = self.execute(&scsi::mode_sense(page), scsi::MODE_BYTES)?;
@@ -113,21 +115,21 @@ impl Setup<'_> {
         Ok(Mode::default())
     }
 
-    /// Whether writes get the FUA bit, so that each is durable. Without a write cache, every write
-    /// is durable anyway.
+    /// Returns whether writes are sent with the FUA bit, which makes each write durable. Without a
+    /// write cache, every write is durable anyway.
     fn fua(&mut self, access: &Access, mode: Mode) -> Result<bool, Error> {
         if access.writable && mode.is_read_only {
             let what = "the disk is write-protected";
-            return Err(self.wire.refused(what, "use `rw` read, or another disk"));
+            return Err(self.wire.refused(what, "use `rw=read`, or use another disk"));
         }
         if access.writable && access.durable && !mode.has_fua && mode.write_cache != Some(false) {
-            let what = "the disk has no durable writes (FUA)";
+            let what = "the disk does not support durable writes (FUA)";
             return Err(self.wire.refused(what, "drop `fua` and `write_through`, or use `fsync`"));
         }
         Ok(access.durable && mode.has_fua)
     }
 
-    /// The largest transfer of one command (bytes), in whole blocks.
+    /// Returns the maximum transfer size of one command, rounded down to whole blocks (bytes).
     fn request_bytes_max(&mut self, block_bytes: u32) -> Result<u32, Error> {
         let block = scsi::inquiry(Some(scsi::LIMITS_PAGE), scsi::LIMITS_BYTES);
         let page = self.execute(&block, scsi::LIMITS_BYTES)?.unwrap_or_default();
@@ -140,7 +142,7 @@ impl Setup<'_> {
         self.wire.refused(what, "check the LUN at the end of the address")
     }
 
-    /// The answer to a command that must succeed.
+    /// Returns the data of the answer to a command. A failure of the command is an error.
     fn answer(&mut self, name: &str, block: &CommandBlock, bytes: u8) -> Result<Vec<u8>, Error> {
         self.execute(block, bytes)?.map_err(|failure| {
             if failure.is_unknown_unit() {
@@ -151,7 +153,7 @@ impl Setup<'_> {
         })
     }
 
-    /// Executes a command, and repeats it while the disk answers with a unit attention.
+    /// Executes a command. Repeats the command while the disk answers with a unit attention.
     fn execute(
         &mut self,
         block: &CommandBlock,
@@ -195,7 +197,7 @@ impl Setup<'_> {
         })
     }
 
-    /// Does one step of a command. Returns the next step, or the result of the command.
+    /// Performs one step of a command. Returns the next step, or the result of the command.
     fn proceed(
         &mut self,
         step: Step,
@@ -220,7 +222,8 @@ impl Setup<'_> {
 
     fn send(&mut self, out: &mut Outbox) -> Result<(), Error> {
         while let Some(part) = out.parts.pop_front() {
-            // Commands of the set-up and answers to pings have no data in slots.
+            // Commands of the set-up and answers to pings have no data in slots, so all parts are
+            // bytes.
             if let Part::Bytes { bytes, .. } = part {
                 self.wire.send(&bytes)?;
             }
@@ -258,12 +261,12 @@ mod tests {
 
     fn wire(access: &Access) -> (Wire, UnixStream) {
         let (client, server) = UnixStream::pair().unwrap();
-        // A client that falls silent makes the test fail, not hang.
+        // With a time limit, the test fails instead of hanging if the client sends nothing.
         server.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         (Wire::over(TcpStream::from(OwnedFd::from(client)), &access.address).unwrap(), server)
     }
 
-    /// Opens the disk of a target that sends these bytes.
+    /// Opens the disk of a simulated target that sends these bytes.
     fn open_with(bytes: &[u8], access: &Access) -> Result<(Link, RemoteInfo, UnixStream), Error> {
         let (wire, mut server) = wire(access);
         server.write_all(bytes).unwrap();
@@ -276,13 +279,11 @@ mod tests {
         open_with(bytes, access).map(drop).expect_err("an error").to_string()
     }
 
-    /// Replaces one of the bytes that are sent.
     fn with(mut bytes: Vec<u8>, at: usize, value: u8) -> Vec<u8> {
         bytes[at] = value;
         bytes
     }
 
-    /// Where the `part` is in the bytes.
     #[track_caller]
     fn find(bytes: &[u8], part: &[u8]) -> usize {
         bytes.windows(part.len()).position(|window| window == part).unwrap()
@@ -293,7 +294,10 @@ mod tests {
         let (link, info, _server) = open_with(&recorded_setup(), &access()).unwrap();
         assert_eq!((info.size_bytes, info.block_bytes), (64 << 20, 512));
         assert_eq!(info.request_bytes_max, 16 << 20);
-        assert_eq!(info.features, "iSCSI, IET VIRTUAL-DISK, 129 commands, write cache on");
+        assert_eq!(
+            info.features,
+            "iSCSI, IET VIRTUAL-DISK, 129 outstanding commands, write cache on"
+        );
         assert!(link.has_room());
     }
 
@@ -302,7 +306,7 @@ mod tests {
         let good = recorded_setup();
         let inquiry = find(&good, b"IET  ") - 8;
         let wrong = refusal(&with(good.clone(), inquiry, 0x0c), &access());
-        assert!(wrong.contains("unit 1 is no disk but 'IET VIRTUAL-DISK'"), "{wrong}");
+        assert!(wrong.contains("unit 1 is not a disk but 'IET VIRTUAL-DISK'"), "{wrong}");
         let wrong = refusal(&with(good.clone(), inquiry, 0x7f), &access());
         assert!(wrong.contains("has no unit 1"), "{wrong}");
         let capacity = find(&good, &[0, 1, 0xff, 0xff, 0, 0, 2, 0]) - 4;
@@ -318,7 +322,7 @@ mod tests {
         let durable = Access { durable: true, ..access() };
         assert!(open_with(&good, &durable).is_ok());
         let no_fua = with(good.clone(), mode + 2, 0);
-        assert!(refusal(&no_fua, &durable).contains("no durable writes"));
+        assert!(refusal(&no_fua, &durable).contains("support durable writes"));
         let caching = find(&good, &[8, 18, 20]);
         assert!(open_with(&with(no_fua, caching + 2, 0), &durable).is_ok(), "no write cache");
         for length in [0, 47, 100, 200, 500, good.len() - 1] {
@@ -332,11 +336,11 @@ mod tests {
         for path in ["iqn.2026-01.test:disk", "iqn.2026-01.test:disk/a", "t/16384", "t/-1", "t/"] {
             let address = format!("iscsi://host/{path}").parse().unwrap();
             let wrong = refusal(&[], &Access { address, ..access() });
-            assert!(wrong.contains("is no logical unit number"), "{path}: {wrong}");
+            assert!(wrong.contains("is not a logical unit number"), "{path}: {wrong}");
         }
     }
 
-    /// Sends and receives until so many requests have completed.
+    /// Sends and receives until `count` requests have completed.
     fn finish(link: &mut Link, slots: &mut Slots, count: usize) -> Result<Vec<Completion>, Error> {
         let mut done = Vec::new();
         while done.len() < count {
@@ -346,7 +350,7 @@ mod tests {
         Ok(done)
     }
 
-    /// The next PDU that a client sends: its header, and its data with padding.
+    /// Reads the next PDU that the client sends. Returns its header, and its data with padding.
     fn next_pdu(server: &mut UnixStream) -> ([u8; 48], Vec<u8>) {
         let mut header = [0; 48];
         server.read_exact(&mut header).unwrap();
@@ -356,19 +360,19 @@ mod tests {
         (header, data)
     }
 
-    /// Waits for a SCSI Command that writes, and asks for its data.
+    /// Waits for a SCSI write command, and then requests its data.
     fn ask_for_data(server: &mut UnixStream, bytes: u32) {
         while next_pdu(server).0[..2] != [0x01, 0xa1] {}
         let ask = [(TASK_TAG, 0), (DESIRED_BYTES, bytes)];
         server.write_all(&pdu(READY_TO_TRANSFER, FINAL, &ask, &[])).unwrap();
     }
 
-    /// Writes from slot 0.
+    /// Writes `memory` to the disk from slot 0 and returns the completion.
     fn write(link: &mut Link, memory: &mut [u8]) -> Completion {
         let mut slots = Slots::new(1);
         let length = memory.len() as u32;
         let request = Request { offset: 0, length, within: 0, slot: 0, file: 0, op: Op::Write };
-        // SAFETY: the memory outlives the slots, and nothing else uses it.
+        // SAFETY: the memory outlives the slots, and no other code uses the memory.
         unsafe { slots.begin(0, memory.as_mut_ptr(), length) };
         link.add(&request, &slots);
         finish(link, &mut slots, 1).unwrap()[0]
@@ -416,16 +420,17 @@ mod tests {
             assert_eq!(write(&mut link, &mut [0x5a; 512]).result, 512);
             clock.now_ns() - start_ns
         });
-        // The link waits for replies in ticks.
+        // If the client did not react to data requests at once, a write would take at least one
+        // tick.
         let tick_ns = TICK.as_nanos() as u64;
         assert!(fastest_ns.min().unwrap() < tick_ns / 2, "each write waited for a tick");
         target.join().unwrap();
     }
 
-    /// Opens the disk of a target that accepts no command after the set-up.
+    /// Opens the disk of a simulated target that accepts no further command after the set-up.
     fn open_without_room() -> (Link, UnixStream) {
         let mut bytes = setup("", 1 << 20);
-        // The set-up has five commands.
+        // The set-up uses five commands, so the window is closed after command 5.
         while let Some(at) = bytes.windows(8).position(|b| *b == [0, 0, 0, 1, 0, 0, 0, 64]) {
             bytes[at + 7] = 5;
         }
@@ -455,13 +460,14 @@ mod tests {
         assert!(error.to_string().contains("did not answer"), "{error}");
     }
 
-    /// What a target sends that asks for a password, and completes a read in two PDUs and a write.
+    /// Returns the bytes that a target sends if it requires a password, completes a read in two
+    /// PDUs, and completes a write.
     fn conversation() -> Vec<u8> {
         let mut bytes = login_response(0, [0, 0], "TargetPortalGroupTag=1\0AuthMethod=CHAP\0");
         let challenge = "CHAP_A=5\0CHAP_I=39\0CHAP_C=0x000102030405060708090a0b0c0d0e0f\0";
         bytes.extend(login_response(0, [0, 0], challenge));
         bytes.extend(login_response(0x81, [0, 0], ""));
-        // Without the answer to a login that needs no password.
+        // The first 88 bytes are skipped, because they answer a login without a password.
         bytes.extend(&recorded_setup()[88..]);
         let whole = [(TASK_TAG, 0), (32, 0x90)];
         bytes.extend(pdu(pdu::DATA_IN, 0, &whole, &[7; 1024]));
@@ -471,7 +477,7 @@ mod tests {
         bytes
     }
 
-    /// Opens the disk of a target that sends these bytes, and reads and writes 4 KiB.
+    /// Opens the disk of a simulated target that sends these bytes, and reads and writes 4 KiB.
     fn converse(bytes: &[u8]) -> Result<Vec<Completion>, Error> {
         let credentials = Credentials { user: "anna".to_owned(), password: "secret".to_owned() };
         let access = Access { credentials: Some(credentials), ..access() };
@@ -480,7 +486,7 @@ mod tests {
         let mut slots = Slots::new(2);
         for (slot, op) in [(0, Op::Read), (1, Op::Write)] {
             let request = Request { offset: 0, length: 4096, within: 0, slot, file: 0, op };
-            // SAFETY: the memory outlives the slots, and nothing else uses it.
+            // SAFETY: the memory outlives the slots, and no other code uses the memory.
             unsafe { slots.begin(slot, memory[slot as usize].as_mut_ptr(), 4096) };
             link.add(&request, &slots);
         }
@@ -507,11 +513,11 @@ mod tests {
             cut in any::<prop::sample::Index>(),
             repeated in 1..3_usize,
         ) {
-            // The scheme of fuzz::network_server: the third one.
+            // The first byte selects the third protocol in `network_server`, which is iSCSI.
             let mut bytes = vec![2];
             bytes.extend(conversation().repeat(repeated));
             for (at, value) in changes {
-                // Headers and texts more often than the data at the end.
+                // Headers and texts are changed more often than the data at the end.
                 let range = if value % 4 == 0 { bytes.len() } else { bytes.len().min(1100) };
                 let at = at.index(range).max(1);
                 bytes[at] = if value % 3 == 0 { bytes[at] ^ (1 << (value % 8)) } else { value };

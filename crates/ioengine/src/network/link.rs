@@ -1,8 +1,9 @@
-//! Moves the bytes of one connection: messages out, replies in, payload directly to and from slots.
+//! Transfers the bytes of one connection: sends messages, receives replies, and transfers payload
+//! directly to and from slots.
 //!
-//! A link never blocks except in [`Link::wait`], [`Link::wait_once`] and [`Link::flush`]. It checks
-//! that every payload belongs to a request that is outstanding and fits it; anything else ends the
-//! connection.
+//! Only [`Link::wait`], [`Link::wait_once`] and [`Link::flush`] block. A link checks that every
+//! payload belongs to an outstanding request and fits into it. Otherwise the connection ends with
+//! an error.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,47 +14,49 @@ use crate::network::protocol::{FLUSH_SLOT, Outbox, Part, Protocol, Step};
 use crate::network::wire::{PIECES_MAX, Piece, Poll, TICK, Wire, violated};
 use crate::request::{Completion, Request};
 
-/// Size of the buffer for headers and small payloads (bytes).
+/// The size of the buffer for headers and small payloads (bytes).
 const INPUT_BYTES: usize = 16 << 10;
 
-/// The memory of the requests that are outstanding, by slot.
+/// The memory of the outstanding requests, by slot number.
 #[derive(Debug)]
 pub(crate) struct Slots {
     lent: Vec<Option<Piece>>,
 }
 
-// SAFETY: a piece is memory of the engine's buffers, lent to this engine until it is taken back.
+// SAFETY: a piece is memory of the engine's buffers, which is lent to this value until it is taken
+// back.
 unsafe impl Send for Slots {}
-// SAFETY: a shared reference only reads a piece, to send it. Receiving takes a unique one.
+// SAFETY: a shared reference only reads a piece, to send it. Receiving needs a unique reference.
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    /// The state of `count` slots, none of which has an outstanding request.
+    /// Creates the state of `count` slots, none of which has an outstanding request.
     pub(crate) fn new(count: u32) -> Slots {
         Slots { lent: vec![None; count as usize] }
     }
 
-    /// Marks a slot as outstanding.
+    /// Marks the request of a slot as outstanding.
     ///
     /// # Safety
-    /// The memory must be valid for `length` bytes and used by nobody else until [`Slots::end`].
+    /// The memory must be valid for `length` bytes, and no other code may use it until
+    /// [`Slots::end`].
     pub(crate) unsafe fn begin(&mut self, slot: u32, memory: *mut u8, length: u32) {
         self.lent[slot as usize] = Some(Piece { memory, length: length as usize });
     }
 
-    /// Ends a request. False if the slot is not outstanding.
+    /// Ends a request. Returns false if the slot has no outstanding request.
     fn end(&mut self, slot: u32) -> bool {
         self.lent.get_mut(slot as usize).and_then(Option::take).is_some()
     }
 
-    /// Part of the memory of an outstanding request, to be received into. None if the request does
-    /// not have that part.
+    /// Returns the part of a request's memory into which data is received. None if the slot has no
+    /// outstanding request, or if the part is not inside the memory.
     fn part_mut(&mut self, slot: u32, within: u32, length: u32) -> Option<Piece> {
         self.part(slot, within, length)
     }
 
-    /// Part of the memory of an outstanding request, to be sent from. None if the request does not
-    /// have that part.
+    /// Returns the part of a request's memory from which data is sent. None if the slot has no
+    /// outstanding request, or if the part is not inside the memory.
     fn part(&self, slot: u32, within: u32, length: u32) -> Option<Piece> {
         let whole = (*self.lent.get(slot as usize)?)?;
         let (within, length) = (within as usize, length as usize);
@@ -64,7 +67,7 @@ impl Slots {
         Some(Piece { memory: unsafe { whole.memory.add(within) }, length })
     }
 
-    /// The memory of an outstanding request.
+    /// Returns the memory of an outstanding request. Empty if the slot has no outstanding request.
     pub(crate) fn payload(&self, slot: u32) -> &[u8] {
         let Some(Some(piece)) = self.lent.get(slot as usize) else { return &[] };
         // SAFETY: the slot is outstanding, so its memory is lent to this engine.
@@ -72,7 +75,7 @@ impl Slots {
     }
 }
 
-/// Bytes that were received but not yet processed.
+/// The bytes that were received but not yet processed.
 #[derive(Debug)]
 struct Input {
     bytes: Box<[u8]>,
@@ -85,8 +88,9 @@ impl Input {
         &self.bytes[self.start..self.end]
     }
 
-    /// The free space after the available bytes: at least `wanted` bytes. If there is less, the
-    /// available bytes are moved to the front, or the buffer grows.
+    /// Returns the free space after the available bytes. If the buffer has no room for `wanted`
+    /// available bytes in total, the available bytes are first moved to the front, or the buffer
+    /// grows.
     fn free(&mut self, wanted: usize) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -103,40 +107,40 @@ impl Input {
     }
 }
 
-/// What one call received.
+/// How much one call received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TakenIn {
     /// Nothing had arrived.
     Nothing,
-    /// Everything that had arrived; there was room for more.
-    Rest,
-    /// As much as there was room for; more may have arrived.
-    All,
+    /// Everything that had arrived was received, and there was room for more.
+    AllArrived,
+    /// The room was used up. More data may have arrived.
+    UpToRoom,
 }
 
-/// One connection, with its requests.
+/// One connection and its requests.
 #[derive(Debug)]
 pub(crate) struct Link {
     wire: Wire,
-    /// The address that a new connection goes to.
+    /// The address to which a new connection is made after an error. None if it is unknown.
     peer: Option<SocketAddr>,
     protocol: Box<dyn Protocol>,
     outbox: Outbox,
     input: Input,
     step: Step,
-    /// How much of a [`Step::Fill`] is done (bytes).
+    /// How much of the data of a [`Step::Fill`] has arrived (bytes).
     moved: usize,
     outstanding: u32,
-    /// Whether a byte was moved, or a request was added to an idle connection, since `heard_ns` was
-    /// set.
+    /// Whether a byte was sent or received, or a request was added to an idle connection, since
+    /// `heard_ns` was set.
     is_alive: bool,
-    /// When `is_alive` was last found to be true and reset (ns).
+    /// The time when [`Link::note`] last found that `is_alive` was true, and reset `is_alive` (ns).
     heard_ns: u64,
     clock: Monotonic,
 }
 
 impl Link {
-    /// Takes over a connection after its set-up.
+    /// Creates a link from a connection after its set-up.
     pub(crate) fn new(wire: Wire, protocol: Box<dyn Protocol>) -> Result<Link, Error> {
         wire.set_tick()?;
         let (peer, wire) = (wire.peer(), wire.after_set_up());
@@ -158,46 +162,47 @@ impl Link {
         })
     }
 
-    /// Requests without a reply.
+    /// Returns the number of requests without a reply.
     pub(crate) fn outstanding(&self) -> u32 {
         self.outstanding
     }
 
-    /// How many requests the connection keeps outstanding at most.
+    /// Returns the maximum number of requests that the connection keeps outstanding.
     pub(crate) fn outstanding_max(&self) -> u32 {
         self.protocol.outstanding_max()
     }
 
-    /// The last time when [`Link::note`] found that bytes were moved, or that a request was added
-    /// to an idle connection (ns).
+    /// Returns the last time when [`Link::note`] found that bytes were sent or received, or that a
+    /// request was added to an idle connection (ns).
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }
 
-    /// Fails if the server has answered "try again later" for longer than its time limit.
+    /// Returns an error if the server has answered "try again later" for longer than its time
+    /// limit.
     pub(crate) fn check_patience(&self, waited: Duration) -> Result<(), Error> {
         if waited > self.wire.timeout { Err(self.wire.busy()) } else { Ok(()) }
     }
 
-    /// Whether another request can be added now.
+    /// Returns true if another request can be added now.
     pub(crate) fn has_room(&self) -> bool {
         self.outstanding < self.protocol.outstanding_max() && self.protocol.has_room()
     }
 
-    /// Adds a request, whose slot must be outstanding in `slots`.
+    /// Adds a request. Its slot must be marked as outstanding in `slots`.
     pub(crate) fn add(&mut self, request: &Request, slots: &Slots) {
         self.is_alive |= self.outstanding == 0;
         self.outstanding += 1;
         self.protocol.request(request, slots.payload(request.slot), &mut self.outbox);
     }
 
-    /// Whether a flush on this connection makes durable what was written on any connection.
+    /// Returns true if a flush on this connection also covers the writes of all other connections.
     pub(crate) fn flushes_for_all(&self) -> bool {
         self.protocol.flushes_for_all()
     }
 
-    /// Adds the message that makes everything written durable, to be completed with
-    /// [`FLUSH_SLOT`]. False if the server has no such message.
+    /// Adds a message that makes all earlier writes durable. The message completes with
+    /// [`FLUSH_SLOT`]. Returns false if the server does not support a flush.
     pub(crate) fn add_flush(&mut self) -> bool {
         let is_added = self.protocol.flush(&mut self.outbox);
         self.is_alive |= is_added && self.outstanding == 0;
@@ -205,10 +210,10 @@ impl Link {
         is_added
     }
 
-    /// Makes everything written on this connection durable, and waits for that.
+    /// Makes everything that was written on this connection durable, and waits for the completion.
     ///
     /// # Errors
-    /// The flush failed, or the connection.
+    /// If the flush or the connection failed.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         let is_added = self.add_flush();
         let (mut slots, mut done) = (Slots::new(0), Vec::new());
@@ -219,14 +224,14 @@ impl Link {
         done.iter().try_for_each(|completion| self.flushed(completion))
     }
 
-    /// Checks the completion of a flush.
+    /// Returns an error if the completion of a flush contains an error.
     pub(crate) fn flushed(&self, completion: &Completion) -> Result<(), Error> {
         let outcome = completion.outcome();
         outcome.map_err(|e| Error::io(format!("flushing {}", self.wire.name), e))?;
         Ok(())
     }
 
-    /// Sends as much as the connection takes now.
+    /// Sends as much as the connection accepts without waiting.
     pub(crate) fn send(&mut self, slots: &Slots) -> Result<(), Error> {
         while !self.outbox.is_empty() {
             let mut pieces = [Piece { memory: std::ptr::null_mut(), length: 0 }; PIECES_MAX];
@@ -243,7 +248,7 @@ impl Link {
                 };
                 count += 1;
             }
-            // SAFETY: the bytes belong to the outbox, the slots are outstanding.
+            // SAFETY: the bytes belong to the outbox, and the slots are outstanding.
             let sent = match unsafe { self.wire.send_now(&pieces[..count]) } {
                 Ok(Some(sent)) => sent,
                 Ok(None) => break,
@@ -258,9 +263,9 @@ impl Link {
         Ok(())
     }
 
-    /// Goes on with a new connection after an error of the old one, if that error came between two
-    /// messages and the protocol has no state on the connection. Does not wait until the new
-    /// connection is established: the messages are sent when it is.
+    /// Continues with a new connection after an error of the old connection, if the error occurred
+    /// between two messages and the protocol has no state on the connection. Does not wait until
+    /// the new connection is established. The messages are sent after that.
     fn reconnect(&mut self, error: Error) -> Result<(), Error> {
         let between = self.step == Step::Take(self.protocol.header_bytes());
         if !between || !self.input.available().is_empty() {
@@ -296,7 +301,7 @@ impl Link {
         }
     }
 
-    /// Receives what has arrived, without waiting.
+    /// Receives the data that has arrived, without waiting.
     pub(crate) fn receive(
         &mut self,
         slots: &mut Slots,
@@ -305,8 +310,8 @@ impl Link {
         self.receive_by(slots, done, false)
     }
 
-    /// Waits up to [`TICK`] for the server and receives what has arrived. Fails if the server was
-    /// silent for too long, as [`Link::note`].
+    /// Waits up to [`TICK`] for the server and receives the data that has arrived. Returns an error
+    /// if the server was silent for too long, as [`Link::note`] does.
     pub(crate) fn wait(
         &mut self,
         slots: &mut Slots,
@@ -323,12 +328,13 @@ impl Link {
         self.note(self.clock.now_ns())
     }
 
-    /// Whether [`Link::wait_once`] is possible: nothing is to be sent, and something will come.
+    /// Returns true if [`Link::wait_once`] may be called: there is nothing to send, and the server
+    /// is expected to send something.
     pub(crate) fn can_wait_once(&self) -> bool {
         self.outbox.is_empty() && self.expects()
     }
 
-    /// Waits up to [`TICK`] for the server and receives, in one system call.
+    /// Waits up to [`TICK`] for data from the server and receives the data, in one system call.
     pub(crate) fn wait_once(
         &mut self,
         slots: &mut Slots,
@@ -337,13 +343,14 @@ impl Link {
         self.receive_by(slots, done, true)
     }
 
-    /// Adds the connection to those that `poll` waits for.
+    /// Adds the connection to the connections for which `poll` waits.
     pub(crate) fn add_to(&self, poll: &mut Poll) {
         poll.add(&self.wire, !self.outbox.is_empty());
     }
 
-    /// To be called with the time after messages were sent and received. Fails if the server has
-    /// been silent for longer than its time limit.
+    /// Checks the time limit of the server. Must be called with the current time after messages
+    /// were sent and received. Returns an error if the server has been silent for longer than its
+    /// time limit.
     pub(crate) fn note(&mut self, now_ns: u64) -> Result<(), Error> {
         if std::mem::take(&mut self.is_alive) {
             self.heard_ns = now_ns;
@@ -355,7 +362,8 @@ impl Link {
         Ok(())
     }
 
-    /// Whether the server has something to send: a reply, or permission for another request.
+    /// Returns true if the server is expected to send something: a reply, or permission for another
+    /// request.
     pub(crate) fn expects(&self) -> bool {
         self.outstanding > 0 || !self.protocol.has_room()
     }
@@ -367,9 +375,11 @@ impl Link {
         mut blocking: bool,
     ) -> Result<(), Error> {
         self.digest(slots, done)?;
-        // A pending completion ends the loop: it waits until no bytes of its slot are left to send.
+        // A pending completion ends the loop, because it has to wait until all bytes of its slot
+        // are sent.
         while self.expects() && !matches!(self.step, Step::Complete(_)) {
-            // Only the first call may wait: the caller looks at its deadline in between.
+            // Only the first call may wait, because the caller must check its deadline after each
+            // wait.
             let taken = match self.take_in(slots, std::mem::take(&mut blocking)) {
                 Ok(taken) => taken,
                 Err(error) => {
@@ -380,19 +390,19 @@ impl Link {
             };
             self.is_alive |= taken != TakenIn::Nothing;
             self.digest(slots, done)?;
-            if taken != TakenIn::All {
+            if taken != TakenIn::UpToRoom {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Receives once: into the slot that is being filled, and what follows into the input buffer.
+    /// Receives once. The data fills the rest of the current slot, and then the input buffer.
     fn take_in(&mut self, slots: &mut Slots, blocking: bool) -> Result<TakenIn, Error> {
         let (filling, wanted) = match self.step {
             Step::Fill { slot, within, length } => {
                 let part = slots.part_mut(slot, within, length).ok_or_else(|| self.unknown())?;
-                // SAFETY: `moved` is at most the length of the part.
+                // SAFETY: `moved` is not more than the length of the part.
                 let memory = unsafe { part.memory.add(self.moved) };
                 (Some(Piece { memory, length: part.length - self.moved }), 1)
             }
@@ -417,10 +427,10 @@ impl Link {
         let into_slot = filling.map_or(0, |piece| piece.length.min(received));
         self.moved += into_slot;
         self.input.end += received - into_slot;
-        Ok(if received < room { TakenIn::Rest } else { TakenIn::All })
+        Ok(if received < room { TakenIn::AllArrived } else { TakenIn::UpToRoom })
     }
 
-    /// Processes what was received, until more bytes are needed.
+    /// Processes the received bytes, until more bytes are needed.
     fn digest(&mut self, slots: &mut Slots, done: &mut Vec<Completion>) -> Result<(), Error> {
         loop {
             let available = self.input.end - self.input.start;
@@ -462,12 +472,12 @@ impl Link {
                     if self.moved < part.length {
                         return Ok(());
                     }
-                    // SAFETY: as above; nothing else uses the memory during the call.
+                    // SAFETY: as above. No other code uses the memory during the call.
                     let filled = unsafe { std::slice::from_raw_parts(part.memory, part.length) };
                     self.protocol.filled(filled, &mut self.outbox)?
                 }
-                // The server may end a write before all its data is sent. A message that was begun
-                // must still be sent whole, so its memory must stay lent.
+                // The server may complete a write before all its data is sent. A message that was
+                // begun must be sent in full, so its memory must stay lent until then.
                 Step::Complete(completion) if self.outbox.holds(completion.slot) => return Ok(()),
                 Step::Complete(completion) => {
                     self.complete(completion, slots, done)?;
@@ -496,6 +506,6 @@ impl Link {
     }
 
     fn unknown(&self) -> Error {
-        violated(&self.wire.name, "answered a request that is not outstanding")
+        violated(&self.wire.name, "sent a reply to a request that is not outstanding")
     }
 }

@@ -1,11 +1,11 @@
-//! The client of NBD, the Network Block Device protocol.
+//! A client for the Network Block Device protocol (NBD).
 //!
-//! Source: "The NBD protocol", doc/proto.md of the NetworkBlockDevice project: fixed newstyle
-//! negotiation with `NBD_OPT_GO`, then simple replies. A server may have any number of requests
-//! outstanding; the handle of a request is its slot.
+//! Source: "The NBD protocol", doc/proto.md of the NetworkBlockDevice project. The client uses the
+//! fixed newstyle negotiation with `NBD_OPT_GO`, and simple replies afterwards. Any number of
+//! requests may be outstanding. The handle of a request is the number of its slot.
 //!
-//! A flush covers the writes of other connections only if the server says so
-//! (`NBD_FLAG_CAN_MULTI_CONN`). Without it, each connection flushes what was written on it.
+//! A flush covers the writes of other connections only if the server sets the flag
+//! `NBD_FLAG_CAN_MULTI_CONN`. Without this flag, each connection must flush its own writes.
 
 use crate::error::Error;
 use crate::network::protocol::{FLUSH_SLOT, Opened, Outbox, Protocol, Step};
@@ -13,67 +13,67 @@ use crate::network::wire::{Wire, printable, violated};
 use crate::network::{Access, RemoteInfo};
 use crate::request::{Completion, Op, Request};
 
-/// "NBDMAGIC", the first bytes of a server.
+/// "NBDMAGIC", the first bytes that a server sends.
 const SERVER_MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// "IHAVEOPT", in front of each option.
+/// "IHAVEOPT", which precedes each option.
 const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// In front of the server's reply to an option.
+/// The magic number at the beginning of each reply to an option.
 const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// In front of a request.
+/// The magic number at the beginning of a request.
 const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// In front of a simple reply.
+/// The magic number at the beginning of a simple reply.
 const REPLY_MAGIC: u32 = 0x6744_6698;
 
-/// The server uses the fixed newstyle negotiation.
+/// NBD_FLAG_FIXED_NEWSTYLE: the server supports the fixed newstyle negotiation.
 const FLAG_FIXED_NEWSTYLE: u16 = 1;
-/// Client flags: fixed newstyle, no zeroes behind the export's data.
+/// Client flags: NBD_FLAG_C_FIXED_NEWSTYLE and NBD_FLAG_C_NO_ZEROES.
 const CLIENT_FLAGS: u32 = 0b11;
-/// NBD_OPT_GO: opens an export.
+/// NBD_OPT_GO: the client asks the server to open an export.
 const OPTION_GO: u32 = 7;
-/// NBD_INFO_EXPORT: size and flags.
+/// NBD_INFO_EXPORT: size and transmission flags of the export.
 const INFO_EXPORT: u16 = 0;
-/// NBD_INFO_BLOCK_SIZE: minimum, preferred and maximum size of requests.
+/// NBD_INFO_BLOCK_SIZE: minimum, preferred and maximum size of requests (bytes).
 const INFO_BLOCK_SIZE: u16 = 3;
-/// NBD_REP_ACK: the end of the replies to an option.
+/// NBD_REP_ACK: the server accepts the option. No further reply to this option follows.
 const REPLY_ACK: u32 = 1;
-/// NBD_REP_INFO: one piece of information.
+/// NBD_REP_INFO: the reply contains information about the export.
 const REPLY_INFO: u32 = 3;
-/// This bit marks a reply that is an error.
+/// The bit that is set in the type of each error reply.
 const REPLY_ERROR: u32 = 1 << 31;
-/// NBD_REP_ERR_UNKNOWN: no such export.
+/// NBD_REP_ERR_UNKNOWN: the export does not exist.
 const REPLY_UNKNOWN: u32 = REPLY_ERROR | 6;
-/// NBD_REP_ERR_TLS_REQD: only with encryption.
+/// NBD_REP_ERR_TLS_REQD: the server accepts only encrypted connections.
 const REPLY_TLS_REQUIRED: u32 = REPLY_ERROR | 5;
 
-/// Transmission flags of an export.
+/// Transmission flags of an export (NBD_FLAG_READ_ONLY, NBD_FLAG_SEND_FLUSH, NBD_FLAG_SEND_FUA).
 const EXPORT_READ_ONLY: u16 = 1 << 1;
 const EXPORT_HAS_FLUSH: u16 = 1 << 2;
 const EXPORT_HAS_FUA: u16 = 1 << 3;
-/// NBD_FLAG_CAN_MULTI_CONN: a flush covers what was written on any connection.
+/// NBD_FLAG_CAN_MULTI_CONN: a flush covers the writes of all connections.
 const EXPORT_CAN_MULTI_CONN: u16 = 1 << 8;
 
 const COMMAND_READ: u16 = 0;
 const COMMAND_WRITE: u16 = 1;
 const COMMAND_FLUSH: u16 = 3;
-/// The write is durable before its reply.
+/// NBD_CMD_FLAG_FUA: the server makes the write durable before it replies.
 const COMMAND_FLAG_FUA: u16 = 1;
 
-/// The largest request to a server that states no maximum (bytes).
+/// The maximum size of a request, unless the server states a smaller one (bytes).
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
-/// The most pieces of information about one export.
+/// The maximum number of replies to NBD_OPT_GO that the client accepts.
 const INFOS_MAX: usize = 32;
-/// The handle of a flush.
+/// The handle of a flush. No request can have it, because slot numbers have 32 bits.
 const FLUSH_HANDLE: u64 = u64::MAX;
-/// Size of a simple reply without its data (bytes).
+/// The size of a simple reply without its data (bytes).
 const REPLY_BYTES: usize = 16;
 
 /// The state of one connection.
 #[derive(Debug)]
 struct Nbd {
     name: String,
-    /// Direction and length of each outstanding request, by slot.
+    /// Direction and length (bytes) of the outstanding request of each slot.
     pending: Vec<Option<(Op, u32)>>,
-    /// The slot that is being filled.
+    /// The slot that receives the data of the current reply.
     filling: u32,
     can_flush: bool,
     flushes_for_all: bool,
@@ -81,7 +81,7 @@ struct Nbd {
     request_bytes_max: u32,
 }
 
-/// What the server says about an export.
+/// The properties of an export, as the server reports them.
 #[derive(Debug, Default)]
 struct Export {
     size_bytes: Option<u64>,
@@ -90,18 +90,18 @@ struct Export {
     request_bytes_max: u32,
 }
 
-/// Negotiates, and opens the export.
+/// Negotiates with the server and opens the export.
 pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     let export = negotiate(&mut wire, &access.address.path)?;
     let Some(size_bytes) = export.size_bytes else {
-        return Err(wire.violated("did not tell the size of the export"));
+        return Err(wire.violated("did not report the size of the export"));
     };
     if access.writable && export.flags & EXPORT_READ_ONLY != 0 {
-        return Err(wire.refused("the export is read-only", "use `rw` read, or another export"));
+        return Err(wire.refused("the export is read-only", "use `rw=read`, or use another export"));
     }
     if access.durable && export.flags & EXPORT_HAS_FUA == 0 {
-        let what = "the server has no durable writes (NBD_CMD_FLAG_FUA)";
-        return Err(wire.refused(what, "drop `fua` and `write_through`, or use `fsync`"));
+        let what = "the server does not support durable writes (NBD_CMD_FLAG_FUA)";
+        return Err(wire.refused(what, "remove `fua` and `write_through`, or use `fsync`"));
     }
     let can_flush = export.flags & EXPORT_HAS_FLUSH != 0;
     let flushes_for_all = export.flags & EXPORT_CAN_MULTI_CONN != 0;
@@ -115,7 +115,7 @@ pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
         request_bytes_max: export.request_bytes_max,
     };
     let features = match (can_flush, flushes_for_all) {
-        (false, _) => "NBD, no flush",
+        (false, _) => "NBD, flush not supported",
         (true, true) => "NBD, a flush covers all connections",
         (true, false) => "NBD, a flush covers one connection",
     };
@@ -134,7 +134,7 @@ fn negotiate(wire: &mut Wire, name: &str) -> Result<Export, Error> {
         return Err(wire.violated("does not speak NBD"));
     }
     if u16::from_be_bytes([hello[16], hello[17]]) & FLAG_FIXED_NEWSTYLE == 0 {
-        return Err(wire.violated("speaks only the old style of NBD"));
+        return Err(wire.violated("supports only the oldstyle negotiation of NBD"));
     }
     let mut message = CLIENT_FLAGS.to_be_bytes().to_vec();
     message.extend(OPTION_MAGIC.to_be_bytes());
@@ -150,34 +150,38 @@ fn negotiate(wire: &mut Wire, name: &str) -> Result<Export, Error> {
     for _ in 0..INFOS_MAX {
         let head = wire.receive(20)?;
         if be64(&head[..8]) != OPTION_REPLY_MAGIC {
-            return Err(wire.violated("answered with something else than NBD"));
+            return Err(wire.violated("sent a reply that is not valid NBD"));
         }
         let (kind, length) = (be32(&head[12..16]), be32(&head[16..20]));
         let data = wire.receive(length as usize)?;
         match kind {
             REPLY_ACK => return Ok(export),
-            REPLY_INFO => export.learn(&data).map_err(|()| wire.violated("sent a short reply"))?,
+            REPLY_INFO => {
+                export
+                    .learn(&data)
+                    .map_err(|()| wire.violated("sent a reply that is too short"))?;
+            }
             REPLY_UNKNOWN => {
                 let what = format!("there is no export '{name}'");
                 return Err(wire.refused(what, "check the name of the export"));
             }
             REPLY_TLS_REQUIRED => {
-                let what = "the server requires TLS, which is not supported here";
-                return Err(wire.refused(what, "use an export without TLS, or a tunnel"));
+                let what = "the server requires TLS, which halfpower does not support";
+                return Err(wire.refused(what, "use an export without TLS, or a TLS tunnel"));
             }
             kind if kind & REPLY_ERROR != 0 => {
                 let said = printable(&data);
-                let what = format!("the server refused the export '{name}' ({said})");
-                return Err(wire.refused(what, "check the name and the server's settings"));
+                let what = format!("the server refused to open the export '{name}' ({said})");
+                return Err(wire.refused(what, "check the name and the settings of the export"));
             }
             _ => {}
         }
     }
-    Err(wire.violated("does not end its description of the export"))
+    Err(wire.violated("sent too many replies to NBD_OPT_GO"))
 }
 
 impl Export {
-    /// Reads one piece of information.
+    /// Stores the information of one NBD_REP_INFO reply.
     fn learn(&mut self, data: &[u8]) -> Result<(), ()> {
         let kind = u16::from_be_bytes(data.get(..2).and_then(|d| d.try_into().ok()).ok_or(())?);
         match kind {
@@ -219,12 +223,12 @@ impl Nbd {
     }
 
     fn unknown(&self) -> Error {
-        violated(&self.name, "answered a request that is not outstanding")
+        violated(&self.name, "sent a reply to a request that is not outstanding")
     }
 }
 
-/// The error number of Linux for an error of NBD. The values that NBD defines are those of Linux.
-/// EAGAIN (11) is not among them, but is passed on if a server sends it.
+/// Returns the Linux error number for an NBD error. NBD uses the error numbers of Linux. NBD does
+/// not define EAGAIN (11), but this error is passed on if a server sends it.
 fn errno(error: u32) -> i32 {
     match error {
         1 | 5 | 11 | 12 | 22 | 28 | 75 | 95 => error as i32,

@@ -1,13 +1,15 @@
-//! The client of NFS 4.1, the Network File System.
+//! A client for version 4.1 of the Network File System (NFS).
 //!
 //! Source: RFC 8881 (NFS 4.1), RFC 5531 (RPC), RFC 4506 (XDR). The module `setup` opens a file.
-//! Afterwards each request is one call: SEQUENCE, PUTFH, and READ or WRITE. A call occupies a slot
-//! of the session until its reply arrives; replies may arrive in any order. The number of a call
-//! (xid) contains the slot of the session, which differs from the slot of the engine's buffers.
+//! Afterwards each request is one call with the operations SEQUENCE, PUTFH, and READ or WRITE. A
+//! call occupies a slot of the session until its reply arrives. Replies may arrive in any order.
+//! The xid (transaction identifier) of a call contains the number of the session's slot. The
+//! engine's buffers have slots too, with different numbers.
 //!
-//! The client asks for no delegation and no layout, and caches nothing. A call is never sent again:
-//! a connection that breaks ends the engine. Each call renews the lease of the client. A client
-//! that is idle for longer than the lease loses its session, which ends the connection as well.
+//! The client requests no delegation and no layout, and caches nothing. The client never sends a
+//! call twice, so the engine fails if the connection breaks. Each call renews the lease of the
+//! client. If the client is idle for longer than the lease, the server discards the session, and
+//! the engine fails too.
 
 mod compound;
 #[cfg(test)]
@@ -30,11 +32,11 @@ use crate::network::wire::{Wire, violated};
 use crate::network::{Access, RemoteInfo};
 use crate::request::{Completion, Op, Request};
 
-/// How durable a write is when its reply is sent: not at all (UNSTABLE4), or with all metadata
-/// (FILE_SYNC4; RFC 8881, section 18.32).
+/// How durable a write is when the server replies (RFC 8881, section 18.32): not durable
+/// (UNSTABLE4), or durable together with all metadata (FILE_SYNC4).
 const UNSTABLE: u32 = 0;
 const FILE_SYNC: u32 = 2;
-/// How many low bits of a call's number hold the slot of the session.
+/// The number of low bits of an xid that contain the slot of the session.
 const SLOT_BITS: u32 = setup::SLOTS_MAX.ilog2();
 
 /// The state of one connection.
@@ -47,34 +49,34 @@ struct Nfs {
     stable: u32,
     /// The slots of the session.
     slots: Vec<Slot>,
-    /// The slots with an outstanding call, as bits.
+    /// A bit mask of the session slots that have an outstanding call.
     busy: u64,
     /// The highest slot that the server wants the client to use.
     target_slot: u32,
     /// The write verifier: a number that the server changes if it may have lost unflushed writes.
+    /// None before the first write.
     write_verifier: Option<[u8; 8]>,
     record: Record,
 }
 
-/// A slot of the session.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The number of the last call.
+    /// The sequence number of the last call in this slot.
     sequence: u32,
     call: Call,
 }
 
-/// An outstanding call, or the last one.
+/// The call that a slot of the session was last used for.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     kind: Kind,
-    /// The slot of the engine.
+    /// The slot of the engine's buffers.
     slot: u32,
-    /// How many bytes to move.
+    /// The number of bytes to read or to write.
     length: u32,
 }
 
-/// The last operation of a call.
+/// The last operation of a call. A flush is a COMMIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -82,46 +84,48 @@ enum Kind {
     Flush,
 }
 
-/// The reply that is being received: a record in one or more fragments.
+/// The reply that is being received. A reply is a record of one or more fragments (RFC 5531,
+/// section 11).
 #[derive(Debug)]
 struct Record {
-    /// Bytes of the fragment that are still to come.
+    /// The number of bytes of the current fragment that have not arrived yet.
     left: u32,
-    /// Whether the fragment is the last one.
+    /// Whether the current fragment is the last one of the record.
     is_last: bool,
-    /// Whether a record mark comes next.
+    /// Whether the next bytes are a record mark, which begins a fragment.
     at_mark: bool,
     head: Vec<u8>,
     part: Part,
 }
 
-/// Which part of a reply comes next.
+/// The part of a reply that the next bytes belong to.
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// The head, which has at least `needed` bytes.
+    /// The head, which precedes the data. To parse the head, at least `needed` bytes are required.
     Head { needed: usize },
-    /// The data of a read, of which `moved` bytes are in the slot.
+    /// The data of a read. The slot has received `moved` of `length` bytes.
     Data { slot: u32, moved: u32, length: u32 },
-    /// The padding; then the completion is reported.
+    /// The padding after the data, of which `left` bytes have not arrived. After the padding,
+    /// `completion` is reported.
     Padding { left: u32, completion: Completion },
 }
 
-/// What the head of a reply says.
+/// The result of a call, from the head of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// The server did not run the call, because SEQUENCE failed.
+    /// SEQUENCE failed, so the server did not execute the call.
     NotRun { status: u32 },
-    /// The call failed.
+    /// PUTFH or the last operation failed.
     Failed { status: u32 },
-    /// `length` bytes of data follow.
+    /// The read succeeded, and `length` bytes of data follow.
     Data { length: u32 },
-    /// The data was written.
+    /// The server has received `length` bytes of the write.
     Written { length: u32, stable: u32, verifier: [u8; 8] },
-    /// Everything written is durable.
+    /// All writes to the file are durable.
     Flushed { verifier: [u8; 8] },
 }
 
-/// Creates a session, and opens the file.
+/// Creates a session and opens the file.
 pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     let caller = Caller::of_this_process();
     let (session, file) = set_up(&mut wire, &caller, access)?;
@@ -160,13 +164,14 @@ impl Nfs {
         }
     }
 
-    /// The lowest slot without an outstanding call, which a client should use (RFC 8881, section
-    /// 2.10.6.1). It may be beyond the last slot.
+    /// Returns the lowest slot without an outstanding call. A client should use the lowest free
+    /// slot (RFC 8881, section 2.10.6.1). If no slot is free, the result is the number of slots.
     fn free_slot(&self) -> u32 {
         self.busy.trailing_ones()
     }
 
-    /// Begins a call with the current file in the lowest free slot, with one operation to follow.
+    /// Begins a call in the lowest free slot of the session, with the operations SEQUENCE and
+    /// PUTFH. The caller appends one more operation.
     fn begin(&mut self, call: Call) -> Encoder {
         let number = self.free_slot();
         let slot = &mut self.slots[number as usize];
@@ -186,13 +191,13 @@ impl Nfs {
         Turn { session: self.session.id, sequence, slot }
     }
 
-    /// Begins a fragment.
+    /// Reads a record mark, which begins a fragment.
     fn mark(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let mark = Decoder::new(bytes).word().map_err(|flaw| self.flawed(flaw))?;
         let record = &mut self.record;
         (record.left, record.is_last) = (mark & !LAST_FRAGMENT, mark & LAST_FRAGMENT != 0);
         record.at_mark = false;
-        // Empty fragments could go on for ever.
+        // A server could send empty fragments forever, so an empty fragment is an error.
         if record.left == 0 && !record.is_last {
             return Err(violated(&self.name, "sent an empty fragment"));
         }
@@ -202,7 +207,7 @@ impl Nfs {
         Ok(())
     }
 
-    /// What comes next in the reply.
+    /// Returns the next step of the receiver.
     fn next(&mut self) -> Result<Step, Error> {
         let record = &mut self.record;
         if record.left == 0 && !record.is_last {
@@ -218,7 +223,7 @@ impl Nfs {
                 Step::Fill { slot, within: moved, length: (length - moved).min(record.left) }
             }
             Part::Padding { left, .. } if record.left > left => {
-                return Err(violated(&self.name, "sent more than a reply has"));
+                return Err(violated(&self.name, "sent more bytes than belong to the reply"));
             }
             Part::Padding { left, .. } if left > 0 => Step::Take(record.left as usize),
             Part::Padding { completion, .. } => {
@@ -234,7 +239,7 @@ impl Nfs {
         }
     }
 
-    /// Reads the head of a reply, as soon as it is complete.
+    /// Processes the head of a reply. If the head is incomplete, requests more bytes.
     fn read_head(&mut self) -> Result<(), Error> {
         let (number, target_slot, answer) = match self.answer(&self.record.head) {
             Ok(answer) => answer,
@@ -255,7 +260,8 @@ impl Nfs {
             Answer::Data { .. } | Answer::Flushed { .. } => 0,
             Answer::Written { length, .. } => length as i32,
             Answer::NotRun { status: DELAY } => {
-                // The call does not use up a sequence number (RFC 8881, section 18.46).
+                // A call whose SEQUENCE failed does not use up a sequence number (RFC 8881, section
+                // 18.46).
                 let slot = &mut self.slots[number as usize];
                 slot.sequence = slot.sequence.wrapping_sub(1);
                 -libc::EAGAIN
@@ -272,15 +278,15 @@ impl Nfs {
         Ok(())
     }
 
-    /// Reads the head of a reply: the slot of the session, the highest slot that the server wants
-    /// the client to use, and the result of the call.
+    /// Parses the head of a reply. Returns the slot of the session, the highest slot that the
+    /// server wants the client to use, and the result of the call.
     fn answer(&self, head: &[u8]) -> Result<(u32, u32, Answer), Flaw> {
         let mut decoder = Decoder::new(head);
         let Reply { xid: number, outcome } = reply(&mut decoder)?;
         let slot = number % (1 << SLOT_BITS);
         let is_outstanding = self.busy & (1 << slot) != 0 && xid(&self.turn(slot)) == number;
         if !is_outstanding {
-            return Err(Flaw::Wrong("answered a request that is not outstanding"));
+            return Err(Flaw::Wrong("sent a reply to a request that is not outstanding"));
         }
         if let Outcome::Refused(what, _) = outcome {
             return Err(Flaw::Wrong(what));
@@ -295,7 +301,7 @@ impl Nfs {
         Ok((slot, target_slot, answer))
     }
 
-    /// Reads the results after that of SEQUENCE.
+    /// Reads the results of the operations after SEQUENCE.
     fn last_result(&self, decoder: &mut Decoder<'_>, call: Call) -> Result<Answer, Flaw> {
         let operation = match call.kind {
             Kind::Read => READ,
@@ -317,7 +323,7 @@ impl Nfs {
             Kind::Flush => 0,
         };
         if length > call.length {
-            return Err(Flaw::Wrong("moved more bytes than it was asked to"));
+            return Err(Flaw::Wrong("transferred more bytes than were requested"));
         }
         Ok(match call.kind {
             Kind::Read => Answer::Data { length },
@@ -329,14 +335,14 @@ impl Nfs {
         })
     }
 
-    /// Checks that a write is as durable as asked for, and that the server cannot have lost an
-    /// earlier one (RFC 8881, section 18.32).
+    /// Checks that a write is as durable as requested, and that the server cannot have lost an
+    /// earlier write (RFC 8881, section 18.32).
     fn check_written(&mut self, answer: Answer) -> Result<(), Error> {
         let verifier = match answer {
             Answer::Written { stable, .. } if stable < self.stable => {
-                return Err(violated(&self.name, "did not make a write durable"));
+                return Err(violated(&self.name, "did not make a write durable as requested"));
             }
-            // On a connection without writes, the verifier of a flush does not matter.
+            // If this connection has made no writes, the verifier of a flush does not matter.
             Answer::Flushed { verifier } if self.write_verifier.is_some() => verifier,
             Answer::Written { stable: UNSTABLE, verifier, .. } => verifier,
             _ => return Ok(()),
@@ -344,7 +350,7 @@ impl Nfs {
         if *self.write_verifier.get_or_insert(verifier) != verifier {
             let what = "the server was restarted and may have lost writes that were not flushed";
             return Err(Error::new(ErrorKind::Io, format!("{}: {what}", self.name))
-                .with_remedy("measure again"));
+                .with_remedy("repeat the measurement"));
         }
         Ok(())
     }
@@ -356,26 +362,26 @@ impl Nfs {
         }
     }
 
-    /// The error for a session or an open file that the server has discarded.
+    /// Returns the error for a session or an open file that the server has discarded.
     fn discarded(&self, status: u32) -> Error {
         let (name, lease_s) = (&self.name, self.file.lease.as_secs());
         let what = format!("{name}: the server has discarded the session or the open file");
         let remedy = format!(
-            "start again, and never leave the connection idle for longer than the lease of the \
-             server, {lease_s} s"
+            "start again, and never leave the connection idle for longer than the server's lease \
+             time of {lease_s} s"
         );
         Error::new(ErrorKind::Io, format!("{what}: {}", describe(status))).with_remedy(remedy)
     }
 }
 
 impl Record {
-    /// The state before the first byte of a reply.
+    /// Returns the state before the first byte of a reply.
     fn new() -> Record {
         let part = Part::Head { needed: 0 };
         Record { left: 0, is_last: false, at_mark: true, head: Vec::new(), part }
     }
 
-    /// As [`Record::new`], but keeps the memory.
+    /// Returns to the state before the first byte of a reply, and keeps the allocated memory.
     fn reset(&mut self) {
         let mut head = std::mem::take(&mut self.head);
         head.clear();
@@ -383,7 +389,7 @@ impl Record {
     }
 }
 
-/// The number of the call of a turn.
+/// Returns the xid of a call, which contains its sequence number and its slot.
 fn xid(turn: &Turn) -> u32 {
     turn.sequence << SLOT_BITS | turn.slot
 }
@@ -398,8 +404,8 @@ impl Protocol for Nfs {
         free_slot < self.session.slots && free_slot <= self.target_slot
     }
 
-    /// COMMIT covers the whole file. But only the connection that wrote knows the write verifier,
-    /// which shows whether the server lost something meanwhile.
+    /// Returns false. A COMMIT covers the whole file, but only the connection that made the writes
+    /// knows the write verifier, which shows whether the server has lost unflushed writes.
     fn flushes_for_all(&self) -> bool {
         false
     }
@@ -426,7 +432,7 @@ impl Protocol for Nfs {
 
     fn flush(&mut self, out: &mut Outbox) -> bool {
         let mut message = self.begin(Call { kind: Kind::Flush, slot: FLUSH_SLOT, length: 0 });
-        // From the beginning to the end of the file (RFC 8881, section 18.3).
+        // Offset 0 and length 0 mean the whole file (RFC 8881, section 18.3).
         message.word(COMMIT).hyper(0).word(0);
         out.bytes(finish(message, 0));
         true
@@ -486,7 +492,7 @@ mod tests {
     const SESSION: [u8; 16] = *b"session of tests";
     const STATEID: [u8; 16] = *b"stateid of tests";
 
-    /// A connection with an open file, of which no call is outstanding.
+    /// Returns a connection with an open file and no outstanding call.
     fn opened(stable: u32) -> Nfs {
         let session = Session::of_test(SESSION, 3, 7);
         let file = OpenFile {
@@ -499,7 +505,7 @@ mod tests {
         Nfs::new("nfs://test/file".to_owned(), Caller::of_test(), session, file, stable)
     }
 
-    /// Issues a request of the file's first bytes, and returns its message.
+    /// Issues a request at offset 4096 of the file, and returns its message.
     fn issue(nfs: &mut Nfs, op: Op, slot: u32, length: u32) -> Vec<u8> {
         let mut out = Outbox::default();
         let request = Request { offset: 4096, length, within: 0, slot, file: 0, op };
@@ -507,7 +513,7 @@ mod tests {
         message(out)
     }
 
-    /// The bytes of a message, with a letter for each byte of a slot.
+    /// Returns the bytes of a message. Each byte from a slot is replaced by a letter: A for slot 0.
     fn message(out: Outbox) -> Vec<u8> {
         let mut message = Vec::new();
         for part in out.parts {
@@ -521,7 +527,8 @@ mod tests {
         message
     }
 
-    /// The reply, without its record mark, to the call `sequence` of a slot of the session.
+    /// Returns a reply, without its record mark, to the call with number `sequence` in a slot of
+    /// the session.
     fn answer(slot: u32, sequence: u32, status: u32, last: &[u32], data: &[u8]) -> Vec<u8> {
         let mut reply = Encoder::default();
         reply.word(sequence << 6 | slot).word(1).word(0).word(0).word(0).word(0);
@@ -536,7 +543,7 @@ mod tests {
         reply.0
     }
 
-    /// A reply in one fragment.
+    /// Returns a reply as one fragment.
     fn whole(reply: &[u8]) -> Vec<u8> {
         fragment(reply, true)
     }
@@ -546,7 +553,7 @@ mod tests {
         [&mark.to_be_bytes()[..], bytes].concat()
     }
 
-    /// Has the protocol read bytes, as a connection does. Returns the completions, and the data of
+    /// Passes bytes to the protocol, as a connection does. Returns the completions and the data of
     /// all reads.
     fn receive(nfs: &mut Nfs, mut bytes: &[u8]) -> Result<(Vec<Completion>, Vec<u8>), Error> {
         let (mut done, mut data) = (Vec::new(), Vec::new());
@@ -572,7 +579,7 @@ mod tests {
                     Step::Next
                 }
                 Step::Next => Step::Take(nfs.header_bytes()),
-                Step::Until { .. } => panic!("the lengths of all parts are known"),
+                Step::Until { .. } => panic!("this protocol never requests `Until`"),
             };
         }
     }
@@ -590,13 +597,13 @@ mod tests {
         let mut nfs = opened(FILE_SYNC);
         let begin = nfs.caller.begin(0, 0).0.len() - 4;
         let read = issue(&mut nfs, Op::Read, 5, 9000);
-        // The eighth call of the slot 0; three operations.
+        // This is the eighth call in slot 0, and it has three operations.
         assert_eq!(read[4..8], (8_u32 << 6).to_be_bytes());
         assert_eq!(read[begin..begin + 4], 3_u32.to_be_bytes());
         let expected: Vec<u8> = [
             &b"\0\0\0\x35session of tests\0\0\0\x08\0\0\0\0\0\0\0\0\0\0\0\0"[..],
             b"\0\0\0\x16\0\0\0\x06handle\0\0",
-            // No more than the 8192 bytes that the server accepts.
+            // The request is cut to the 8192 bytes that the server accepts.
             b"\0\0\0\x19stateid of tests\0\0\0\0\0\0\x10\0\0\0\x20\0",
         ]
         .concat();
@@ -608,7 +615,7 @@ mod tests {
             &b"\0\0\0\x35session of tests\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\0"[..],
             b"\0\0\0\x16\0\0\0\x06handle\0\0",
             b"\0\0\0\x26stateid of tests\0\0\0\0\0\0\x10\0",
-            // FILE_SYNC4, five bytes of the slot, padding.
+            // FILE_SYNC4, the length, five bytes of the slot, and the padding.
             b"\0\0\0\x02\0\0\0\x05CCCCC\0\0\0",
         ]
         .concat();
@@ -628,12 +635,12 @@ mod tests {
             assert!(nfs.has_room());
             issue(&mut nfs, Op::Read, slot, 4);
         }
-        assert!(!nfs.has_room(), "three slots are three requests");
+        assert!(!nfs.has_room(), "three slots allow three requests");
         let done = completed(&mut nfs, &answer(1, 1, 0, &[25, 0, 0, 4], b"abcd"));
         assert_eq!(done, Completion { slot: 31, result: 4 });
         assert!(nfs.has_room());
         let write = issue(&mut nfs, Op::Write, 33, 4);
-        assert_eq!(write[4..8], (2_u32 << 6 | 1).to_be_bytes(), "the second call of the slot 1");
+        assert_eq!(write[4..8], (2_u32 << 6 | 1).to_be_bytes(), "the second call in slot 1");
         let done = completed(&mut nfs, &answer(2, 1, 0, &[25, 0, 1, 0], b""));
         assert_eq!(done, Completion { slot: 32, result: 0 });
         let done = completed(&mut nfs, &answer(1, 2, 0, &[38, 0, 4, 0, 8, 8], b""));
@@ -647,7 +654,7 @@ mod tests {
         let mut nfs = opened(UNSTABLE);
         issue(&mut nfs, Op::Read, 0, 4);
         let mut reply = answer(0, 8, 0, &[25, 0, 0, 4], b"abcd");
-        // The highest slot that the server wants to be used.
+        // These bytes contain the highest slot that the server wants the client to use.
         reply[72..76].copy_from_slice(&[0; 4]);
         completed(&mut nfs, &reply);
         assert!(nfs.has_room(), "one slot remains");
@@ -717,7 +724,7 @@ mod tests {
         reply.extend(DELAY.to_be_bytes());
         assert_eq!(completed(&mut nfs, &reply), Completion { slot: 6, result: -libc::EAGAIN });
         assert_eq!(issue(&mut nfs, Op::Read, 6, 4), first);
-        // After a failure of the read itself, the call counts.
+        // If only the read fails and not SEQUENCE, the call uses up its sequence number.
         let busy = answer(0, 8, DELAY, &[25, DELAY], b"");
         assert_eq!(completed(&mut nfs, &busy), Completion { slot: 6, result: -libc::EAGAIN });
         assert_ne!(issue(&mut nfs, Op::Read, 6, 4), first);
@@ -755,10 +762,10 @@ mod tests {
             (whole(&unknown_number), "not outstanding"),
             (whole(&other_session), "not outstanding"),
             (whole(&other_operation), "another operation"),
-            (whole(&call), "something else than a reply"),
-            (whole(&read(5, b"abcdefgh")), "moved more bytes"),
-            (whole(&read(u32::MAX, b"abcd")), "moved more bytes"),
-            (whole(&read(4, b"abcdefgh")), "more than a reply has"),
+            (whole(&call), "not an RPC reply"),
+            (whole(&read(5, b"abcdefgh")), "transferred more bytes"),
+            (whole(&read(u32::MAX, b"abcd")), "transferred more bytes"),
+            (whole(&read(4, b"abcdefgh")), "more bytes than belong"),
             (whole(&read(4, b"ab")), "cut short"),
             (whole(&read(3, b"abc")), "cut short"),
             (whole(&read(4, b"abcd")[..50]), "cut short"),
@@ -773,7 +780,7 @@ mod tests {
         }
         let mut nfs = opened(UNSTABLE);
         let message = error(&mut nfs, &whole(&read(4, b"abcd")));
-        assert!(message.contains("not outstanding"), "nothing was asked: {message}");
+        assert!(message.contains("not outstanding"), "no request was sent: {message}");
     }
 
     #[test]
@@ -799,8 +806,8 @@ mod tests {
         assert!(message.contains("may have lost writes"), "{message}");
     }
 
-    /// Connects to a server that sends `bytes`, whatever it is asked. The last value keeps its end
-    /// of the connection open.
+    /// Connects to a server that sends `bytes` and ignores the requests. The last value of the
+    /// result is the server's socket, which must live as long as the connection.
     fn connect_to(bytes: &[u8]) -> Result<(Link, RemoteInfo, UnixStream), Error> {
         let address = "nfs://test/a/b?timeout=2".parse().unwrap();
         let (client, mut server) = UnixStream::pair().unwrap();
@@ -812,7 +819,8 @@ mod tests {
         Ok((link, info, server))
     }
 
-    /// Opens a file of a server that sends `bytes`, reads and writes 4 KiB of it.
+    /// Opens a file on a server that sends `bytes`, then reads 4 KiB and writes 4 KiB. Returns the
+    /// completions and the first 16 bytes that were read.
     fn converse_with(bytes: &[u8]) -> Result<(Vec<Completion>, Vec<u8>), Error> {
         let (mut link, _, _server) = connect_to(bytes)?;
         let mut memory = [[0_u8; 4096]; 2];
@@ -855,14 +863,14 @@ mod tests {
     fn a_server_that_grants_other_than_asked_for_is_refused() {
         let with = |reply: usize, at: usize, word: u32| {
             let mut replies = recorded::replies();
-            // In front of the place is the record mark.
+            // `at` is a position in the message after the record mark, which has 4 bytes.
             replies[reply][4 + at..8 + at].copy_from_slice(&word.to_be_bytes());
             replies.concat()
         };
         let end = recorded::replies()[6].len() - 4;
         for (reply, at, word, expected) in [
             (0, 0, 9, "answered a call that was not made"),
-            (0, 60, 1, "requires a protection of state"),
+            (0, 60, 1, "requires state protection"),
             (1, 72, 5000, "messages of 5000 bytes"),
             (1, 84, 2, "2 operations per message"),
             (1, 88, 0, "only 0 slots"),
@@ -874,12 +882,12 @@ mod tests {
             ),
             (5, 24, 2, "looking up 'b': there is no such file or directory (NFS4ERR_NOENT)"),
             (5, 104, 129, "longer than the protocol allows"),
-            (5, 144, 0, "does not tell type, size and lease time"),
-            (5, 144, u32::MAX, "not asked for"),
-            (5, 152, 2, "it is a directory; name a file"),
-            (5, 152, 5, "it is a symbolic link"),
-            (5, 152, 6, "it is no regular file"),
-            (6, end - 8, 1, "grants this client a delegation"),
+            (5, 144, 0, "does not report type, size and lease time"),
+            (5, 144, u32::MAX, "not requested"),
+            (5, 152, 2, "this is a directory; specify a file"),
+            (5, 152, 5, "this is a symbolic link"),
+            (5, 152, 6, "not a regular file"),
+            (6, end - 8, 1, "grants a delegation"),
         ] {
             let message = connect_to(&with(reply, at, word)).expect_err(expected).to_string();
             assert!(message.contains(expected), "{expected}: {message}");
@@ -913,7 +921,7 @@ mod tests {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (seed >> 33) as usize % below
         };
-        // The first byte selects the protocol.
+        // The first byte of the fuzzer's input selects the protocol.
         for _ in 0..2000 {
             let bytes: Vec<u8> = (0..random(400)).map(|_| random(256) as u8).collect();
             crate::fuzz::network_server(&[&[1], &bytes[..]].concat());

@@ -1,8 +1,8 @@
-//! Operations on whole objects of an S3 bucket, each with its times.
+//! Timed operations on whole objects of an S3 bucket.
 //!
-//! An [`ObjectClient`] makes one request after the other on a keep-alive connection of its own; for
-//! more requests at a time, use more clients. Nothing is cached, and no operation is repeated,
-//! except that a request goes out once more if the server has closed the idle connection meanwhile.
+//! An [`ObjectClient`] makes one request at a time on its keep-alive connection. For concurrent
+//! requests, use several clients. Nothing is cached. A request is repeated only if the server has
+//! closed the idle connection before the request arrived.
 //!
 //! Source: Amazon S3 API Reference: PutObject, GetObject, HeadObject, DeleteObject, ListObjectsV2,
 //! CreateMultipartUpload, UploadPart, CompleteMultipartUpload and AbortMultipartUpload. TLS,
@@ -15,9 +15,10 @@ use crate::network::s3::{
 use crate::network::wire::violated;
 use crate::network::{Access, Scheme, Wire};
 
-/// The longest XML document (bytes): a list of 1000 keys of 1024 bytes, each byte encoded.
+/// The maximum size of an XML document (bytes). This is enough for a list of 1000 keys of 1024
+/// bytes, even if every byte of the keys is encoded.
 const DOCUMENT_BYTES_MAX: usize = 8 << 20;
-/// The longest identifier of an upload, continuation of a list, or ETag (bytes).
+/// The maximum length of an upload ID, a continuation token or an ETag (bytes).
 const TOKEN_BYTES_MAX: usize = 4 << 10;
 
 /// What the signature of a request with a payload covers.
@@ -26,37 +27,38 @@ pub enum PayloadSignature {
     /// The headers only (`x-amz-content-sha256: UNSIGNED-PAYLOAD`).
     #[default]
     Unsigned,
-    /// The headers and the SHA-256 hash of the payload, which this host computes before it sends.
+    /// The headers and the SHA-256 hash of the payload. This host computes the hash before it sends
+    /// the request.
     Signed,
 }
 
-/// The result of an operation with its times. Both times begin with the call of the operation and
+/// The result of an operation with its times. Both times begin when the operation is called, and
 /// are measured by [`crate::Monotonic`]. They include signing and, if necessary, reconnecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed<T> {
     /// What the operation returned.
     pub value: T,
-    /// Until the first byte of the response arrived (ns).
+    /// The time until the first byte of the response arrived (ns).
     pub first_byte_ns: u64,
-    /// Until the last byte of the response arrived (ns).
+    /// The time until the last byte of the response arrived (ns).
     pub total_ns: u64,
 }
 
 /// One page of a list of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// The keys in the order of the server.
+    /// The keys of the objects, in the order in which the server sent them.
     pub keys: Vec<String>,
-    /// The continuation for the next page; None for the last page.
+    /// The continuation token of the next page. None if this is the last page.
     pub next: Option<String>,
 }
 
 /// A part of a multipart upload that the server has stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Number of the part, from 1 on.
+    /// The number of the part, counted from 1.
     pub number: u16,
-    /// The ETag that the server gave it.
+    /// The ETag that the server assigned to the part.
     pub etag: String,
 }
 
@@ -70,15 +72,16 @@ pub struct ObjectClient {
 
 impl ObjectClient {
     /// Connects to the server of an address `s3://HOST[:PORT]/BUCKET`. An object key in the address
-    /// is ignored. `access.credentials` are access key and secret; None means anonymous.
+    /// is ignored. `access.credentials` contains the access key and its secret. Without
+    /// credentials, the requests are anonymous.
     ///
     /// # Errors
-    /// The address is not an S3 address or names no bucket, or the server cannot be reached. A
-    /// missing bucket or a wrong access key is reported only by the first operation.
+    /// The address is not an S3 address or contains no bucket, or the server cannot be reached. A
+    /// missing bucket and a wrong access key are reported only by the first operation.
     pub fn connect(access: &Access, payload: PayloadSignature) -> Result<ObjectClient, Error> {
         let address = &access.address;
         if address.scheme != Scheme::S3 {
-            let what = format!("{address} is no address of a bucket");
+            let what = format!("{address} is not the address of a bucket");
             return Err(Error::new(ErrorKind::Usage, what).with_remedy(Scheme::S3.form()));
         }
         let endpoint = Endpoint::new(access, payload == PayloadSignature::Signed)?;
@@ -86,17 +89,17 @@ impl ObjectClient {
         Ok(ObjectClient { access: access.clone(), endpoint, connection })
     }
 
-    /// How often the connection was opened again because the server had closed it, or after an
-    /// error.
+    /// Returns how often the connection was opened again, because the server had closed it or after
+    /// an error.
     pub fn reconnects(&self) -> u64 {
         self.connection.reconnects()
     }
 
-    /// Stores an object, and replaces the one with the same key.
+    /// Stores an object. An object with the same key is replaced.
     ///
     /// # Errors
-    /// The bucket was opened for reading only, the server refuses, or the connection fails. The
-    /// error contains the error code that the server sent. This holds for all operations.
+    /// The bucket was opened for reading only, the server refuses the request, or the connection
+    /// fails. If the server sent an error code, the error contains it.
     pub fn put(&mut self, key: &str, bytes: &[u8]) -> Result<Timed<()>, Error> {
         self.check_writable()?;
         let path = self.endpoint.path(key);
@@ -107,29 +110,30 @@ impl ObjectClient {
     /// Reads a whole object into the beginning of `into`, and returns its size (bytes).
     ///
     /// # Errors
-    /// There is no such object, it is larger than `into`, or as for [`ObjectClient::put`].
+    /// There is no such object, the object is larger than `into`, the server refuses the request,
+    /// or the connection fails.
     pub fn get(&mut self, key: &str, into: &mut [u8]) -> Result<Timed<u64>, Error> {
         let path = self.endpoint.path(key);
         let call = Call::new(Method::Get, &path);
         Ok(self.call(&call, key, &mut Sink::Memory(into))?.map(|reply| reply.bytes))
     }
 
-    /// The size of an object (bytes).
+    /// Returns the size of an object (bytes).
     ///
     /// # Errors
-    /// There is no such object, or as for [`ObjectClient::put`].
+    /// There is no such object, the server refuses the request, or the connection fails.
     pub fn head(&mut self, key: &str) -> Result<Timed<u64>, Error> {
         let path = self.endpoint.path(key);
         let reply = self.call(&Call::new(Method::Head, &path), key, &mut Sink::Text(0))?;
         let size = reply.value.head.length;
-        let size = size.ok_or_else(|| self.violated("did not tell the size of the object"))?;
+        let size = size.ok_or_else(|| self.violated("did not report the size of the object"))?;
         Ok(reply.map(|_| size))
     }
 
-    /// Removes an object. Servers do not report whether there was one.
+    /// Removes an object. Servers do not report whether the object existed.
     ///
     /// # Errors
-    /// As for [`ObjectClient::put`].
+    /// The same errors as for [`ObjectClient::put`].
     pub fn delete(&mut self, key: &str) -> Result<Timed<()>, Error> {
         self.check_writable()?;
         let path = self.endpoint.path(key);
@@ -137,11 +141,11 @@ impl ObjectClient {
         Ok(self.call(&call, key, &mut Sink::Text(DOCUMENT_BYTES_MAX))?.map(|_| ()))
     }
 
-    /// Lists keys that begin with `prefix`: the first page, or the page to which `continuation`
-    /// leads.
+    /// Lists keys that begin with `prefix`. Returns the page that the token `continuation` refers
+    /// to. If there is no token, returns the first page.
     ///
     /// # Errors
-    /// The list is malformed, or as for [`ObjectClient::put`].
+    /// The list is malformed, the server refuses the request, or the connection fails.
     pub fn list(
         &mut self,
         prefix: &str,
@@ -160,15 +164,15 @@ impl ObjectClient {
         let reply = self.call(&call, prefix, &mut Sink::Text(DOCUMENT_BYTES_MAX))?;
         let listing = self.listing(&reply.value.text)?;
         if listing.next.is_some() && listing.next.as_deref() == continuation {
-            return Err(self.violated("continues its list with the same page"));
+            return Err(self.violated("sent a list that continues with the same page"));
         }
         Ok(reply.map(|_| listing))
     }
 
-    /// Begins a multipart upload, and returns its identifier.
+    /// Begins a multipart upload, and returns its upload ID.
     ///
     /// # Errors
-    /// As for [`ObjectClient::put`].
+    /// The same errors as for [`ObjectClient::put`].
     pub fn create_upload(&mut self, key: &str) -> Result<Timed<String>, Error> {
         self.check_writable()?;
         let path = self.endpoint.path(key);
@@ -179,15 +183,15 @@ impl ObjectClient {
         let upload = leaves.iter().find(|leaf| leaf.name == "UploadId");
         let upload = upload.map(|leaf| leaf.text.clone().into_owned());
         let upload = upload.filter(|id| (1..=TOKEN_BYTES_MAX).contains(&id.len()));
-        let upload = upload.ok_or_else(|| self.violated("named no identifier of the upload"))?;
+        let upload = upload.ok_or_else(|| self.violated("sent no valid upload ID"))?;
         Ok(reply.map(|_| upload))
     }
 
-    /// Stores a part of a multipart upload. `number` is from 1 to 10000; servers want at least
-    /// 5 MiB in all parts except the last.
+    /// Stores a part of a multipart upload. `number` is from 1 to 10000. Servers require at least
+    /// 5 MiB in each part except the last one.
     ///
     /// # Errors
-    /// As for [`ObjectClient::put`].
+    /// The same errors as for [`ObjectClient::put`].
     pub fn upload_part(
         &mut self,
         key: &str,
@@ -201,14 +205,14 @@ impl ObjectClient {
         let call = Call { query: &query, body: Some(bytes), ..Call::new(Method::Put, &path) };
         let reply = self.call(&call, key, &mut Sink::Text(DOCUMENT_BYTES_MAX))?;
         let etag = reply.value.head.etag.clone().filter(|etag| etag.len() <= TOKEN_BYTES_MAX);
-        let etag = etag.ok_or_else(|| self.violated("gave the part no ETag"))?;
+        let etag = etag.ok_or_else(|| self.violated("sent no valid ETag for the part"))?;
         Ok(reply.map(|_| Part { number, etag }))
     }
 
-    /// Makes an object of the parts of a multipart upload. `parts` must be in ascending order.
+    /// Creates an object from the parts of a multipart upload. `parts` must have ascending numbers.
     ///
     /// # Errors
-    /// As for [`ObjectClient::put`].
+    /// The same errors as for [`ObjectClient::put`].
     pub fn complete_upload(
         &mut self,
         key: &str,
@@ -229,19 +233,19 @@ impl ObjectClient {
         let body = Some(document.as_bytes());
         let call = Call { query: &query, body, ..Call::new(Method::Post, &path) };
         let reply = self.call(&call, key, &mut Sink::Text(DOCUMENT_BYTES_MAX))?;
-        // The server sends the status before the work is done, so the body may still report an
-        // error.
+        // The server sends the status before it has assembled the object, so the body may still
+        // report an error.
         if code(&reply.value.text).is_some() {
             return Err(self.refused(&call, key, &reply.value));
         }
         Ok(reply.map(|_| ()))
     }
 
-    /// Ends a multipart upload without an object, and removes its parts. If the server does not
-    /// know the upload, the upload has already ended, which is no error.
+    /// Aborts a multipart upload, and removes its parts. If the server does not know the upload,
+    /// the upload has already ended. This is not an error.
     ///
     /// # Errors
-    /// As for [`ObjectClient::put`].
+    /// The same errors as for [`ObjectClient::put`].
     pub fn abort_upload(&mut self, key: &str, upload: &str) -> Result<Timed<()>, Error> {
         self.check_writable()?;
         let path = self.endpoint.path(key);
@@ -255,7 +259,7 @@ impl ObjectClient {
         Err(self.refused(&call, key, &reply.value))
     }
 
-    /// Makes a request and times it.
+    /// Makes a request and times it. A response with an error status is an error.
     fn call(&mut self, call: &Call, key: &str, sink: &mut Sink) -> Result<Timed<Reply>, Error> {
         let reply = self.exchange(call, sink)?;
         if !reply.value.is_success() {
@@ -264,7 +268,7 @@ impl ObjectClient {
         Ok(reply)
     }
 
-    /// Makes a request and times it, whatever the status of the response.
+    /// Makes a request and times it. A response with an error status is returned like any other.
     fn exchange(&mut self, call: &Call, sink: &mut Sink) -> Result<Timed<Reply>, Error> {
         let start_ns = self.connection.now_ns();
         let message = self.endpoint.message(call);
@@ -292,7 +296,7 @@ impl ObjectClient {
         match &listing.next {
             Some(token) if truncated && token.len() <= TOKEN_BYTES_MAX => {}
             _ if truncated => {
-                let what = "sent part of a list without a valid token for the next part";
+                let what = "sent a page of a list without a valid token for the next page";
                 return Err(self.violated(what));
             }
             _ => listing.next = None,
@@ -305,7 +309,7 @@ impl ObjectClient {
             return Ok(());
         }
         let what = format!("{} was opened for reading only", self.access.address);
-        Err(Error::new(ErrorKind::Refused, what).with_remedy("open it for writing"))
+        Err(Error::new(ErrorKind::Refused, what).with_remedy("open the bucket for writing"))
     }
 
     fn refused(&self, call: &Call, key: &str, reply: &Reply) -> Error {
@@ -319,7 +323,7 @@ impl ObjectClient {
 }
 
 impl<T> Timed<T> {
-    /// The same times with another value.
+    /// Replaces the value and keeps the times.
     fn map<U>(self, change: impl FnOnce(T) -> U) -> Timed<U> {
         let Timed { value, first_byte_ns, total_ns } = self;
         Timed { value: change(value), first_byte_ns, total_ns }
@@ -335,7 +339,7 @@ mod tests {
     use super::*;
     use crate::network::s3::test_server::{Answer, Received, Server, chunked, failure, response};
 
-    /// A client for reading and writing, and its server.
+    /// Returns a client that may read and write, and its server.
     fn client(
         payload: PayloadSignature,
         answer: impl Fn(&Received) -> Answer + Send + Sync + 'static,
@@ -345,7 +349,7 @@ mod tests {
         (ObjectClient::connect(&access, payload).unwrap(), server)
     }
 
-    /// A client whose server answers everything with the same bytes and closes.
+    /// Returns a client whose server answers each request with `bytes` and closes the connection.
     fn answered(bytes: impl Into<Vec<u8>>) -> ObjectClient {
         let bytes = bytes.into();
         client(Unsigned, move |_| Answer::SendAndClose(bytes.clone())).0
@@ -358,7 +362,7 @@ mod tests {
         assert!(!text.contains('\n'), "{text}");
     }
 
-    /// Answers as a bucket with one object of any name.
+    /// Returns the answers of a bucket that stores one object and ignores the key.
     fn bucket() -> impl Fn(&Received) -> Answer + Send + Sync + 'static {
         let object = Mutex::new(Vec::new());
         move |request| {
@@ -429,7 +433,7 @@ mod tests {
     fn errors_name_the_operation_the_code_and_the_status() {
         let slow = failure(503, "SlowDown", "PUT");
         let result = answered(slow).put("a\nb", b"x");
-        let expected = "the server has too much to do (PUT of 'a\\nb': SlowDown, HTTP status 503)";
+        let expected = "the server is overloaded (PUT of 'a\\nb': SlowDown, HTTP status 503)";
         failed(result, expected);
         let denied = failure(403, "AccessDenied", "GET");
         failed(answered(denied).get("k", &mut []), "(GET of 'k': AccessDenied, HTTP status 403)");
@@ -439,7 +443,7 @@ mod tests {
         let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(1 << 20));
         failed(answered(long).delete("k"), "a header of more than 16384 bytes");
         let negative = &b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"[..];
-        failed(answered(negative).put("k", b"x"), "no number of bytes");
+        failed(answered(negative).put("k", b"x"), "not a number of bytes");
         let huge = &b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"[..];
         failed(answered(huge).put("k", b"x"), "sent more than 8388608 bytes");
         failed(answered(huge).list("", None), "sent more than 8388608 bytes");
@@ -458,7 +462,7 @@ mod tests {
         failed(client.put("k", b"x"), "does not speak HTTP/1.1");
         client.put("k", b"x").unwrap();
         let connections: Vec<usize> = server.requests().iter().map(|r| r.connection).collect();
-        assert_eq!(connections, [0, 0, 1], "a new connection after nonsense only");
+        assert_eq!(connections, [0, 0, 1], "only the nonsense reply causes a new connection");
         assert_eq!(client.reconnects(), 1);
     }
 
@@ -472,12 +476,16 @@ mod tests {
         assert_eq!((once.reconnects(), server.requests().len()), (2, 3));
         let (mut never, server) = client(Unsigned, |_| Answer::Close);
         failed(never.put("k", b"x"), "closed the connection");
-        assert_eq!(server.requests().len(), 1, "no answer at all: not sent again");
+        assert_eq!(
+            server.requests().len(),
+            1,
+            "the connection was new, so the request is not sent again"
+        );
     }
 
     #[test]
     fn a_request_that_crosses_with_the_end_of_the_connection_is_repeated_if_that_is_safe() {
-        // The server reads the second request of a connection and closes without an answer.
+        // The server reads the second request of each connection, and closes without an answer.
         let answer = || {
             let last = AtomicUsize::new(usize::MAX);
             move |request: &Received| {
@@ -494,7 +502,11 @@ mod tests {
         let (mut post, server) = client(Unsigned, answer());
         assert_eq!(post.create_upload("k").unwrap().value, "u");
         failed(post.create_upload("k"), "closed the connection");
-        assert_eq!(server.requests().len(), 2, "another upload may have begun: not sent again");
+        assert_eq!(
+            server.requests().len(),
+            2,
+            "the upload may have begun, so the request is not sent again"
+        );
     }
 
     #[test]
@@ -581,8 +593,8 @@ mod tests {
         let server = Server::new(bucket());
         let refused = |access: &Access| ObjectClient::connect(access, Unsigned).unwrap_err();
         let error = refused(&server.access("")).to_string();
-        assert!(error.contains("the address names no bucket"), "{error}");
+        assert!(error.contains("the address contains no bucket"), "{error}");
         let nbd = Access { address: "nbd://h/x".parse().unwrap(), ..server.access("") };
-        assert!(refused(&nbd).to_string().contains("no address of a bucket"));
+        assert!(refused(&nbd).to_string().contains("not the address of a bucket"));
     }
 }

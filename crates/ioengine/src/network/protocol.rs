@@ -1,4 +1,4 @@
-//! What a protocol does on an open connection: it turns requests into messages, and the bytes of
+//! The interface of a network protocol. A protocol turns requests into messages, and the bytes of
 //! replies into completions. It does no I/O.
 
 use std::collections::VecDeque;
@@ -19,72 +19,75 @@ pub(crate) struct Opened {
     pub info: RemoteInfo,
 }
 
-/// What the receiver does next with the bytes of the server.
+/// What the receiver does next with the bytes from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Passes the next bytes to [`Protocol::took`].
+    /// Passes this many bytes to [`Protocol::took`].
     Take(usize),
-    /// Passes the next bytes up to and including the first `end` to [`Protocol::took`]. If they are
-    /// more than `bytes_max` bytes, the server broke the protocol.
+    /// Passes the next bytes up to and including the first `end` to [`Protocol::took`]. If these
+    /// are more than `bytes_max` bytes, the server has violated the protocol.
     Until { end: &'static [u8], bytes_max: usize },
     /// Stores the next bytes in a slot, then passes them to [`Protocol::filled`].
     Fill { slot: u32, within: u32, length: u32 },
-    /// Reports a completion; the next bytes are the beginning of a message.
+    /// Reports a completion. The next bytes are the beginning of a message.
     Complete(Completion),
-    /// Nothing more in this message; the next bytes are the beginning of a message.
+    /// Does nothing, because the message has ended. The next bytes are the beginning of a message.
     Next,
 }
 
 /// The state of one protocol on one connection.
 pub(crate) trait Protocol: Debug + Send + Sync {
-    /// The most requests that one connection can have outstanding.
+    /// Returns the maximum number of outstanding requests on one connection.
     fn outstanding_max(&self) -> u32 {
         u32::MAX
     }
 
-    /// Whether the server accepts another request at this moment.
+    /// Returns whether the server accepts another request at this moment.
     fn has_room(&self) -> bool {
         true
     }
 
-    /// Whether a flush on this connection makes durable what was written on any connection. If
-    /// not, each connection must flush what was written on it.
+    /// Returns whether a flush on this connection covers the writes of all connections. If not,
+    /// each connection must flush its own writes.
     fn flushes_for_all(&self) -> bool {
         true
     }
 
-    /// Adds the message of a request to `out`. `payload` is the memory of the request. A protocol
-    /// with a maximum size shortens a larger request.
+    /// Adds the message of a request to `out`. `payload` is the memory of the request. A request
+    /// that is larger than the protocol allows is shortened.
     fn request(&mut self, request: &Request, payload: &[u8], out: &mut Outbox);
 
-    /// Adds the message that makes everything written durable, to be completed with
-    /// [`FLUSH_SLOT`]. False if the server has no such message.
+    /// Adds a flush message, which makes all writes durable. The completion of the flush has the
+    /// slot number [`FLUSH_SLOT`]. Returns false if the server does not support a flush.
     fn flush(&mut self, out: &mut Outbox) -> bool;
 
-    /// Size of the beginning of a message (bytes). Its content determines how to continue.
+    /// Returns the number of bytes at the beginning of a message that the receiver passes to
+    /// [`Protocol::took`] first. The content of these bytes determines the next step.
     fn header_bytes(&self) -> usize;
 
-    /// Prepares for a new connection after the old one ended between two messages, and adds the
-    /// messages of the outstanding requests to `out`. Returns false, the default, if the end of the
-    /// connection is an error.
+    /// Prepares for a new connection after the old connection ended between two messages, and adds
+    /// the messages of the outstanding requests to `out`. Returns false, the default, if the end of
+    /// the connection is an error.
     fn reconnect(&mut self, _out: &mut Outbox) -> bool {
         false
     }
 
-    /// Continues with the bytes asked for by [`Step::Take`] or [`Step::Until`].
+    /// Processes the bytes that [`Step::Take`] or [`Step::Until`] requested, and returns the next
+    /// step.
     ///
     /// # Errors
-    /// The server broke the protocol; the connection cannot be used any more.
+    /// The server violated the protocol. The connection cannot be used any more.
     fn took(&mut self, bytes: &[u8], out: &mut Outbox) -> Result<Step, Error>;
 
-    /// Continues after [`Step::Fill`] with the bytes that are now in the slot.
+    /// Returns the next step after [`Step::Fill`]. `payload` contains the bytes that were stored in
+    /// the slot.
     ///
     /// # Errors
-    /// As [`Protocol::took`].
+    /// The server violated the protocol. The connection cannot be used any more.
     fn filled(&mut self, payload: &[u8], out: &mut Outbox) -> Result<Step, Error>;
 }
 
-/// Messages on their way to the server.
+/// Messages that have not been sent completely.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pub(super) parts: VecDeque<Part>,
@@ -93,7 +96,7 @@ pub(crate) struct Outbox {
 /// A piece of a message.
 #[derive(Debug)]
 pub(super) enum Part {
-    /// Bytes, of which the first `sent` are sent.
+    /// Bytes that are stored here. The first `sent` of them have been sent.
     Bytes { bytes: Vec<u8>, sent: usize },
     /// Bytes in the memory of a slot.
     Slot { slot: u32, within: u32, length: u32 },
@@ -107,14 +110,14 @@ impl Outbox {
         }
     }
 
-    /// Adds bytes of a slot in flight, from `within` on.
+    /// Adds `length` bytes of a slot in flight, beginning at `within`.
     pub(crate) fn slot(&mut self, slot: u32, within: u32, length: u32) {
         if length > 0 {
             self.parts.push_back(Part::Slot { slot, within, length });
         }
     }
 
-    /// Whether bytes of a slot are still to be sent.
+    /// Returns whether some bytes of a slot have not been sent yet.
     pub(super) fn holds(&self, slot: u32) -> bool {
         let is_of = |part: &Part| matches!(part, Part::Slot { slot: of, .. } if *of == slot);
         self.parts.iter().any(is_of)

@@ -1,4 +1,5 @@
-//! An NBD server for tests, in this process: it serves a file, and misbehaves on request.
+//! An NBD server for tests that runs in this process. The server serves a file, and simulates the
+//! fault that the test chooses.
 
 use std::fs::File;
 use std::io::{Read, Write as _};
@@ -11,14 +12,14 @@ use std::time::Duration;
 use crate::clock::Monotonic;
 use crate::network::{Access, Address};
 
-/// The pause between two bytes of a server that trickles.
+/// The pause between two bytes with [`Fault::Trickles`].
 const TRICKLE: Duration = Duration::from_millis(2);
 
-/// What the server does wrong. Unless stated otherwise, the number is how many requests of a
-/// connection it answers correctly first.
+/// What the server does wrong. Unless stated otherwise, the number is how many requests of each
+/// connection the server answers correctly before the fault begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing.
+    /// The server answers all requests correctly.
     None,
     /// Closes the connection in the middle of a reply.
     HangsUp(u32),
@@ -28,15 +29,16 @@ pub(crate) enum Fault {
     MixesUp(u32),
     /// Answers with random bytes.
     Babbles(u32),
-    /// Answers this many requests of a connection with EAGAIN, and then all others correctly.
+    /// Answers the first requests of each connection with EAGAIN, and all later requests correctly.
+    /// The number is the number of requests that are answered with EAGAIN.
     IsBusy(u32),
     /// Holds back the writes of a connection until a flush on the same connection.
     CachesWrites,
-    /// Sends each byte by itself, with a pause between two bytes.
+    /// Sends one byte at a time, with a pause after each.
     Trickles(u32),
 }
 
-/// Starts a server for a file and returns how to reach it. It ends with this process.
+/// Starts a server for a file, and returns its address. The server ends with this process.
 pub(crate) fn serve(path: PathBuf, fault: Fault) -> Access {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("a bound port").port();
@@ -82,10 +84,10 @@ fn converse(mut stream: TcpStream, file: &File, fault: Fault) -> std::io::Result
     Ok(())
 }
 
-/// Offset and bytes of a write.
+/// The offset and the bytes of a write.
 type Write = (u64, Vec<u8>);
 
-/// Answers a request. `cache` contains the writes that are held back.
+/// Reads a request and answers it. `cache` contains the writes that are held back.
 fn answer(
     stream: &mut TcpStream,
     (file, cache): (&File, &mut Vec<Write>),

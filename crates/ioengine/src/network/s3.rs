@@ -1,10 +1,11 @@
-//! The client of S3: an object as a target that can be read.
+//! The S3 client: reads an object that is used as a target.
 //!
 //! Source: RFC 9112 (HTTP/1.1), RFC 9110, sections 14 (range requests) and 15 (status codes), and
-//! the Amazon S3 API Reference: HeadObject and GetObject. Each read is a GET with a Range on a
-//! keep-alive connection with one request at a time. A connection that the server closes between
-//! two responses is opened again; the time for that is part of the latency of the next request.
-//! Objects cannot be written in place, so there are no writes. TLS is not supported.
+//! the Amazon S3 API Reference: HeadObject and GetObject. Each read is a GET with the header Range.
+//! Connections are kept alive, and each has one request at a time. If the server closes a
+//! connection between two responses, the connection is opened again, and the latency of the next
+//! request includes the reconnection. Objects cannot be written in place, so writes are refused.
+//! TLS is not supported.
 
 mod sign;
 mod xml;
@@ -34,14 +35,14 @@ use http::{
     Framing, HEAD_BYTES_MAX, HEAD_END, Head, LINE_BYTES_MAX, LINE_END, STATUS_BYTES, Status,
 };
 
-/// The largest request (bytes). Any length up to the size of the object is allowed, but the result
-/// of a request has 31 bits.
+/// The maximum size of a request (bytes). S3 allows requests up to the size of the object, but the
+/// result of a request has only 31 bits.
 const REQUEST_BYTES_MAX: u32 = 1 << 30;
-/// How much of a body is read at once if it is skipped (bytes).
+/// The maximum number of bytes that are read at once from a body that is skipped.
 const SKIPPED_BYTES: u64 = 4 << 10;
-/// The longest body of an error (bytes). Errors of S3 have less than 1 KiB.
+/// The maximum size of the body of an error response (bytes). S3 servers send less than 1 KiB.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
-/// The most interim responses to one request.
+/// The maximum number of interim responses to one request.
 const INTERIMS_MAX: u32 = 4;
 
 /// The state of one connection.
@@ -52,31 +53,31 @@ struct S3 {
     /// The path of the object.
     path: String,
     size_bytes: u64,
-    /// The outstanding request.
+    /// The outstanding request. None if no request is outstanding, or if the body of the response
+    /// is being received.
     pending: Option<Pending>,
     stage: Stage,
     /// Whether the server has answered on this connection.
     answered: bool,
 }
 
-/// A request without a response.
+/// A request, and the number of interim responses to this request.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     slot: u32,
     offset: u64,
     length: u32,
-    /// Interim responses to it.
     interims: u32,
 }
 
-/// What the next bytes of the response are.
+/// The part of a response that the next bytes belong to.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// The beginning of the status line.
     Status,
     /// The rest of the header.
     Head(Status),
-    /// Part of the body, or its framing.
+    /// A part of the body, or a line of the chunked encoding.
     Body(Receiving),
 }
 
@@ -85,34 +86,34 @@ enum Stage {
 struct Receiving {
     request: Pending,
     body: Body,
-    /// How many bytes of payload have arrived.
+    /// The number of payload bytes that have arrived.
     moved: u64,
-    /// How many bytes of payload may arrive.
+    /// The maximum number of payload bytes that may arrive.
     moved_max: u64,
-    /// None if the body goes into the slot. Otherwise the body is skipped, and this is the result
-    /// of the request.
+    /// The result of a request whose body is skipped. None if the body is stored in the slot.
     result: Option<i32>,
-    /// Size of the part that is being received (bytes).
+    /// The size of the part that is being received (bytes). 0 if the next bytes are a line of the
+    /// chunked encoding.
     part: u32,
 }
 
-/// Opens the object.
+/// Opens the object: reads its size, and checks that it can be read.
 pub(super) fn open(wire: Wire, access: &Access) -> Result<Opened, Error> {
     if access.writable {
-        let remedy = "use `rw` read, or measure PUT with halfpower study objects";
+        let remedy = "use `rw=read`, or measure PUT with `halfpower study objects`";
         return Err(wire.refused("objects cannot be written in place", remedy));
     }
     let (_, key) = access.address.first_and_rest();
     if key.is_empty() {
-        let what = "the address names no object";
-        return Err(wire.refused(what, "write s3://HOST[:PORT]/BUCKET/KEY"));
+        let what = "the address contains no object key";
+        return Err(wire.refused(what, "use s3://HOST[:PORT]/BUCKET/KEY"));
     }
     let mut endpoint = Endpoint::new(access, false)?;
     let path = endpoint.path(key);
     let mut connection = Connection::over(wire, &access.address);
     let head = head_of(&mut connection, &mut endpoint, &path, access)?;
     let Some(size_bytes) = head.length else {
-        return Err(violated(&access.address.to_string(), "did not tell the size of the object"));
+        return Err(violated(&access.address.to_string(), "did not report the size of the object"));
     };
     let (wire, answered) = connection.into_wire()?;
     let protocol = S3 {
@@ -130,12 +131,14 @@ pub(super) fn open(wire: Wire, access: &Access) -> Result<Opened, Error> {
         size_bytes,
         block_bytes: 1,
         request_bytes_max: REQUEST_BYTES_MAX,
-        features: format!("S3 over HTTP/1.1, {signed}, 1 request per connection{closes}"),
+        features: format!(
+            "S3 over HTTP/1.1, {signed}, 1 outstanding request per connection{closes}"
+        ),
     };
     Ok(Opened { wire, protocol: Box::new(protocol), info })
 }
 
-/// Asks for the header of the object.
+/// Requests the header of the object with HEAD.
 fn head_of(
     connection: &mut Connection,
     endpoint: &mut Endpoint,
@@ -150,21 +153,23 @@ fn head_of(
     if reply.head.status == 200 {
         return Ok(reply.head);
     }
-    // A response to HEAD has no body, so it cannot give the reason for an error. A read can.
+    // A response to HEAD has no body, so only the response to a read contains the reason for an
+    // error.
     let first_byte = Call { range: Some((0, 0)), ..Call::new(Method::Get, path) };
     let explained = ask(first_byte)?;
     let told = if explained.is_success() { &reply } else { &explained };
     Err(refusal(access, "opening the object", told))
 }
 
-/// The error number for the status of a failed read; 0 for a read past the end.
+/// Returns the error number for the HTTP status of a failed read. Returns 0 for a read past the end
+/// of the object.
 fn errno(status: u16) -> i32 {
     match status {
         400 => libc::EINVAL,
         401 | 403 => libc::EACCES,
         404 | 410 => libc::ENOENT,
         416 => 0,
-        // The server is too busy: the worker tries again.
+        // The server is too busy, so the worker repeats the request.
         408 | 429 | 503 => libc::EAGAIN,
         _ => libc::EIO,
     }
@@ -184,14 +189,14 @@ impl S3 {
         self.pending = Some(request);
     }
 
-    /// Continues after a header: decides where the body goes.
+    /// Continues after a header, and decides whether the body is stored in the slot or skipped.
     fn begin_body(&mut self, head: &Head) -> Result<Step, Error> {
         let Some(request) = self.pending.take() else {
-            return Err(self.violated("answered a request that is not outstanding"));
+            return Err(self.violated("sent a reply to a request that is not outstanding"));
         };
         if (100..200).contains(&head.status) {
             if request.interims == INTERIMS_MAX {
-                return Err(self.violated("sends one interim response after the other"));
+                return Err(self.violated("sends too many interim responses"));
             }
             self.pending = Some(Pending { interims: request.interims + 1, ..request });
             self.stage = Stage::Status;
@@ -205,7 +210,7 @@ impl S3 {
         let (moved_max, result) = match head.status {
             200 | 206 => match self.expected(head, request)? {
                 Some(bytes) => (bytes, None),
-                // The object is not the one that was opened.
+                // The size differs, so the object has been replaced since it was opened.
                 None => (length.max(ERROR_BYTES_MAX), Some(-libc::ESTALE)),
             },
             status => (ERROR_BYTES_MAX, Some(-errno(status))),
@@ -214,15 +219,17 @@ impl S3 {
         self.receive(Receiving { request, body, moved: 0, moved_max, result, part: 0 })
     }
 
-    /// How many bytes the body of a successful response must have. None: the object has changed.
+    /// Returns how many bytes the body of a successful response must have. None if the object has
+    /// another size than when it was opened.
     fn expected(&self, head: &Head, request: Pending) -> Result<Option<u64>, Error> {
         let length = u64::from(request.length);
         if head.status == 200 {
-            // The whole object, for a server that ignores ranges or a range of the whole object.
+            // Status 200 means that the body is the whole object. This is accepted only if the
+            // whole object was requested.
             let whole = request.offset == 0 && length == self.size_bytes;
             return match head.length {
                 Some(bytes) if whole && bytes == length => Ok(Some(length)),
-                _ => Err(self.violated("ignores the Range of a request")),
+                _ => Err(self.violated("ignores the Range header of a request")),
             };
         }
         let Some(range) = head.range else {
@@ -233,7 +240,7 @@ impl S3 {
         }
         let bytes = range.last.saturating_sub(range.first).saturating_add(1);
         if range.first != request.offset || bytes > length {
-            return Err(self.violated("sent another part of the object than was asked for"));
+            return Err(self.violated("sent another part of the object than was requested"));
         }
         if head.length.is_some_and(|told| told != bytes) {
             return Err(self.violated("sent a body whose length differs from its Content-Range"));
@@ -241,7 +248,8 @@ impl S3 {
         Ok(Some(bytes))
     }
 
-    /// Asks for the next part of a body, or completes its request.
+    /// Returns the step that receives the next part of a body. At the end of the body, completes
+    /// the request.
     fn receive(&mut self, mut now: Receiving) -> Result<Step, Error> {
         let left = match now.body.next() {
             Next::End => return self.complete(now),
@@ -252,7 +260,7 @@ impl S3 {
             Next::Payload(left) => left,
         };
         if left > now.moved_max - now.moved {
-            return Err(self.violated("sent more than was asked for"));
+            return Err(self.violated("sent more than was requested"));
         }
         let within = now.moved as u32;
         let part = if now.result.is_some() { left.min(SKIPPED_BYTES) } else { left };
@@ -273,7 +281,7 @@ impl S3 {
         Ok(Step::Complete(Completion { slot: now.request.slot, result }))
     }
 
-    /// Continues after the part of a body that was asked for.
+    /// Continues after a part of a body has been received.
     fn moved(&mut self, mut now: Receiving) -> Result<Step, Error> {
         now.body.moved(u64::from(now.part));
         now.moved += u64::from(now.part);
@@ -287,7 +295,7 @@ impl Protocol for S3 {
     }
 
     fn request(&mut self, request: &Request, _payload: &[u8], out: &mut Outbox) {
-        debug_assert_eq!(request.op, Op::Read, "the engine refuses writes to what is read-only");
+        debug_assert_eq!(request.op, Op::Read, "the engine refuses writes to a read-only target");
         let length = request.length.clamp(1, REQUEST_BYTES_MAX);
         let Request { slot, offset, .. } = *request;
         self.send(Pending { slot, offset, length, interims: 0 }, out);
@@ -302,7 +310,8 @@ impl Protocol for S3 {
     }
 
     fn reconnect(&mut self, out: &mut Outbox) -> bool {
-        // A server that closes a connection without an answer would do so again.
+        // If the server has not answered on this connection, it would probably close the next
+        // connection without an answer too.
         let Some(request) = self.pending.filter(|_| self.answered) else { return false };
         self.answered = false;
         self.send(request, out);
@@ -331,7 +340,7 @@ impl Protocol for S3 {
     fn filled(&mut self, _payload: &[u8], _out: &mut Outbox) -> Result<Step, Error> {
         match self.stage {
             Stage::Body(now) => self.moved(now),
-            Stage::Status | Stage::Head(_) => Err(self.violated("filled a slot out of turn")),
+            Stage::Status | Stage::Head(_) => Err(self.violated("sent data that was not expected")),
         }
     }
 }

@@ -1,10 +1,11 @@
-//! The client of SMB, version 2.1 (dialect 0x0210).
+//! The SMB client, for version 2.1 (dialect 0x0210).
 //!
-//! Source: MS-SMB2. The set-up agrees on the dialect, authenticates (`ntlm`, wrapped in `spnego`),
-//! connects to the share and opens the file, without oplock or lease, so that nothing is cached.
-//! Then `transfer` reads and writes, with several requests outstanding, as many as the credits of
-//! the server allow (`session`). Messages of an authenticated user are signed in both directions;
-//! guests have no key. Encryption, which came with version 3.0, is not supported.
+//! Source: MS-SMB2. The set-up negotiates the dialect, authenticates (`ntlm`, wrapped in `spnego`),
+//! connects to the share and opens the file. The client requests no oplock and no lease, so nothing
+//! is cached. Then `transfer` reads and writes. The credits that the server grants limit the number
+//! of outstanding requests (`session`). If the user is authenticated, messages are signed in both
+//! directions. For guests, messages are not signed, because a guest has no key. Encryption, which
+//! version 3.0 introduced, is not supported.
 
 mod message;
 mod signing;
@@ -30,7 +31,7 @@ use transfer::Transfer;
 const DIALECT: u16 = 0x0210;
 /// SMB2_NEGOTIATE_SIGNING_ENABLED (2.2.3).
 const SIGNING_ENABLED: u16 = 1;
-/// SMB2_GLOBAL_CAP_LARGE_MTU: requests of more than 64 KiB (2.2.4).
+/// SMB2_GLOBAL_CAP_LARGE_MTU: the server allows requests of more than 64 KiB (2.2.4).
 const CAPABILITY_LARGE_MTU: u32 = 4;
 /// SMB2_SESSION_FLAG_IS_GUEST and SMB2_SESSION_FLAG_IS_NULL (2.2.6).
 const SESSION_GUEST: u16 = 1;
@@ -38,39 +39,39 @@ const SESSION_ANONYMOUS: u16 = 2;
 /// SMB2_SHARE_TYPE_DISK (2.2.10).
 const SHARE_DISK: u8 = 1;
 
-/// Rights to a file (2.2.13.1.1): to read and write its data, to read its attributes, and to wait
-/// on its handle.
+/// Access rights to a file (2.2.13.1.1): to read its data, to write its data, to read its
+/// attributes, and to wait for its handle.
 const FILE_READ_DATA: u32 = 1;
 const FILE_WRITE_DATA: u32 = 1 << 1;
 const FILE_READ_ATTRIBUTES: u32 = 1 << 7;
 const SYNCHRONIZE: u32 = 1 << 20;
 /// Impersonation level "Impersonation" (2.2.13).
 const IMPERSONATION: u32 = 2;
-/// Others may read, write and delete the file meanwhile (2.2.13).
+/// Other clients may read, write and delete the file while it is open (2.2.13).
 const SHARE_ALL: u32 = 7;
-/// FILE_OPEN: only an existing file (2.2.13).
+/// FILE_OPEN: opens the file only if it exists (2.2.13).
 const FILE_OPEN: u32 = 1;
-/// Options of CREATE (2.2.13): the path must not name a directory; each write is durable before its
-/// response.
+/// Options of CREATE (2.2.13). The first one refuses a directory. With the second one, the server
+/// makes each write durable before it responds.
 const FILE_NON_DIRECTORY_FILE: u32 = 1 << 6;
 const FILE_WRITE_THROUGH: u32 = 1 << 1;
 /// FILE_ATTRIBUTE_DIRECTORY (MS-FSCC 2.6).
 const ATTRIBUTE_DIRECTORY: u32 = 1 << 4;
 
-/// The largest request (bytes), as large as common servers allow.
+/// The maximum size of a request (bytes). Common servers do not allow more.
 const REQUEST_BYTES_MAX: u32 = 8 << 20;
-/// The longest name of a user, domain, share or file (characters), so that all lengths in messages
-/// fit into 16 bits.
+/// The maximum length of the name of a user, domain, share or file (characters). With this limit,
+/// all lengths in messages fit into 16 bits.
 const NAME_CHARACTERS_MAX: usize = 4096;
 
-/// What the server says in response to NEGOTIATE.
+/// The content of the response to NEGOTIATE.
 struct Server {
     request_bytes_max: u32,
-    /// The time of the server (100 ns since 1601).
+    /// The server's time (100 ns since 1601).
     time: [u8; 8],
 }
 
-/// How the server knows this client.
+/// The identity with which the server has accepted this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Identity {
     User,
@@ -88,18 +89,18 @@ impl Identity {
     }
 }
 
-/// Opens the file.
+/// Authenticates with the server, and opens the file.
 pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     let (share, path) = access.address.first_and_rest();
     if share.is_empty() || path.is_empty() {
-        let what = "the address names no file of a share";
-        return Err(wire.refused(what, "write smb://[USER@]HOST[:PORT]/SHARE/PATH/FILE"));
+        let what = "the address must contain a share and a file";
+        return Err(wire.refused(what, "use smb://[USER@]HOST[:PORT]/SHARE/PATH/FILE"));
     }
     let user = user(access);
     let names = [&access.address.host, user.user, user.domain, user.password, &access.address.path];
     if names.iter().any(|name| name.chars().count() > NAME_CHARACTERS_MAX) {
         let what = format!("a name has more than {NAME_CHARACTERS_MAX} characters");
-        return Err(wire.refused(what, "check the address and the user"));
+        return Err(wire.refused(what, "shorten the names in the address and of the user"));
     }
     let mut session = Session::new();
     let server = negotiate(&mut session, &mut wire)?;
@@ -107,7 +108,7 @@ pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     let rights = connect_tree(&mut session, &mut wire, &access.address.host, share)?;
     if access.writable && rights & FILE_WRITE_DATA == 0 {
         let what = format!("the share '{share}' is read-only{}", for_user(user, identity));
-        return Err(wire.refused(what, "use `rw` read, or another share or user"));
+        return Err(wire.refused(what, "use `rw=read`, or use another share or user"));
     }
     let reply = create(&mut session, &mut wire, access, path)?;
     if reply.header.status != status::SUCCESS {
@@ -116,7 +117,7 @@ pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     let (file, size_bytes) = opened(&reply.body).map_err(|what| wire.violated(what))?;
     let (credits, request_bytes_max) = (session.credits(), server.request_bytes_max);
     if credits == 0 {
-        return Err(wire.violated("granted no credit"));
+        return Err(wire.violated("granted no credits, so no request can be sent"));
     }
     let features = format!(
         "SMB 2.1, {}, {credits} credits, requests up to {} KiB",
@@ -129,8 +130,8 @@ pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     Ok(Opened { wire, protocol: Box::new(transfer), info })
 }
 
-/// The user from the address, or else from the credentials. An empty name means an anonymous
-/// client.
+/// Returns the user in the address. If the address contains no user, returns the user in the
+/// credentials. An empty name means an anonymous client.
 fn user(access: &Access) -> Login<'_> {
     let credentials = access.credentials.as_ref();
     let of_credentials = credentials.map(|credentials| &*credentials.user);
@@ -139,7 +140,7 @@ fn user(access: &Access) -> Login<'_> {
     Login { domain, user, password: credentials.map_or("", |credentials| &credentials.password) }
 }
 
-/// " for the user 'x'", as a part of error messages.
+/// Returns a part of error messages such as " for the user 'x'".
 fn for_user(login: Login<'_>, identity: Identity) -> String {
     match identity {
         Identity::User => format!(" for the user '{}'", login.user),
@@ -148,7 +149,7 @@ fn for_user(login: Login<'_>, identity: Identity) -> String {
     }
 }
 
-/// Agrees on the dialect (2.2.3 and 2.2.4).
+/// Negotiates the dialect (2.2.3 and 2.2.4).
 fn negotiate(session: &mut Session, wire: &mut Wire) -> Result<Server, Error> {
     let message = Message::new(36).u16(1).u16(SIGNING_ENABLED).u16(0).u32(0);
     let message = message.bytes(&random::<16>()?).u64(0).u16(DIALECT);
@@ -156,7 +157,7 @@ fn negotiate(session: &mut Session, wire: &mut Wire) -> Result<Server, Error> {
     if reply.header.status != status::SUCCESS {
         let what = match reply.header.status {
             status::NOT_SUPPORTED => "the server does not allow SMB 2.1".to_owned(),
-            status => format!("the server refused to negotiate ({})", status::name(status)),
+            status => format!("the server refused to negotiate SMB 2.1 ({})", status::name(status)),
         };
         return Err(wire.refused(what, "allow version 2.1 (SMB2_10) on the server"));
     }
@@ -178,8 +179,8 @@ fn negotiate(session: &mut Session, wire: &mut Wire) -> Result<Server, Error> {
     Ok(server)
 }
 
-/// Logs on with NTLM in two rounds (2.2.5, 2.2.6), and begins to sign messages unless the server
-/// treats the user as a guest.
+/// Logs on with NTLM in two rounds (2.2.5, 2.2.6). Afterwards, messages are signed, unless the
+/// client is a guest or anonymous.
 fn authenticate(
     session: &mut Session,
     wire: &mut Wire,
@@ -195,7 +196,7 @@ fn authenticate(
     }
     session.session_id = reply.header.session_id;
     let token = security_buffer(&reply.body).map_err(|what| wire.violated(what))?;
-    let challenge = spnego::answer(token).ok_or("sent no message of NTLM");
+    let challenge = spnego::answer(token).ok_or("sent no NTLM message");
     let challenge = challenge.and_then(Challenge::parse).map_err(|what| wire.violated(what))?;
     let nonce = Nonce { client_challenge: random()?, time };
     let answer = challenge.answer((!login.user.is_empty()).then_some(login), &nonce);
@@ -219,14 +220,15 @@ fn authenticate(
     Ok(Identity::User)
 }
 
-/// A SESSION_SETUP request: no flags, no capabilities, no channel, no previous session (2.2.5).
+/// Returns a SESSION_SETUP request without flags, capabilities, channel and previous session
+/// (2.2.5).
 fn session_setup(token: &[u8]) -> Message {
     let offset = HEADER_BYTES as u16 + 24;
     let message = Message::new(25).u8(0).u8(SIGNING_ENABLED as u8).u32(0).u32(0);
     message.u16(offset).u16(token.len() as u16).u64(0).bytes(token)
 }
 
-/// The token in a SESSION_SETUP response (2.2.6).
+/// Returns the token in the body of a SESSION_SETUP response (2.2.6).
 fn security_buffer(body: &[u8]) -> Result<&[u8], &'static str> {
     named(body, le16(body, 4)?, le16(body, 6)?)
 }
@@ -234,8 +236,8 @@ fn security_buffer(body: &[u8]) -> Result<&[u8], &'static str> {
 fn not_logged_on(wire: &Wire, login: Login<'_>, status: u32) -> Error {
     let (user, status_name) = (login.user, status::name(status));
     if user.is_empty() {
-        let what = format!("the server accepts no anonymous users ({status_name})");
-        let remedy = "name a user in the address, and put the password into HALFPOWER_PASSWORD";
+        let what = format!("the server does not accept anonymous users ({status_name})");
+        let remedy = "specify a user in the address, and the password in HALFPOWER_PASSWORD";
         return wire.refused(what, remedy);
     }
     match status {
@@ -247,17 +249,17 @@ fn not_logged_on(wire: &Wire, login: Login<'_>, status: u32) -> Error {
         | status::ACCOUNT_LOCKED_OUT
         | status::ACCOUNT_RESTRICTION
         | status::PASSWORD_EXPIRED => {
-            let what = format!("the user '{user}' may not log on ({status_name})");
+            let what = format!("the user '{user}' is not allowed to log on ({status_name})");
             wire.refused(what, "check the account on the server")
         }
         _ => {
-            let what = format!("the server refused to log on '{user}' ({status_name})");
+            let what = format!("the server refused to log on the user '{user}' ({status_name})");
             wire.refused(what, "check the log of the server")
         }
     }
 }
 
-/// Connects to the share (2.2.9 and 2.2.10), and returns the rights that the user has there.
+/// Connects to the share (2.2.9 and 2.2.10), and returns the user's access rights to the share.
 fn connect_tree(
     session: &mut Session,
     wire: &mut Wire,
@@ -275,7 +277,7 @@ fn connect_tree(
             return Err(wire.refused(what, "check the name of the share"));
         }
         status::ACCESS_DENIED => {
-            let what = format!("the server does not allow the share '{share}' to this user");
+            let what = format!("the server denies this user access to the share '{share}'");
             let remedy = "use another user, or check whether the share requires encryption";
             return Err(wire.refused(what, remedy));
         }
@@ -289,14 +291,14 @@ fn connect_tree(
     match parse().map_err(|what: &str| wire.violated(what))? {
         (16, [SHARE_DISK], rights) => Ok(rights),
         (16, _, _) => {
-            let what = format!("the share '{share}' has no files");
-            Err(wire.refused(what, "name a share that has files"))
+            let what = format!("the share '{share}' is not a file share");
+            Err(wire.refused(what, "specify a file share"))
         }
-        _ => Err(wire.violated("sent no response to TREE_CONNECT")),
+        _ => Err(wire.violated("sent an invalid response to TREE_CONNECT")),
     }
 }
 
-/// Asks to open a file (2.2.13).
+/// Sends a CREATE request, which opens the file, and returns the response (2.2.13).
 fn create(
     session: &mut Session,
     wire: &mut Wire,
@@ -307,18 +309,18 @@ fn create(
     let write = if access.writable { FILE_WRITE_DATA } else { 0 };
     let rights = FILE_READ_DATA | FILE_READ_ATTRIBUTES | SYNCHRONIZE | write;
     let durable = if access.durable { FILE_WRITE_THROUGH } else { 0 };
-    // No oplock, no special flags, no attributes, no contexts. Only an empty name would need a byte
-    // of padding.
+    // The request contains no oplock, no flags, no attributes and no contexts. A byte of padding
+    // would be needed only if the name were empty.
     let message = Message::new(57).u8(0).u8(0).u32(IMPERSONATION).u64(0).u64(0).u32(rights).u32(0);
     let message = message.u32(SHARE_ALL).u32(FILE_OPEN).u32(FILE_NON_DIRECTORY_FILE | durable);
     let message = message.u16(HEADER_BYTES as u16 + 56).u16(name.len() as u16).u32(0).u32(0);
     session.exchange(wire, CREATE, message.bytes(&name))
 }
 
-/// The identifier and the size of the file in a CREATE response (2.2.14).
+/// Returns the identifier and the size of the file from the body of a CREATE response (2.2.14).
 fn opened(body: &[u8]) -> Result<([u8; 16], u64), &'static str> {
     if le16(body, 0)? != 89 || le32(body, 56)? & ATTRIBUTE_DIRECTORY != 0 {
-        return Err("opened something else than a file");
+        return Err("opened something that is not a file");
     }
     Ok((array(body, 64)?, le64(body, 48)?))
 }
@@ -334,11 +336,11 @@ fn not_opened(wire: &Wire, access: &Access, status: u32, for_user: &str) -> Erro
             wire.refused(what, "check the path; the file must exist")
         }
         status::FILE_IS_A_DIRECTORY => {
-            wire.refused(format!("'{path}' is a directory"), "name a file")
+            wire.refused(format!("'{path}' is a directory"), "specify a file")
         }
         status::ACCESS_DENIED | status::MEDIA_WRITE_PROTECTED if access.writable => {
             let what = format!("'{path}' is not writable{for_user}");
-            wire.refused(what, "use `rw` read, or check the permissions")
+            wire.refused(what, "use `rw=read`, or check the permissions")
         }
         status::ACCESS_DENIED => {
             let what = format!("'{path}' is not readable{for_user}");
@@ -346,11 +348,11 @@ fn not_opened(wire: &Wire, access: &Access, status: u32, for_user: &str) -> Erro
         }
         status::SHARING_VIOLATION => {
             let what = format!("another client uses '{path}' and does not share it");
-            wire.refused(what, "close the file there")
+            wire.refused(what, "close the file in that client")
         }
         status::PATH_NOT_COVERED => {
             let what = format!("'{path}' is on another server (DFS)");
-            wire.refused(what, "write the address of that server")
+            wire.refused(what, "use the address of that server")
         }
         status => {
             let what = format!("the server refused to open '{path}' ({})", status::name(status));
@@ -359,7 +361,7 @@ fn not_opened(wire: &Wire, access: &Access, status: u32, for_user: &str) -> Erro
     }
 }
 
-/// Random bytes from the operating system.
+/// Returns random bytes from the operating system.
 fn random<const BYTES: usize>() -> Result<[u8; BYTES], Error> {
     let mut bytes = [0; BYTES];
     // SAFETY: the kernel writes at most `BYTES` bytes into the array. Up to 256 bytes are always
@@ -383,8 +385,8 @@ mod tests {
     use crate::network::{Credentials, Link, Scheme, Slots, connect_over};
     use crate::request::{Completion, Op, Request};
 
-    /// What smbd of Samba 4.17 sent to a guest who opened a file of 96 bytes, read it and wrote it.
-    /// Every 8 bytes of the file are their offset.
+    /// The bytes that smbd of Samba 4.17 sent to a guest, in hexadecimal. The guest opened a file
+    /// of 96 bytes, read it and wrote it. Each 8 bytes of the file contain their offset.
     const RECORDED: &[&str] = &[
         "000000cafe534d42400000000000000000000100010000000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000004100010010020000746573740000000000000000",
@@ -411,13 +413,13 @@ mod tests {
         "00000000453c1eb41753af7c0000000000000000000000000000000000000000110000006000000000000000",
         "00000000",
     ];
-    /// Where the recorded messages begin.
+    /// The positions at which the recorded messages begin.
     const SESSION_SETUP_1: usize = 206;
     const SESSION_SETUP_2: usize = 427;
     const TREE_CONNECT: usize = 512;
     const CREATE: usize = 596;
     const READ: usize = 752;
-    /// Where the status, the credits and the body are in a message.
+    /// The positions of the status, the credits and the body in a message.
     const STATUS: usize = 12;
     const CREDITS: usize = 18;
     const BODY: usize = 68;
@@ -428,14 +430,14 @@ mod tests {
         (0..digits.len()).step_by(2).map(byte).collect()
     }
 
-    /// The recorded bytes with others at a position.
+    /// Returns the recorded bytes, with those at position `at` replaced by `other`.
     fn with(at: usize, other: &[u8]) -> Vec<u8> {
         let mut bytes = recorded();
         bytes[at..at + other.len()].copy_from_slice(other);
         bytes
     }
 
-    /// Connects to a server that sends these bytes, whatever it is asked.
+    /// Connects to a server that sends `bytes` and ignores the requests.
     fn replay<T>(bytes: &[u8], act: impl FnOnce(Result<(Link, RemoteInfo), Error>) -> T) -> T {
         let (client, mut server) = UnixStream::pair().unwrap();
         server.write_all(bytes).unwrap();
@@ -492,11 +494,11 @@ mod tests {
         status(
             SESSION_SETUP_2,
             status::ACCOUNT_DISABLED,
-            "may not log on (STATUS_ACCOUNT_DISABLED)",
+            "is not allowed to log on (STATUS_ACCOUNT_DISABLED)",
         );
         status(TREE_CONNECT, status::BAD_NETWORK_NAME, "there is no share 'a'");
-        status(TREE_CONNECT, status::ACCESS_DENIED, "does not allow the share 'a' to this user");
-        named(TREE_CONNECT + BODY + 2, &[3], "the share 'a' has no files");
+        status(TREE_CONNECT, status::ACCESS_DENIED, "denies this user access to the share 'a'");
+        named(TREE_CONNECT + BODY + 2, &[3], "the share 'a' is not a file share");
         named(TREE_CONNECT + BODY + 12, &[0xa9, 0, 0x12, 0], "'a' is read-only for guests");
         status(CREATE, status::OBJECT_NAME_NOT_FOUND, "there is no file 'b' in the share 'a'");
         status(CREATE, status::FILE_IS_A_DIRECTORY, "'b' is a directory");
@@ -520,16 +522,16 @@ mod tests {
         assert!(refused(&bytes).contains("granted no credit"));
         named(1, &[0xff], "sent a response that is too long");
         named(SESSION_SETUP_1 + BODY + 4, &[0xff, 0xff], "sent a message that is too short");
-        named(SESSION_SETUP_1 + BODY + 8, &[0xa0], "sent no message of NTLM");
-        named(SESSION_SETUP_1 + 106, b"n", "sent no challenge of NTLM");
-        named(SESSION_SETUP_2 + 28, &[9], "answered a request that is not outstanding");
-        named(SESSION_SETUP_2 + 16, &[9], "answered with another command");
-        // An authenticated user expects signatures.
+        named(SESSION_SETUP_1 + BODY + 8, &[0xa0], "sent no NTLM message");
+        named(SESSION_SETUP_1 + 106, b"n", "sent no NTLM challenge");
+        named(SESSION_SETUP_2 + 28, &[9], "sent a reply to a request that is not outstanding");
+        named(SESSION_SETUP_2 + 16, &[9], "sent the response to another command");
+        // If the user is authenticated, the client requires signatures.
         named(SESSION_SETUP_2 + BODY + 2, &[0], "sent a response without a signature (status 0x0");
         let mut bytes = with(SESSION_SETUP_2 + BODY + 2, &[0]);
         bytes[SESSION_SETUP_2 + 20] |= message::FLAG_SIGNED as u8;
         assert!(refused(&bytes).contains("sent a message with a wrong signature"));
-        named(CREATE + BODY + 56, &[0x10], "opened something else than a file");
+        named(CREATE + BODY + 56, &[0x10], "opened something that is not a file");
         let recorded = recorded();
         for length in [0, 3, 100, SESSION_SETUP_1, CREATE + 70, READ - 1] {
             let message = refused(&recorded[..length]);
@@ -537,7 +539,7 @@ mod tests {
         }
     }
 
-    /// A generator of numbers that are random enough for tests (xorshift).
+    /// Returns a generator of pseudo-random numbers for tests (xorshift).
     fn random_numbers(mut state: u64) -> impl FnMut(usize) -> usize {
         move |below| {
             state ^= state << 13;

@@ -1,7 +1,8 @@
-//! A TCP connection to a server: blocking, with a time limit, while it is set up; then polled.
+//! A TCP connection to a server. During the set-up, calls block until a time limit. Afterwards the
+//! connection is polled.
 //!
-//! The set-up of a protocol sends and receives whole messages. Afterwards the connection is handed
-//! to a `Link`, which uses the functions that do not block.
+//! The set-up of a protocol sends and receives whole messages. Afterwards a `Link` takes over the
+//! connection, and uses the functions that do not block.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -14,28 +15,30 @@ use crate::clock::{Clock, Monotonic};
 use crate::error::{Error, ErrorKind};
 use crate::network::Address;
 
-/// How long to wait for a connection.
+/// The maximum time until a TCP connection is established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit of a whole set-up. It is twice the time limit of an answer if that is longer.
+/// The minimum of the time limit for a whole set-up. The limit is twice the address's timeout if
+/// that is longer.
 const SETUP_MIN: Duration = Duration::from_secs(10);
-/// The longest wait during the set-up before the interrupt flag is checked.
+/// The time between two checks of the interrupt flag during the set-up.
 const LOOK: Duration = Duration::from_millis(100);
-/// The longest message during the set-up of a connection (bytes).
+/// The maximum size of a message during the set-up (bytes).
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// How much of a text that a server sent is shown (bytes).
+/// The maximum length of a server's text in a message to the user (bytes).
 const TEXT_BYTES_MAX: usize = 200;
-/// Socket buffers in each direction (bytes). Without them, large requests wait for the window.
+/// The requested size of the socket's send and receive buffers (bytes). With the default size,
+/// large requests wait for the TCP window.
 const SOCKET_BYTES: libc::c_int = 4 << 20;
-/// The longest wait for the server in one system call, so that deadlines are checked in between. It
-/// is less than half of a worker's longest wait, because only a wait of at least two ticks uses
-/// [`Wire::wait_and_receive`].
+/// The longest wait for the server in one system call. Deadlines are checked between these calls. A
+/// tick is less than half of a worker's longest wait, because only a wait of at least two ticks
+/// uses [`Wire::wait_and_receive`].
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
-/// Set by the program when the user interrupts it.
+/// The flag that the program sets when the user interrupts it.
 static INTERRUPT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on, every set-up of a connection ends when the flag `interrupt` is set. Only the first
-/// call of this function has an effect.
+/// Makes every set-up of a connection end when the flag `interrupt` is set. Only the first call of
+/// this function has an effect.
 pub fn end_set_up_with(interrupt: Arc<AtomicBool>) {
     let _ = INTERRUPT.set(interrupt);
 }
@@ -44,20 +47,20 @@ fn is_interrupted() -> bool {
     INTERRUPT.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// A TCP connection with the name of its server, for error messages.
+/// A TCP connection, with the server's address for error messages.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: TcpStream,
     clock: Monotonic,
-    /// When the set-up must have ended (ns); None afterwards.
+    /// When the set-up must have ended (ns). None after the set-up.
     set_up_until_ns: Option<u64>,
-    /// The server's address.
+    /// The address of the target, for error messages.
     pub(super) name: String,
-    /// How long to wait for an answer.
+    /// The time limit for an answer of the server.
     pub(super) timeout: Duration,
 }
 
-/// A piece of memory that data is received into, or sent from.
+/// A piece of memory to receive into or to send from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub memory: *mut u8,
@@ -72,7 +75,7 @@ impl Wire {
     pub(crate) fn connect(address: &Address) -> Result<Wire, Error> {
         let server = address.server();
         let addresses = server.to_socket_addrs().map_err(|source| {
-            Error::io(format!("finding the server {}", address.host), source)
+            Error::io(format!("resolving the name {}", address.host), source)
                 .of_kind(ErrorKind::Usage)
                 .with_remedy("check the name of the server")
         })?;
@@ -92,13 +95,14 @@ impl Wire {
             .with_remedy("check that the server runs and that the port is right"))
     }
 
-    /// Uses a connected stream.
+    /// Uses a connected stream, and begins the set-up.
     pub(crate) fn over(stream: TcpStream, address: &Address) -> Result<Wire, Error> {
         let name = address.to_string();
         let set = |result: io::Result<()>| {
             result.map_err(|e| Error::io(format!("setting up the connection to {name}"), e))
         };
-        // Fails on a socket that is not TCP, which has no delay either.
+        // This call fails on a socket that is not TCP. Such a socket does not delay messages
+        // anyway.
         let _ = stream.set_nodelay(true);
         set(stream.set_read_timeout(Some(LOOK)))?;
         set(stream.set_write_timeout(Some(LOOK)))?;
@@ -109,30 +113,30 @@ impl Wire {
         Ok(Wire { stream, clock, set_up_until_ns, name, timeout })
     }
 
-    /// Ends the set-up, and with it its time limit. The connection is used as before.
+    /// Ends the set-up, so that its time limit no longer applies. Calls still block.
     pub(super) fn after_set_up(mut self) -> Wire {
         self.set_up_until_ns = None;
         self
     }
 
-    /// Whether the set-up has ended.
+    /// Returns whether the set-up has ended.
     pub(super) fn is_set_up(&self) -> bool {
         self.set_up_until_ns.is_none()
     }
 
-    /// The server's end of the connection; None if it is not TCP.
+    /// Returns the address of the server's socket. None if the connection is not TCP.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         self.stream.peer_addr().ok()
     }
 
-    /// Begins another connection to the same server, without waiting until it is established. Bytes
-    /// can be sent over it only after that.
+    /// Begins another connection to the same server, and does not wait until the connection is
+    /// established. Until then, no bytes can be sent.
     ///
     /// # Errors
     /// The connection cannot be begun, for example because the network cannot be reached.
     pub(super) fn again(&self, peer: SocketAddr) -> Result<Wire, Error> {
         let stream = begin_connection(&peer).map_err(|error| self.broken(error))?;
-        // Fails on what is not TCP.
+        // This call fails on a socket that is not TCP.
         let _ = stream.set_nodelay(true);
         enlarge_buffers(&stream);
         let (clock, timeout) = (self.clock, self.timeout);
@@ -141,9 +145,9 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Repeats a call that waits on the socket until it succeeds or fails. Gives up when the server
-    /// was silent for longer than its time limit, when the set-up takes too long, or when the user
-    /// interrupts it.
+    /// Repeats a call that waits for the socket, until the call succeeds or fails. Returns an error
+    /// when the server was silent for longer than the time limit, when the set-up takes too long,
+    /// or when the user interrupts the set-up.
     fn patiently<T>(&self, mut call: impl FnMut(&TcpStream) -> io::Result<T>) -> io::Result<T> {
         let begun_ns = self.clock.now_ns();
         let silent_until_ns = begun_ns.saturating_add(self.timeout.as_nanos() as u64);
@@ -165,7 +169,8 @@ impl Wire {
         }
     }
 
-    /// Fails if the set-up has taken too long, even if the server was never silent for long.
+    /// Returns an error if the set-up has taken too long, even if the server was never silent for
+    /// long.
     fn check_set_up(&self) -> io::Result<()> {
         let is_over = self.set_up_until_ns.is_some_and(|until| self.clock.now_ns() >= until);
         if is_over { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
@@ -179,10 +184,10 @@ impl Wire {
     /// Receives `length` bytes during the set-up.
     ///
     /// # Errors
-    /// The connection broke, the server did not answer in time, or the length is implausible.
+    /// The connection broke, the server did not answer in time, or the length is too large.
     pub(crate) fn receive(&mut self, length: usize) -> Result<Vec<u8>, Error> {
         if length > MESSAGE_BYTES_MAX {
-            return Err(self.violated(&format!("announced a message of {length} bytes")));
+            return Err(self.violated(&format!("announced a message of {length} bytes (too long)")));
         }
         let mut bytes = vec![0; length];
         self.receive_into(&mut bytes)?;
@@ -203,8 +208,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits for the server, and copies what has arrived but leaves it in the socket. Returns how
-    /// many bytes it copied, 0 if the server has closed the connection.
+    /// Waits for the server, and copies received bytes without removing them from the socket.
+    /// Returns the number of bytes, or 0 if the server has closed the connection.
     pub(super) fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.patiently(|stream| stream.peek(buffer))
     }
@@ -226,24 +231,24 @@ impl Wire {
         Ok(())
     }
 
-    /// The error for a server that did something which the protocol does not allow.
+    /// Returns the error for a server that violated the protocol.
     pub(crate) fn violated(&self, what: &str) -> Error {
         violated(&self.name, what)
     }
 
-    /// The error for a target that the server, or this client, refuses to open.
+    /// Returns the error for a target that the server or this client refuses to open.
     pub(crate) fn refused(&self, what: impl Into<String>, remedy: &str) -> Error {
         Error::new(ErrorKind::Usage, format!("{}: {}", self.name, what.into())).with_remedy(remedy)
     }
 
-    /// The error for a server that was too busy for longer than its time limit.
+    /// Returns the error for a server that was too busy for longer than the time limit.
     pub(super) fn busy(&self) -> Error {
         let (name, seconds) = (&self.name, self.timeout.as_secs());
         Error::new(ErrorKind::Io, format!("{name}: the server was too busy for {seconds} s"))
             .with_remedy("use a smaller `depth` and fewer `threads`, or raise ?timeout=SECONDS")
     }
 
-    /// The error for a set-up that takes too long.
+    /// Returns the error for a set-up that takes too long.
     fn slow(&self) -> Error {
         let seconds = SETUP_MIN.max(2 * self.timeout).as_secs();
         let what = format!("{} did not set up the connection in {seconds} s", self.name);
@@ -251,7 +256,7 @@ impl Wire {
             .with_remedy("check the server and the network, or raise ?timeout=SECONDS")
     }
 
-    /// The error for a connection that has failed, or a server that was silent.
+    /// Returns the error for a connection that failed, or for a server that did not answer.
     pub(super) fn broken(&self, error: io::Error) -> Error {
         let name = &self.name;
         match error.kind() {
@@ -265,7 +270,7 @@ impl Wire {
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::BrokenPipe => {
                 Error::new(ErrorKind::Io, format!("{name} closed the connection"))
-                    .with_remedy("look into the log of the server")
+                    .with_remedy("check the log of the server")
             }
             io::ErrorKind::Other if is_interrupted() => {
                 Error::new(ErrorKind::Io, format!("interrupted while waiting for {name}"))
@@ -276,51 +281,52 @@ impl Wire {
         }
     }
 
-    /// Ends the set-up: from now on, a blocking wait takes at most [`TICK`].
+    /// Ends the set-up. After this call, a blocking wait takes at most [`TICK`].
     pub(super) fn set_tick(&self) -> Result<(), Error> {
         self.stream.set_read_timeout(Some(TICK)).map_err(|error| self.broken(error))
     }
 
-    /// Whether something has arrived that was not received yet. It may be the end of the
-    /// connection.
+    /// Returns whether bytes have arrived or the connection has ended.
     pub(super) fn has_news(&self) -> bool {
         let mut poll = Poll::default();
         poll.add(self, false);
         poll.wait(Duration::ZERO).is_err() || poll.can_receive(0)
     }
 
-    /// Sends from several pieces without blocking. Returns how many bytes it sent; None if nothing
-    /// can be sent now.
+    /// Sends from several pieces without blocking. Returns the number of bytes that were sent. None
+    /// if nothing can be sent now.
     ///
     /// # Safety
     /// Each piece must be readable for its length.
     pub(super) unsafe fn send_now(&self, pieces: &[Piece]) -> Result<Option<usize>, Error> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises that the pieces are valid.
         self.moved(unsafe { self.message_call(pieces, flags, send_message) })
     }
 
-    /// Receives into several pieces without blocking. Returns how many bytes it received; None if
-    /// nothing has arrived.
+    /// Receives into several pieces without blocking. Returns the number of bytes that were
+    /// received. None if nothing has arrived.
     ///
     /// # Safety
     /// Each piece must be writable for its length, and not in use elsewhere.
     pub(super) unsafe fn receive_now(&self, pieces: &[Piece]) -> Result<Option<usize>, Error> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises that the pieces are valid.
         unsafe { self.receive_with(pieces, libc::MSG_DONTWAIT) }
     }
 
-    /// As [`Wire::receive_now`], but waits up to [`TICK`] for the first byte.
+    /// Receives into several pieces like [`Wire::receive_now`], but waits up to [`TICK`] for the
+    /// first byte.
     ///
     /// # Safety
-    /// As for [`Wire::receive_now`].
+    /// Each piece must be writable for its length, and not in use elsewhere.
     pub(super) unsafe fn wait_and_receive(&self, pieces: &[Piece]) -> Result<Option<usize>, Error> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller promises that the pieces are valid.
         unsafe { self.receive_with(pieces, 0) }
     }
 
     unsafe fn receive_with(&self, pieces: &[Piece], flags: i32) -> Result<Option<usize>, Error> {
-        // SAFETY: passed on to the caller; recvmsg changes only the header's own fields.
+        // SAFETY: the caller promises that the pieces are valid. recvmsg changes only the fields of
+        // the header.
         let moved = unsafe { self.message_call(pieces, flags, libc::recvmsg) };
         match self.moved(moved)? {
             Some(0) => Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
@@ -340,7 +346,7 @@ impl Wire {
         for (vector, piece) in vectors.iter_mut().zip(pieces) {
             *vector = libc::iovec { iov_base: piece.memory.cast(), iov_len: piece.length };
         }
-        // SAFETY: an all-zero msghdr is valid: no name, no control data.
+        // SAFETY: an all-zero msghdr is valid and means no name and no control data.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = vectors.as_mut_ptr();
         header.msg_iovlen = count as _;
@@ -361,24 +367,24 @@ impl Wire {
     }
 }
 
-/// recvmsg(2), or sendmsg(2) with the same signature.
+/// The type of recvmsg(2) and of [`send_message`].
 type SendOrReceive =
     unsafe extern "C" fn(libc::c_int, *mut libc::msghdr, libc::c_int) -> libc::ssize_t;
 
-/// The most pieces of one call.
+/// The maximum number of pieces in one call.
 pub(super) const PIECES_MAX: usize = 32;
 
-/// sendmsg(2) with the signature of recvmsg(2).
+/// Calls sendmsg(2). The mutable `header` gives this function the type of recvmsg(2).
 unsafe extern "C" fn send_message(
     descriptor: libc::c_int,
     header: *mut libc::msghdr,
     flags: libc::c_int,
 ) -> libc::ssize_t {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller promises that the header and its pieces are valid.
     unsafe { libc::sendmsg(descriptor, header, flags) }
 }
 
-/// Opens a TCP connection, and waits until it is established.
+/// Opens a TCP connection, and waits until the connection is established.
 pub(super) fn reach(peer: &SocketAddr) -> io::Result<TcpStream> {
     let (clock, stream) = (Monotonic::new(), begin_connection(peer)?);
     let until_ns = clock.now_ns() + CONNECT_TIMEOUT.as_nanos() as u64;
@@ -390,7 +396,7 @@ pub(super) fn reach(peer: &SocketAddr) -> io::Result<TcpStream> {
         if clock.now_ns() >= until_ns {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        // SAFETY: the entry outlives the call. An interruption by a signal is no failure.
+        // SAFETY: the entry outlives the call. If a signal interrupts the call, the loop goes on.
         unsafe { libc::poll(&raw mut entry, 1, LOOK.as_millis() as libc::c_int) };
     }
     match stream.take_error()? {
@@ -399,7 +405,7 @@ pub(super) fn reach(peer: &SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Begins a TCP connection. It is established when the socket becomes writable.
+/// Begins a TCP connection. The connection is established when the socket becomes writable.
 fn begin_connection(peer: &SocketAddr) -> io::Result<TcpStream> {
     let family = if peer.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -443,7 +449,7 @@ fn begin_connection(peer: &SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Asks for large socket buffers. A kernel that grants less is no error.
+/// Requests large socket buffers. It is not an error if the kernel grants less.
 fn enlarge_buffers(stream: &TcpStream) {
     let bytes = SOCKET_BYTES;
     for option in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
@@ -460,8 +466,8 @@ fn enlarge_buffers(stream: &TcpStream) {
     }
 }
 
-/// The beginning of a text that a server sent, in one line and with control characters escaped, so
-/// that it cannot control a terminal.
+/// Returns the beginning of a text from a server. Control characters and line ends are escaped, so
+/// that the text cannot control a terminal.
 pub(super) fn printable(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(&text[..text.len().min(TEXT_BYTES_MAX)]);
     let mut shown = String::new();
@@ -475,34 +481,33 @@ pub(super) fn printable(text: &[u8]) -> String {
     shown
 }
 
-/// The error for a server that broke the protocol. `name` is its address, and `what` is what it
-/// did.
+/// Returns the error for a server that violated the protocol. `name` is the address of the target.
+/// `what` completes a sentence that begins with "the server".
 pub(crate) fn violated(name: &str, what: &str) -> Error {
     Error::new(ErrorKind::Io, format!("{name}: the server {what}"))
-        .with_remedy("this is no valid answer: check that the port belongs to this protocol")
+        .with_remedy("check that the address has the right protocol and port")
 }
 
-/// Waits for one of several connections. Its memory is reused by the next wait.
+/// Waits until one of several connections is ready. The list of connections can be reused.
 #[derive(Debug, Default)]
 pub(crate) struct Poll {
     entries: Vec<libc::pollfd>,
 }
 
 impl Poll {
-    /// Forgets the connections of the last wait.
+    /// Removes all connections.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
     }
 
-    /// Adds a connection. The wait ends when something can be received from it, or, with
-    /// `wants_to_send`, when something can be sent.
+    /// Adds a connection. The wait ends when something can be received from this connection. With
+    /// `wants_to_send`, the wait also ends when something can be sent.
     pub(super) fn add(&mut self, wire: &Wire, wants_to_send: bool) {
         let events = libc::POLLIN | if wants_to_send { libc::POLLOUT } else { 0 };
         self.entries.push(libc::pollfd { fd: wire.stream.as_raw_fd(), events, revents: 0 });
     }
 
-    /// Waits until a connection is ready, or the time is over. Interruptions by signals end the
-    /// wait early.
+    /// Waits until a connection is ready or the time has passed. A signal ends the wait early.
     pub(crate) fn wait(&mut self, wait: Duration) -> Result<(), Error> {
         let time =
             libc::timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos().into() };
@@ -522,8 +527,8 @@ impl Poll {
         Ok(())
     }
 
-    /// Whether the connection that was added as number `index`, counted from 0, has something to
-    /// receive. This may be the end of the connection.
+    /// Returns whether bytes have arrived on a connection or the connection has ended. `index` is
+    /// the number of connections that were added before this one.
     pub(crate) fn can_receive(&self, index: usize) -> bool {
         self.entries.get(index).is_some_and(|entry| entry.revents & !libc::POLLOUT != 0)
     }
@@ -545,7 +550,7 @@ mod tests {
     #[test]
     fn another_connection_begins_without_waiting_for_the_server() {
         let (listener, peer, address) = served();
-        // The server takes no connection, and has room for hardly any that waits.
+        // The server accepts no connection, and its backlog is full after a few connections.
         // SAFETY: the descriptor is open, and no memory is passed.
         assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
         let wire = Wire::connect(&address).unwrap();
@@ -556,7 +561,7 @@ mod tests {
         // SAFETY: the byte outlives both calls.
         let (sent, received) =
             unsafe { (again.send_now(&[piece]).unwrap(), again.receive_now(&[piece]).unwrap()) };
-        assert_eq!((sent, received), (None, None), "the connection does not stand yet");
+        assert_eq!((sent, received), (None, None), "the connection is not established yet");
     }
 
     #[test]

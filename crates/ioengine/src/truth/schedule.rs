@@ -1,14 +1,14 @@
-//! The schedule of the reference device: turns arrival times into completion times.
+//! Computes the completion times of requests to a reference device from their arrival times.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::request::Op;
 use crate::truth::{BufferTruth, PrefetchTruth, StripeTruth, Truth, moving_ns};
 
-/// Granularity of the cache (bytes).
+/// Size of a cache block (bytes).
 const BLOCK_BYTES: u64 = 4096;
 
-/// The state of the reference device. Requests must be given in order of arrival.
+/// The state of a reference device. Requests must be admitted in order of arrival.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     truth: Truth,
@@ -17,19 +17,20 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// An idle device with empty caches and buffers and full credit.
+    /// Creates an idle device with empty caches and buffers and full credit.
     pub fn new(truth: Truth) -> Schedule {
         let members = truth.stripe.map_or(1, |stripe| stripe.members.max(1));
         let members = (0..members).map(|_| Member::new(&truth)).collect();
         Schedule { members, link: SerialResource::default(), truth }
     }
 
-    /// The parameters.
+    /// Returns the parameters of the device.
     pub fn truth(&self) -> &Truth {
         &self.truth
     }
 
-    /// Completion time of a request that arrives at `now_ns` (ns, of the caller's clock).
+    /// Returns the completion time of a request that arrives at `now_ns`. Both times are in ns of
+    /// the caller's clock.
     pub fn admit(&mut self, now_ns: u64, op: Op, offset: u64, length: u32) -> u64 {
         let mut last = now_ns;
         for piece in Pieces::of(self.truth.stripe, offset, length) {
@@ -47,11 +48,11 @@ impl Schedule {
     }
 }
 
-/// A piece of a request that goes to one device of the stripe.
+/// A piece of a request, which one device of the stripe serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     member: usize,
-    /// The range of bytes on that device.
+    /// Range of bytes on the device `member`.
     range: Range,
 }
 
@@ -68,7 +69,7 @@ impl Range {
     }
 }
 
-/// Iterator over the pieces of a request, in order of offset; at least one.
+/// Iterator over the pieces of a request in order of offset. There is at least one piece.
 #[derive(Clone, Copy, Debug)]
 struct Pieces {
     members: u64,
@@ -104,10 +105,10 @@ impl Iterator for Pieces {
     }
 }
 
-/// One device of a stripe, or the whole device without a stripe.
+/// One device of a stripe, or the whole device if there is no stripe.
 #[derive(Clone, Debug)]
 struct Member {
-    /// When each server becomes free (ns).
+    /// Time at which each server becomes free (ns).
     servers: Vec<u64>,
     bus: SerialResource,
     cache: Lru,
@@ -129,7 +130,7 @@ impl Member {
         }
     }
 
-    /// Completion time of a request that arrives at `now_ns` (ns).
+    /// Returns the completion time of a request that arrives at `now_ns` (ns).
     fn admit(&mut self, truth: &Truth, now_ns: u64, op: Op, range: Range) -> u64 {
         let earliest = (0..self.servers.len()).min_by_key(|i| self.servers[*i]).unwrap_or(0);
         let begin = now_ns.max(self.servers[earliest]);
@@ -147,7 +148,8 @@ impl Member {
         done
     }
 
-    /// Time of a read that hits cache or prefetch (ns); None for a miss.
+    /// Returns the service time of a read that hits the cache or the prefetch (ns), or None for a
+    /// miss or a write. Adds the range to the cache.
     fn hit_ns(&mut self, truth: &Truth, begin: u64, op: Op, range: Range) -> Option<u64> {
         let cached = self.cache.touch(range.offset, range.length);
         if op == Op::Write {
@@ -161,7 +163,8 @@ impl Member {
         cache.or(prefetch.map(|prefetch| prefetch.hit_ns))
     }
 
-    /// Time when server, write buffer and bus have finished a request that starts at `begin` (ns).
+    /// Returns the time at which the server, the write buffer and the bus have finished a request
+    /// that starts at `begin` (ns).
     fn serve(&mut self, truth: &Truth, now_ns: u64, begin: u64, op: Op, range: Range) -> u64 {
         let Range { offset, length } = range;
         let held_ns = truth.fixed_ns.saturating_add(truth.alignment_ns(op, offset, length));
@@ -172,7 +175,8 @@ impl Member {
         self.bus.carry(now_ns, ready, truth.transfer_at_ns(offset, length))
     }
 
-    /// Time when the write buffer has room for `length` bytes; adds the bytes.
+    /// Adds `length` bytes to the write buffer. Returns the time at which the buffer has room for
+    /// these bytes (ns).
     fn buffer(&mut self, ready: u64, buffer: BufferTruth, length: u32) -> u64 {
         let BufferTruth { bytes, drain_bytes_per_s } = buffer;
         let level = &mut self.buffered;
@@ -186,7 +190,8 @@ impl Member {
         room_at
     }
 
-    /// Time when the token bucket has the tokens for a request; spends the tokens.
+    /// Spends the tokens of a request. Returns the time at which the request is served and the
+    /// bucket has enough tokens (ns).
     fn spend(&mut self, truth: &Truth, begin: u64, served: u64, length: u32) -> u64 {
         let Some(credit) = truth.credit else { return served };
         let rate = credit.sustained_bytes_per_s;
@@ -197,17 +202,17 @@ impl Member {
     }
 }
 
-/// A bus or link that carries one transfer at a time. Each transfer is put into the first gap
-/// between scheduled transfers that is late enough and long enough.
+/// A bus or link that carries one transfer at a time. Each transfer is scheduled in the first gap
+/// between earlier scheduled transfers in which it fits.
 #[derive(Clone, Debug, Default)]
 struct SerialResource {
-    /// Busy intervals (start, end), in order and not adjacent (ns).
+    /// Sorted busy intervals as (start, end), with a gap between any two (ns).
     busy: VecDeque<(u64, u64)>,
 }
 
 impl SerialResource {
-    /// Schedules a transfer of `ns` that is ready at `ready`; returns its end. Intervals that end
-    /// by `now_ns` are forgotten.
+    /// Schedules a transfer that takes `ns` and cannot start before `ready`. Returns the time at
+    /// which the transfer ends (ns). Removes busy intervals that are over at `now_ns`.
     fn carry(&mut self, now_ns: u64, ready: u64, ns: u64) -> u64 {
         if ns == 0 {
             return ready;
@@ -242,16 +247,16 @@ impl SerialResource {
 /// The device's read-ahead for a sequential reader.
 #[derive(Clone, Copy, Debug, Default)]
 struct Prefetcher {
-    /// End of the last read, if there was one (bytes).
+    /// End offset of the last read (bytes). None before the first read.
     read_end: Option<u64>,
-    /// When the read-ahead started, if it is active (ns).
+    /// Time at which the read-ahead started (ns). None if the read-ahead is not active.
     since_ns: Option<u64>,
-    /// Where the read-ahead started (bytes).
+    /// Offset at which the read-ahead started (bytes).
     from: u64,
 }
 
 impl Prefetcher {
-    /// Whether a range has been prefetched by `now`.
+    /// Returns whether a range has been prefetched by `now`.
     fn has(&self, what: &PrefetchTruth, rate: Option<f64>, now: u64, range: Range) -> bool {
         let distance = range.end().checked_sub(self.from);
         let (Some(since_ns), Some(distance)) = (self.since_ns, distance) else {
@@ -263,14 +268,15 @@ impl Prefetcher {
             && passed_ns.is_some_and(|passed_ns| passed_ns >= moving_ns(distance, rate))
     }
 
-    /// Records that a request missed and used the medium until `done`.
+    /// Records a request that missed and used the medium until `done`. A read that continues the
+    /// previous read starts the read-ahead. Any other request ends the read-ahead.
     fn missed(&mut self, op: Op, range: Range, done: u64) {
         let continues = op == Op::Read && self.read_end == Some(range.offset);
         self.since_ns = continues.then_some(done);
         self.from = range.end();
     }
 
-    /// Records a request, hit or miss.
+    /// Records the end offset of a read, whether the read was a hit or a miss.
     fn passed(&mut self, op: Op, range: Range) {
         if op == Op::Read {
             self.read_end = Some(range.end());
@@ -286,8 +292,8 @@ struct FillLevel {
 }
 
 impl FillLevel {
-    /// Advances to a later time. The amount rises to `most` at most, and falls no lower than 0, or
-    /// than its earlier value if that was negative.
+    /// Updates the amount to a later time. The new amount is at most `most`. The new amount is at
+    /// least 0 or, if the old amount is negative, at least the old amount.
     fn advance(&mut self, to_ns: u64, per_s: f64, most: f64) {
         let passed = to_ns.saturating_sub(self.at_ns) as f64 / 1e9;
         self.amount = (self.amount + passed * per_s).clamp(self.amount.min(0.0), most);
@@ -309,7 +315,7 @@ impl Lru {
         Lru { most, ..Lru::default() }
     }
 
-    /// Adds a range to the cache; returns whether all of it was cached already.
+    /// Adds a range to the cache. Returns whether the whole range was already cached.
     fn touch(&mut self, offset: u64, length: u32) -> bool {
         if self.most == 0 {
             return false;
@@ -343,8 +349,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Keeps `depth` requests outstanding for `count` requests; returns the sorted completion times
-    /// (ns).
+    /// Sends `count` requests in a closed loop with `depth` requests outstanding. Returns the
+    /// sorted completion times (ns).
     fn closed_loop(truth: &Truth, op: Op, length: u32, depth: u32, count: u64) -> Vec<u64> {
         let mut schedule = Schedule::new(truth.clone());
         let mut outstanding = std::collections::BinaryHeap::new();
@@ -479,7 +485,7 @@ mod tests {
         assert_eq!(schedule.admit(100_000_000_000, Op::Read, 0, 1000), 100_001_000_000);
     }
 
-    /// Reads sequentially with a pause of `think_ns` after each completion; returns the latencies
+    /// Reads sequentially with a pause of `think_ns` after each completion. Returns the latencies
     /// (ns).
     fn reader(truth: &Truth, length: u32, think_ns: u64, count: u64) -> Vec<u64> {
         let (mut schedule, mut now) = (Schedule::new(truth.clone()), 0);
@@ -503,7 +509,7 @@ mod tests {
             let now = begin + number * 20_000_000;
             schedule.admit(now, Op::Read, number * 65536, 65536) - now == 10
         };
-        assert!(!hits(0, 0) && !hits(0, 1), "the second read continues the first");
+        assert!(!hits(0, 0) && !hits(0, 1), "the first two reads must miss");
         let hits = (2..40).take_while(|number| hits(1_000_000_000, *number)).count();
         assert_eq!(hits as u64, MIB / 65536);
     }
@@ -550,7 +556,7 @@ mod tests {
             ..Truth::default()
         };
         let mut schedule = Schedule::new(truth);
-        // The first device has three requests queued, the second none.
+        // Three requests are queued at the first device, none at the second.
         let first = [0, 2, 4].map(|chunk| schedule.admit(0, Op::Read, chunk * 4096, 4096));
         assert_eq!(first, [1_001_000, 2_001_000, 3_001_000]);
         assert_eq!(schedule.admit(0, Op::Read, 4096, 4096), 1_002_000);
@@ -560,15 +566,14 @@ mod tests {
     fn a_serial_resource_fills_gaps() {
         let mut bus = SerialResource::default();
         assert_eq!(bus.carry(0, 100, 10), 110);
-        assert_eq!(bus.carry(0, 0, 95), 95, "fits before");
-        assert_eq!(bus.carry(0, 90, 6), 116, "does not fit between");
-        assert_eq!(bus.carry(0, 90, 5), 100, "does");
+        assert_eq!(bus.carry(0, 0, 95), 95, "fits before the first interval");
+        assert_eq!(bus.carry(0, 90, 6), 116, "does not fit between the intervals");
+        assert_eq!(bus.carry(0, 90, 5), 100, "fits between the intervals");
         assert_eq!(bus.busy, [(0, 116)]);
-        assert_eq!(bus.carry(116, 0, 4), 4, "past intervals are forgotten");
+        assert_eq!(bus.carry(116, 0, 4), 4, "past intervals are removed");
     }
 
-    /// Random devices with several servers, a bus and possibly a stripe and a link; the bus time of
-    /// every chunk is a whole number of nanoseconds.
+    /// Generates random devices with several servers, a bus, and possibly a stripe and a link.
     fn striped() -> impl Strategy<Value = Truth> {
         let stripe = (1_u32..6, 1_u64..5)
             .prop_map(|(members, chunk)| StripeTruth { members, chunk_bytes: chunk * 4096 });
@@ -616,7 +621,8 @@ mod tests {
                 let expected = truth.saturated_bytes_per_s(length);
                 prop_assume!(truth.alone_ns(length) > 0 && expected.is_finite());
                 let done = closed_loop(&truth, Op::Read, length, 300, 6000);
-                // The rate is measured away from both ends of the run.
+                // The rate is measured without the start and the end of the run, because not all
+                // devices are busy there.
                 let seconds = (done[5000] - done[1000]) as f64 / 1e9;
                 let measured = 4000.0 * f64::from(length) / seconds;
                 prop_assert!((measured / expected - 1.0).abs() < 0.03, "{measured} {expected}");
@@ -673,7 +679,7 @@ mod tests {
             let granule = Some(GranuleTruth { bytes, rewrite_ns: 1000, straddle_ns: 7 });
             let truth = Truth { fixed_ns: 5, granule, ..Truth::default() };
             let end = offset + u64::from(length);
-            // The expected time, counted granule by granule.
+            // The test computes the expected result by checking every granule.
             let touched = (0..end.div_ceil(bytes)).filter(|g| (g + 1) * bytes > offset);
             let (mut count, mut partial) = (0, 0);
             for granule in touched {

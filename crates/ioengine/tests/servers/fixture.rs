@@ -1,8 +1,8 @@
-//! What the tests of all servers need: skipping by name, a free port, and a process that ends with
-//! its test.
+//! Helpers for the tests with real servers: reports of skipped tests, free ports, server processes
+//! that end with their test, and requests.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::print_stderr, reason = "what is skipped is said")]
+#![allow(clippy::print_stderr, reason = "skipped tests are reported on stderr")]
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -15,10 +15,10 @@ use ioengine::{
     HostEngine, HostTarget, Monotonic, Op, Request, Target,
 };
 
-/// How long a server may take until it accepts connections (s).
+/// Maximum time from the start of a server until it accepts connections (s).
 const START_S: u64 = 60;
 
-/// Reports a skipped test on stderr and in the log that the test command prints.
+/// Reports a skipped test on stderr and in the file of the environment variable HALFPOWER_SKIP_LOG.
 pub fn skipped(name: &str, reason: &str) {
     let line = format!("skipped: {name}: {reason}");
     eprintln!("{line}");
@@ -29,7 +29,7 @@ pub fn skipped(name: &str, reason: &str) {
     }
 }
 
-/// Whether a program is in a folder of PATH, or where administrators have programs.
+/// Returns whether a program is in a directory of PATH, in /usr/sbin or in /sbin.
 pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path);
@@ -37,30 +37,29 @@ pub fn has_program(name: &str) -> bool {
     folders.chain(more).any(|folder| folder.join(name).is_file())
 }
 
-/// A TCP port of the loopback interface that nobody uses at this moment.
+/// Returns a TCP port of the loopback interface that no process uses at this moment.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Sleeps for some milliseconds.
 pub fn sleep_ms(ms: u64) {
     let clock = Monotonic::new();
     clock.sleep_until(clock.now_ns() + ms * 1_000_000);
 }
 
-/// A server's process and those that it starts. They are killed when it is dropped, and when the
-/// thread that started it ends.
+/// The process of a server, with all processes that the server starts. Dropping this value kills
+/// all of these processes. The kernel also kills the server when the thread that started the server
+/// ends.
 pub struct Process {
     child: Child,
 }
 
 impl Process {
-    /// Starts a program.
     pub fn start(program: &str, arguments: &[&OsStr]) -> std::io::Result<Process> {
         let mut command = Command::new(program);
         command.args(arguments).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // SAFETY: the call between fork and exec sets one attribute of the new process.
+        // SAFETY: between fork and exec, prctl only sets an attribute of the new process.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -70,7 +69,8 @@ impl Process {
         Ok(Process { child: command.spawn()? })
     }
 
-    /// Waits until the server accepts connections. False if it ended, or takes too long.
+    /// Waits until the server accepts connections. Returns false if the server ends or needs more
+    /// than [`START_S`] seconds.
     pub fn is_listening(&mut self, port: u16) -> bool {
         for _ in 0..START_S * 20 {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
@@ -87,7 +87,7 @@ impl Process {
     /// Sends a signal to all processes of the server.
     pub fn signal(&self, signal: libc::c_int) {
         let group = -libc::pid_t::try_from(self.child.id()).unwrap();
-        // SAFETY: the call sends a signal to a process group that this test made.
+        // SAFETY: the call only sends a signal to a process group that this test created.
         unsafe { libc::kill(group, signal) };
     }
 }
@@ -99,7 +99,7 @@ impl Drop for Process {
     }
 }
 
-/// An engine with so many slots of so many bytes on a network target.
+/// Makes an engine for a network target, with `depth` slots of `slot_bytes` bytes each.
 pub fn engine(target: &HostTarget, depth: u32, slot_bytes: u32) -> Result<HostEngine, Error> {
     target.engine(&EngineSpec {
         engine_kind: EngineKind::Network,
@@ -110,12 +110,12 @@ pub fn engine(target: &HostTarget, depth: u32, slot_bytes: u32) -> Result<HostEn
     })
 }
 
-/// A request of a whole slot's transfer.
+/// Makes a request whose data start at the beginning of the slot's buffer.
 pub fn request(op: Op, slot: u32, offset: u64, length: u32) -> Request {
     Request { offset, length, within: 0, slot, file: 0, op }
 }
 
-/// Runs requests until all complete, and returns the completions in the order of slots.
+/// Runs requests until all are complete. Returns the completions in order of their slots.
 pub fn run(engine: &mut HostEngine, batch: &[Request]) -> Result<Vec<Completion>, Error> {
     let mut done = Vec::new();
     engine.submit_and_wait(batch, batch.len() as u32, None, &mut done)?;

@@ -1,4 +1,4 @@
-//! The client of iSCSI against `tgtd`, the target of the Linux SCSI target framework (tgt).
+//! Tests the iSCSI client with `tgtd`, the daemon of the Linux SCSI target framework (tgt).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "measurements are printed")]
@@ -23,7 +23,8 @@ const NAME: &str = "iqn.2026-01.test:disk";
 const USER: &str = "anna";
 const PASSWORD: &str = "a-secret-of-12+";
 
-/// A running target with one disk, unit 1, on a file. It ends when this is dropped.
+/// A running tgtd with one disk, logical unit 1, whose data are in a file. Dropping this value ends
+/// the daemon.
 struct Tgtd {
     daemon: Process,
     folder: tempfile::TempDir,
@@ -31,13 +32,13 @@ struct Tgtd {
 }
 
 impl Tgtd {
-    /// Starts a target; None, and the test is reported as skipped, if that is not possible here.
+    /// Starts tgtd. If that is impossible, reports the test as skipped and returns None.
     fn start(test: &str) -> Option<Tgtd> {
         if let Some(missing) = ["tgtd", "tgtadm"].iter().find(|name| !has_program(name)) {
             skipped(test, &format!("{missing} is not installed"));
             return None;
         }
-        // The port may be taken by somebody else in between.
+        // The start is repeated, because another process may take the free port before tgtd does.
         let started = (0..3).find_map(|_| Tgtd::start_once());
         if started.is_none() {
             skipped(test, "tgtd does not start");
@@ -50,7 +51,7 @@ impl Tgtd {
         let mut disk = File::create(folder.path().join("disk")).unwrap();
         conformance::write_positions(&mut disk, FILE_BYTES);
         let port = free_port();
-        // Where the target listens for its administrator.
+        // tgtadm sends its commands to tgtd through this socket.
         let control = format!("TGT_IPC_SOCKET={}", folder.path().join("control").display());
         let portal = format!("portal=127.0.0.1:{port}");
         let arguments = [&control, "tgtd", "-f", "-C", "1", "--iscsi", &portal].map(OsStr::new);
@@ -60,7 +61,7 @@ impl Tgtd {
         is_ready.then(|| target.with_disk())
     }
 
-    /// Whether the target answers its administrator in time.
+    /// Returns whether tgtd answers tgtadm within about 10 s.
     fn answers(&self) -> bool {
         (0..500).any(|_| {
             let answers = self.try_admin("target --op show").is_ok();
@@ -92,13 +93,13 @@ impl Tgtd {
         }
     }
 
-    /// Changes a setting.
+    /// Runs a command of tgtadm, which must succeed.
     #[track_caller]
     fn admin(&self, arguments: &str) {
         self.try_admin(arguments).unwrap_or_else(|error| panic!("tgtadm {arguments}: {error}"));
     }
 
-    /// Changes what the target negotiates with new sessions.
+    /// Sets a parameter that the target negotiates at the start of each new session.
     #[track_caller]
     fn negotiates(&self, key: &str, value: &str) {
         self.admin(&format!("target --op update --tid 1 --name {key} --value {value}"));
@@ -123,7 +124,7 @@ impl Tgtd {
         Access { address, credentials: None, writable, durable: false }
     }
 
-    /// The message with which a connection is refused.
+    /// Returns the error message of a connection that must be refused.
     #[track_caller]
     fn refusal(&self, access: Access) -> String {
         HostTarget::connect(access).map(drop).expect_err("the target refuses").to_string()
@@ -172,7 +173,8 @@ fn iscsi_says_what_the_disk_is() {
     assert!(done.iter().all(|done| done.result == -libc::EINVAL), "not aligned: {done:?}");
 }
 
-/// Writes and reads requests of many sizes, several at a time, and compares with the file.
+/// Writes and reads with requests of many sizes, at queue depth 8. Checks that the file of the disk
+/// contains the written data, and that the reads return the written data.
 fn moves_the_right_bytes(server: &Tgtd, settings: &str) {
     let target = HostTarget::connect(server.access(true)).unwrap();
     const SIZES: [u32; 8] = [512, 4096, 7680, 8192, 65_536, 66_048, 300_032, 1 << 20];
@@ -304,7 +306,7 @@ fn iscsi_connects_again_right_away() {
         let batch: Vec<Request> = (0..16)
             .map(|slot| request(Op::ALL[slot as usize % 2], slot, u64::from(slot) << 16, 65_536))
             .collect();
-        // Dropped while requests are in flight.
+        // The engine is dropped while requests are in flight.
         engine.submit_and_wait(&batch, round % 17, None, &mut Vec::new()).unwrap();
     }
 }
@@ -317,9 +319,9 @@ fn iscsi_names_what_is_wrong() {
     let wrong = server.refusal(server.access_to(&format!("{NAME}/7"), false));
     assert!(wrong.contains("the target has no unit 7"), "{wrong}");
     let wrong = server.refusal(server.access_to(&format!("{NAME}/0"), false));
-    assert!(wrong.contains("unit 0 is no disk but 'IET Controller'"), "{wrong}");
+    assert!(wrong.contains("unit 0 is not a disk but 'IET Controller'"), "{wrong}");
     let wrong = server.refusal(server.access_to(NAME, false));
-    assert!(wrong.contains("is no logical unit number"), "{wrong}");
+    assert!(wrong.contains("is not a logical unit number"), "{wrong}");
 
     server.admin("logicalunit --op update --tid 1 --lun 1 --params readonly=1");
     let wrong = server.refusal(server.access(true));
@@ -340,7 +342,7 @@ fn iscsi_logs_in_with_a_password() {
         let (user, password) = (user.to_owned(), password.to_owned());
         Access { credentials: Some(Credentials { user, password }), ..server.access(true) }
     };
-    // Not asked for.
+    // The target does not require a password yet.
     HostTarget::connect(with(USER, PASSWORD)).unwrap();
     server.asks_for_a_password();
     HostTarget::connect(with(USER, PASSWORD)).unwrap();
@@ -353,7 +355,7 @@ fn iscsi_logs_in_with_a_password() {
     assert!(wrong.contains("requires a user and a password"), "{wrong}");
 }
 
-/// Reads until an error occurs, and returns it.
+/// Reads once without an error, calls `then`, and reads until an error occurs. Returns the error.
 fn reads_until_it_fails(mut engine: HostEngine, then: impl FnOnce()) -> Error {
     let batch: Vec<Request> =
         (0..16).map(|slot| request(Op::Read, slot, u64::from(slot) << 16, 65_536)).collect();

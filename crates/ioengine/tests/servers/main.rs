@@ -1,5 +1,6 @@
-//! The clients of network protocols against real servers, which each test starts for itself on a
-//! port of the loopback interface and stops again. Without the server's program a test is skipped.
+//! Tests the clients of network protocols with real servers. Each test starts its own server on a
+//! port of the loopback interface and stops it at the end. A test is skipped if the server's
+//! program is not installed.
 
 mod fixture;
 mod iscsi;

@@ -1,7 +1,8 @@
-//! The client of NFS 4.1 against nfs-ganesha, a server that runs as a process.
+//! Tests the NFS 4.1 client with nfs-ganesha, a server in user space.
 //!
-//! The server exports two folders of a temporary folder, one of them read-only. It needs root. It
-//! would register with rpcbind, so the tests are skipped where that runs.
+//! The server exports two subdirectories of a temporary directory. One of the exports is read-only.
+//! The server needs root. If rpcbind is running, the tests are skipped, because the server would
+//! register with rpcbind.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -25,7 +26,8 @@ use crate::fixture::{Process, engine, free_port, has_program, request, run, skip
 const PROGRAM: &str = "ganesha.nfsd";
 const FILE_BYTES: u64 = 8 << 20;
 
-/// A running server. The process ends before its folder is removed.
+/// A running server. The order of the fields matters: the process must end before its directory is
+/// removed.
 struct Server {
     process: Process,
     port: u16,
@@ -33,22 +35,23 @@ struct Server {
 }
 
 impl Server {
-    /// Starts a server with a lease of so many seconds, or skips the test.
+    /// Starts a server with a lease of `lease_s` seconds. If that is impossible, reports the test
+    /// as skipped and returns None.
     fn start(test: &str, lease_s: u32) -> Option<Server> {
         let test = format!("servers-nfs-{test}");
         let skip = |reason: &str| {
             skipped(&test, reason);
             None
         };
-        // SAFETY: the call takes nothing and always succeeds.
+        // SAFETY: geteuid has no arguments and always succeeds.
         if unsafe { libc::geteuid() } != 0 {
             return skip("the server needs root");
         }
         if !has_program(PROGRAM) {
-            return skip("no program ganesha.nfsd");
+            return skip("ganesha.nfsd is not installed");
         }
         if TcpStream::connect("127.0.0.1:111").is_ok() {
-            return skip("rpcbind runs, and the server would register with it");
+            return skip("rpcbind is running, and the server would register with it");
         }
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let (path, port) = (folder.path().to_path_buf(), free_port());
@@ -194,7 +197,7 @@ fn any_offset_and_length_may_be_read_and_written() {
         }
     }
     assert!(engine.flush().unwrap());
-    assert!(fs::read(server.file("open/written")).unwrap() == expected, "the file on the server");
+    assert!(fs::read(server.file("open/written")).unwrap() == expected, "the server's file");
 }
 
 #[test]
@@ -231,11 +234,11 @@ fn what_cannot_be_opened_is_named_with_its_remedy() {
     for (path, writable, expected) in [
         ("open/none", false, "looking up 'none': there is no such file or directory"),
         ("no-export/file", false, "looking up 'no-export': there is no such file or directory"),
-        ("open/written/x", false, "looking up 'x': a part of the path is no directory"),
-        ("open/folder", false, "it is a directory; name a file"),
-        ("open/link", false, "it is a symbolic link; name the file"),
-        ("", false, "the address names no file"),
-        ("read-only/positions", true, "the export is read-only (NFS4ERR_ROFS); use `rw` read"),
+        ("open/written/x", false, "looking up 'x': a part of the path is not a directory"),
+        ("open/folder", false, "this is a directory; specify a file"),
+        ("open/link", false, "this is a symbolic link; specify its target"),
+        ("", false, "the address contains no file path"),
+        ("read-only/positions", true, "the export is read-only (NFS4ERR_ROFS); use `rw=read`"),
     ] {
         let message = server.refused(path, writable);
         assert!(message.contains(expected), "{path}: {message}");
@@ -244,7 +247,7 @@ fn what_cannot_be_opened_is_named_with_its_remedy() {
     server.connect("read-only/positions");
 }
 
-/// Reads until an error occurs, and returns the error.
+/// Reads until an error occurs. Returns the error, which must be an I/O error.
 fn first_error(engine: &mut HostEngine) -> Error {
     loop {
         let batch: Vec<Request> =
@@ -287,12 +290,13 @@ fn an_idle_client_loses_its_session() {
     let mut engine = engine(&target, 4, 4096).unwrap();
     let write = request(Op::Write, 0, 0, 4096);
     run(&mut engine, &[write]).unwrap();
-    // A server may forget its clients some time after their leases have expired.
+    // The server discards a client only some time after the client's lease has expired, so each
+    // attempt waits longer.
     let idle_and_write = |attempt: u64| {
         sleep_ms(attempt * 12_000);
         run(&mut engine, &[write]).err()
     };
-    let error = (1..=4).find_map(idle_and_write).expect("the server forgets its client");
+    let error = (1..=4).find_map(idle_and_write).expect("the server discards its client");
     assert!(error.to_string().contains("discarded the session"), "{error}");
     assert!(error.to_string().contains("the lease of the server, 4 s"), "{error}");
 }

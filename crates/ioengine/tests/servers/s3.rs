@@ -1,8 +1,8 @@
-//! The client of S3 against versitygw, which is found in PATH or named by the environment variable
-//! `HALFPOWER_VERSITYGW`.
+//! Tests the S3 client with versitygw. The program is found in PATH, or the environment variable
+//! `HALFPOWER_VERSITYGW` contains its path.
 //!
-//! The server keeps a bucket as a temporary folder, and its objects as files in it. It needs no
-//! root.
+//! The server stores the bucket as a temporary directory and the objects as files in that
+//! directory. It does not need root.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "the measurement is printed")]
@@ -28,10 +28,11 @@ const PROGRAM: &str = "versitygw";
 const OBJECT_BYTES: u64 = 24 << 20;
 const USER: &str = "a-user";
 const SECRET: &str = "not+a/secret";
-/// The smallest part of a multipart upload except the last (bytes).
+/// Minimum size of each part of a multipart upload except the last (bytes).
 const PART_BYTES: usize = 5 << 20;
 
-/// A running server. The process ends before its folder is removed.
+/// A running server. The order of the fields matters: the process must end before its directory is
+/// removed.
 struct Server {
     process: Process,
     port: u16,
@@ -39,7 +40,8 @@ struct Server {
 }
 
 impl Server {
-    /// Starts a server with an object `folder/positions` in the bucket `data`, or skips the test.
+    /// Starts a server with an object `folder/positions` in the bucket `data`. If that is
+    /// impossible, reports the test as skipped and returns None.
     fn start(test: &str, further: &[&str]) -> Option<Server> {
         let test = format!("servers-s3-{test}");
         let skip = |reason: &str| {
@@ -48,7 +50,7 @@ impl Server {
         };
         let named = std::env::var("HALFPOWER_VERSITYGW").ok();
         if named.is_none() && !has_program(PROGRAM) {
-            return skip("no program versitygw");
+            return skip("versitygw is not installed");
         }
         let program = named.as_deref().unwrap_or(PROGRAM);
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -66,7 +68,7 @@ impl Server {
         let (metadata, root) = (folder.path().join("metadata"), folder.path().join("root"));
         arguments.extend([metadata.as_os_str(), root.as_os_str()]);
         let Ok(mut process) = Process::start(program, &arguments) else {
-            return skip("the program versitygw cannot be started");
+            return skip("versitygw cannot be started");
         };
         if !process.is_listening(port) {
             return skip("the server does not start");
@@ -74,7 +76,7 @@ impl Server {
         Some(Server { process, port, folder })
     }
 
-    /// Access with the right secret.
+    /// Returns the access data for a path, with the correct secret.
     fn access(&self, path: &str) -> Access {
         self.access_as(USER, SECRET, path)
     }
@@ -89,7 +91,7 @@ impl Server {
         Access { address, credentials: None, writable: false, durable: false }
     }
 
-    /// A client that may write.
+    /// Connects a client that may write.
     fn client(&self, payload: PayloadSignature) -> ObjectClient {
         let access = Access { writable: true, ..self.access("data") };
         ObjectClient::connect(&access, payload).unwrap()
@@ -100,23 +102,23 @@ impl Server {
     }
 }
 
-/// 16 reads of 4 KiB.
+/// Returns 16 reads of 4 KiB, one for each slot.
 fn reads() -> Vec<Request> {
     (0..16).map(|slot| request(Op::Read, slot, u64::from(slot) << 12, 4096)).collect()
 }
 
-/// The error of an action that is repeated until it fails. A signal takes effect on a server some
-/// time after it was sent.
+/// Repeats an action until it fails, and returns the error. The action may still succeed at first,
+/// because a server ends or stops only some time after a signal was sent.
 fn first_error<T>(mut action: impl FnMut() -> Result<T, Error>) -> Error {
     (0..10_000).find_map(|_| action().err()).expect("the server is stopped")
 }
 
-/// Bytes that differ from place to place.
+/// Returns test data in which neighbouring bytes differ.
 fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at / 251 + at) as u8).collect()
 }
 
-/// Runs the conformance suite on the object.
+/// Runs the conformance suite on the object `folder/positions`.
 fn conforms(target: &HostTarget) {
     assert_eq!(target.size_bytes(), OBJECT_BYTES);
     let make = |depth, slot_bytes| engine(target, depth, slot_bytes);
@@ -136,7 +138,7 @@ fn the_client_of_s3_conforms() {
     let target = HostTarget::connect(server.access("data/folder/positions")).unwrap();
     conforms(&target);
     let features = &target.remote_info().unwrap().features;
-    assert_eq!(features, "S3 over HTTP/1.1, signed, 1 request per connection");
+    assert_eq!(features, "S3 over HTTP/1.1, signed, 1 outstanding request per connection");
 }
 
 #[test]
@@ -173,13 +175,13 @@ fn large_reads_bring_the_bytes_of_the_object() {
 fn what_is_wrong_is_named() {
     let Some(server) = Server::start("names", &["--keep-alive"]) else { return };
     let named = |access: Access, what: &str| {
-        let message = HostTarget::connect(access).expect_err("not to be opened").to_string();
+        let message = HostTarget::connect(access).expect_err("must be refused").to_string();
         assert!(message.contains(what), "{message}");
         assert!(!message.contains(SECRET) && message.lines().count() == 1, "{message}");
     };
     named(server.access("data/none"), "there is no such object (opening the object: NoSuchKey");
     named(server.access("nothing/x"), "there is no bucket 'nothing'");
-    named(server.access("data"), "the address names no object");
+    named(server.access("data"), "the address contains no object key");
     let key = "data/folder/positions";
     let wrong = "the secret of the access key 'a-user' is wrong";
     named(server.access_as(USER, "another", key), wrong);
@@ -237,7 +239,7 @@ fn objects_are_stored_read_listed_and_removed() {
             let bytes = content(bytes);
             let put = client.put(key, &bytes).unwrap();
             assert!(put.first_byte_ns <= put.total_ns);
-            assert!(fs::read(server.file(key)).unwrap() == bytes, "what the server has");
+            assert!(fs::read(server.file(key)).unwrap() == bytes, "the server's file");
             assert_eq!(client.head(key).unwrap().value, bytes.len() as u64);
             let got = client.get(key, &mut into).unwrap();
             assert_eq!(got.value, bytes.len() as u64);
@@ -248,7 +250,7 @@ fn objects_are_stored_read_listed_and_removed() {
         assert!(client.list("x/", None).unwrap().value.keys.is_empty());
         let missing = client.get(key, &mut into).unwrap_err().to_string();
         assert!(missing.contains("NoSuchKey, HTTP status 404"), "{missing}");
-        assert_eq!(client.reconnects(), 0, "one connection for all");
+        assert_eq!(client.reconnects(), 0, "all requests use one connection");
     }
 }
 
@@ -286,7 +288,7 @@ fn multipart_uploads_are_completed_or_aborted() {
             .map(|part| part.unwrap().value);
         let parts = parts.collect::<Vec<_>>();
         client.complete_upload("parts", &upload, &parts).unwrap();
-        assert!(fs::read(server.file("parts")).unwrap() == bytes, "the parts in their order");
+        assert!(fs::read(server.file("parts")).unwrap() == bytes, "the parts in order");
         let upload = client.create_upload("parts").unwrap().value;
         client.upload_part("parts", &upload, 1, b"x").unwrap();
         client.abort_upload("parts", &upload).unwrap();

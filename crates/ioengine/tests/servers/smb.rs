@@ -1,7 +1,7 @@
-//! The client of SMB 2.1 against smbd of Samba.
+//! Tests the SMB 2.1 client with Samba's smbd.
 //!
-//! The server has its configuration, databases and sockets in a temporary folder, and listens on a
-//! port of the loopback interface. It needs root, who is also its only user.
+//! The server stores its configuration, databases and sockets in a temporary directory, and listens
+//! on a port of the loopback interface. The server needs root, and root is also its only user.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "what is measured is printed")]
@@ -27,10 +27,11 @@ use crate::fixture::{Process, engine, free_port, has_program, request, run, skip
 const PROGRAM: &str = "smbd";
 const FILE_BYTES: u64 = 24 << 20;
 const PASSWORD: &str = "not a secret";
-/// O_SYNC of open(2), which includes O_DSYNC.
+/// Value of the flag O_SYNC of open(2), which includes O_DSYNC.
 const O_SYNC: u32 = 0o4_010_000;
 
-/// A running server. The process ends before its folder is removed.
+/// A running server. The order of the fields matters: the process must end before its directory is
+/// removed.
 struct Server {
     process: Process,
     port: u16,
@@ -38,19 +39,20 @@ struct Server {
 }
 
 impl Server {
-    /// Starts a server with further lines for its configuration, or skips the test.
+    /// Starts a server with additional configuration lines. If that is impossible, reports the test
+    /// as skipped and returns None.
     fn start(test: &str, further: &str) -> Option<Server> {
         let test = format!("servers-smb-{test}");
         let skip = |reason: &str| {
             skipped(&test, reason);
             None
         };
-        // SAFETY: the call takes nothing and always succeeds.
+        // SAFETY: geteuid has no arguments and always succeeds.
         if unsafe { libc::geteuid() } != 0 {
             return skip("the server needs root");
         }
         if !has_program(PROGRAM) || !has_program("smbpasswd") {
-            return skip("no program smbd, or no smbpasswd");
+            return skip("smbd or smbpasswd is not installed");
         }
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let (path, port) = (folder.path().to_path_buf(), free_port());
@@ -76,7 +78,7 @@ impl Server {
         Some(Server { process, port, folder })
     }
 
-    /// Access with the right password.
+    /// Returns the access data for a path, with the correct password.
     fn access(&self, path: &str) -> Access {
         self.access_as("root", PASSWORD, path)
     }
@@ -133,7 +135,7 @@ fn configuration_text(folder: &str, port: u16, further: &str) -> String {
     global + &shares.concat()
 }
 
-/// Adds root to the users of the server.
+/// Adds the user root to the server. Returns whether that succeeded.
 fn add_user(configuration: &Path) -> bool {
     let mut command = Command::new("smbpasswd");
     command.arg("-c").arg(configuration).args(["-s", "-a", "root"]);
@@ -144,7 +146,7 @@ fn add_user(configuration: &Path) -> bool {
     child.wait().is_ok_and(|status| status.success()) && written.is_ok()
 }
 
-/// Runs the conformance suite with what may be read, and what may also be written.
+/// Runs the conformance suite on two targets: the read tests on `read`, the write tests on `write`.
 fn conforms(read: &HostTarget, write: &HostTarget) {
     assert_eq!(read.size_bytes(), FILE_BYTES);
     let make = |depth, slot_bytes| engine(read, depth, slot_bytes);
@@ -194,12 +196,12 @@ fn what_is_wrong_is_named() {
     named(server.access("data/folder/none"), "there is no file 'folder/none'");
     named(server.access("data/folder"), "'folder' is a directory");
     named(server.access("nothing/file"), "there is no share 'nothing'");
-    named(server.access("IPC$/file"), "the share 'IPC$' has no files");
-    named(server.access("data"), "the address names no file of a share");
-    named(server.access("nobody/written"), "the server does not allow the share 'nobody'");
+    named(server.access("IPC$/file"), "the share 'IPC$' is not a file share");
+    named(server.access("data"), "the address must contain a share and a file");
+    named(server.access("nobody/written"), "denies this user access to the share 'nobody'");
     let wrong = server.access_as("root", "another", "data/written");
     named(wrong, "refused the user 'root' or the password; check the user, and");
-    named(anonymous(server.port, "data/written"), "the server does not allow the share 'data'");
+    named(anonymous(server.port, "data/written"), "denies this user access to the share 'data'");
     let access = Access { writable: true, ..server.access("read-only/written") };
     named(access, "the share 'read-only' is read-only for the user 'root'");
     assert!(HostTarget::connect(server.access("read-only/written")).is_ok());
@@ -235,7 +237,8 @@ fn large_requests_transfer_in_parts_of_8_mib() {
         large.buffer(slot).fill(slot as u8 + 1);
     }
     let offset = |slot: u32| u64::from(slot % 2 * part + slot / 2 * (part / 2));
-    // 8 MiB of 16 MiB; then a read of all of it.
+    // A write of 16 MiB transfers only the first 8 MiB before it completes. Each of the reads below
+    // requests 8 MiB and must transfer all of them.
     let written = run(&mut large, &[request(Op::Write, 1, offset(1), 2 * part)]).unwrap();
     assert_eq!(written, [Completion { slot: 1, result: part as i32 }]);
     let all: Vec<Request> =
@@ -251,7 +254,7 @@ fn large_requests_transfer_in_parts_of_8_mib() {
     assert!(content[part as usize..2 * part as usize].iter().all(|byte| *byte == 2));
 }
 
-/// The flags with which processes of this host have a file open.
+/// Returns the open(2) flags of all descriptors of a file, in all processes of this host.
 fn open_flags(file: &Path) -> Vec<u32> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").unwrap().flatten() {
@@ -267,7 +270,7 @@ fn open_flags(file: &Path) -> Vec<u32> {
     found
 }
 
-/// Whether the server opened the file with O_SYNC for an engine.
+/// Writes through an engine, and returns whether the server has the file open with O_SYNC.
 fn opened_with_o_sync(server: &Server, durable: bool) -> bool {
     let target = writable(Access { durable, ..server.access("data/written") });
     let mut engine = engine(&target, 1, 4096).unwrap();
@@ -293,7 +296,7 @@ fn a_file_can_be_opened_again_at_once() {
         let target = writable(server.access("data/written"));
         let mut engine = engine(&target, 4, 4096).unwrap();
         let offset = u64::from(round) << 12;
-        // Most engines end with requests outstanding.
+        // In most rounds, the engine is dropped while requests are outstanding.
         let batch = [request(Op::Read, 0, offset, 4096), request(Op::Write, 1, offset, 4096)];
         engine.submit_and_wait(&batch, round % 3, None, &mut Vec::new()).unwrap();
     }
@@ -326,12 +329,14 @@ fn a_server_that_hangs_gives_an_error_after_the_time_limit() {
     assert!(error.contains("did not answer for 3 s"), "{error}");
 }
 
-/// Forwards one connection to a server, and inverts a bit of a byte that the server sends.
+/// Starts a proxy that forwards two connections to a server. In the data that the server sends on
+/// each connection, the proxy inverts a bit of the byte at position `corrupted`. Returns the port
+/// of the proxy.
 fn corrupting_proxy(port: u16, corrupted: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
-        // The connection of the target, and that of the engine.
+        // The target opens the first connection, and the engine opens the second.
         for client in listener.incoming().take(2).flatten() {
             let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
             for stream in [&client, &server] {
@@ -345,7 +350,7 @@ fn corrupting_proxy(port: u16, corrupted: usize) -> u16 {
     proxy
 }
 
-/// Forwards until the connection ends.
+/// Forwards data until the connection ends, and inverts a bit of the byte at position `corrupted`.
 fn forward(mut from: TcpStream, mut to: TcpStream, corrupted: usize) {
     let (mut buffer, mut position) = ([0; 4096], 0);
     while let Ok(count @ 1..) = from.read(&mut buffer) {

@@ -1,5 +1,5 @@
-//! Slow block devices for tests: a loop device over a FUSE file with known request times, and a
-//! cgroup limit on the reads of a process.
+//! Slow block devices for tests. One helper makes a loop device on a FUSE file with known request
+//! times, another limits the rate of a process's reads with a cgroup.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ fn system(words: &[&str]) -> Result<String, String> {
     Err(format!("{}: {}", words[0], String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// A loop device whose request times are those of a reference device.
+/// A loop device that completes requests with the timing of a reference device.
 pub struct SlowDevice {
     device: String,
     mounted: Option<Mounted>,
@@ -42,11 +42,12 @@ impl SlowDevice {
         Path::new(&self.device)
     }
 
-    /// Maximum number of requests in the loop driver of the device.
+    /// Reads the maximum number of requests that the loop driver accepts concurrently
+    /// (`nr_requests`).
     pub fn tags(&self) -> Result<u32, String> {
         let path = format!("{}/nr_requests", self.queue());
         let text = fs::read_to_string(&path).map_err(|error| format!("reading {path}: {error}"))?;
-        text.trim().parse().map_err(|_| format!("{path} says {text}"))
+        text.trim().parse().map_err(|_| format!("{path} contains '{text}'"))
     }
 
     fn queue(&self) -> String {
@@ -54,7 +55,7 @@ impl SlowDevice {
         format!("/sys/block/{name}/queue")
     }
 
-    /// Changes a setting of the device's queue; the setting vanishes with the device.
+    /// Changes a setting of the device's queue. The setting is lost when the device is removed.
     pub fn set(&self, setting: &str, value: &str) -> Result<(), String> {
         let path = format!("{}/{setting}", self.queue());
         fs::write(&path, value).map_err(|error| format!("writing {value} to {path}: {error}"))
@@ -65,7 +66,7 @@ impl Drop for SlowDevice {
     fn drop(&mut self) {
         let _ = self.set("scheduler", "none");
         if let Err(why) = system(&["losetup", "--detach", &self.device]) {
-            eprintln!("left behind: {}: {why}", self.device);
+            eprintln!("cannot detach {}: {why}", self.device);
         }
         if let Some(mounted) = self.mounted.take() {
             let _ = mounted.unmount();
@@ -73,11 +74,11 @@ impl Drop for SlowDevice {
     }
 }
 
-/// The block controller of cgroup v1.
+/// Directory of the block I/O controller of cgroup v1.
 const CONTROLLER: &str = "/sys/fs/cgroup/blkio";
 
-/// Limits the rate of this process's reads from a device until dropped. A limit in IOPS would
-/// release several requests at once.
+/// Limits the rate of this process's reads from a device, until the value is dropped. The limit is
+/// in bytes per second, because a limit in IOPS would release several requests at once.
 pub struct Throttle {
     folder: PathBuf,
 }

@@ -1,5 +1,5 @@
-//! A small load on a file or device that logs each request with its times, to be compared with
-//! what the kernel traced.
+//! A small load on a file or device. The load logs the times of each request, which the tests
+//! compare with the events that the kernel traced.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -16,13 +16,14 @@ use ioengine::{
 };
 use iotrace::AppRequest;
 
-/// The name of the thread that makes the requests.
+/// Name of the thread that sends the requests.
 pub const THREAD: &str = "worker-0";
 
-/// When another thread occupies the CPU of a load's thread, relative to each submission (ns).
+/// Start and end of the time in which another thread occupies a CPU, relative to the submission of
+/// each request (ns).
 pub const HOG_NS: Range<u64> = 10_000_000..300_000_000;
 
-/// The requests to send.
+/// The requests to send, and the threads that compete for a CPU.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub engine_kind: EngineKind,
@@ -30,22 +31,24 @@ pub struct Load {
     pub request_bytes: u32,
     pub requests: usize,
     pub write: bool,
-    /// The CPU of the load's thread; another thread occupies it during [`HOG_NS`] of each request.
+    /// CPU of the load's thread, which another thread occupies during [`HOG_NS`] of each request.
+    /// None if no thread disturbs the load's thread.
     pub hog_cpu: Option<usize>,
-    /// Use SQPOLL: a kernel thread takes the submissions and posts the completions.
+    /// Placement of the SQPOLL thread of the kernel, which takes the submissions and posts the
+    /// completions. None if the load does not use SQPOLL.
     pub sq_poll_thread: Option<SqPollThread>,
 }
 
 /// Placement of the SQPOLL thread.
 #[derive(Clone, Copy, Debug)]
 pub struct SqPollThread {
-    /// The only CPU of the SQPOLL thread; the load's own thread uses the others.
+    /// CPU to which the SQPOLL thread is pinned. The load's own thread uses the other CPUs.
     pub cpu: usize,
-    /// When another thread occupies the CPU of the SQPOLL thread.
+    /// Time in which another thread occupies the CPU of the SQPOLL thread.
     pub hog_time: HogTime,
 }
 
-/// When another thread occupies a thread's CPU.
+/// Time in which another thread occupies the CPU of the SQPOLL thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HogTime {
     Never,
@@ -55,20 +58,22 @@ pub enum HogTime {
     AfterSubmission,
 }
 
-/// Pause before a submission on a busy CPU, because the kernel throttles real-time threads (ns).
+/// Pause before each submission if another thread occupies a CPU (ns). The pause is needed because
+/// the kernel throttles real-time threads.
 const PAUSE_NS: u64 = 40_000_000;
-/// How long before the submission the CPU is occupied (ns).
+/// Time from the start of [`HogTime::FromSubmission`] to the submission (ns).
 const LEAD_NS: u64 = 5_000_000;
 
 impl Load {
-    /// Random reads with io_uring at depth 1.
+    /// Returns a load of random reads with io_uring at depth 1.
     pub fn random(request_bytes: u32, requests: usize) -> Load {
         let engine_kind = EngineKind::IoUring;
         let (write, hog_cpu, sq_poll_thread) = (false, None, None);
         Load { engine_kind, depth: 1, request_bytes, requests, write, hog_cpu, sq_poll_thread }
     }
 
-    /// Runs the load on its own thread; the times in the log are of the kernel's clock.
+    /// Runs the load on a new thread. Returns the log of the requests, with times of the clock that
+    /// kernel events use.
     pub fn run(&self, target: &HostTarget) -> Result<Vec<AppRequest>, String> {
         thread::scope(|scope| {
             let builder = thread::Builder::new().name(THREAD.to_owned());
@@ -104,9 +109,9 @@ impl Load {
         };
         let spec = EngineSpec { engine_kind: self.engine_kind, depth, slot_bytes, pages, options };
         if self.sq_poll_thread.is_some() {
-            // The thread of an earlier engine may not have ended yet.
+            // The SQPOLL thread of an earlier engine may not have ended yet.
             eventually(|| sq_poll_threads().is_empty().then_some(()))
-                .ok_or("a thread of the kernel of an earlier engine does not end")?;
+                .ok_or("the SQPOLL thread of an earlier engine does not end")?;
         }
         let mut engine = target.engine(&spec).unwrap();
         self.sq_poll_thread.iter().try_for_each(SqPollThread::place)?;
@@ -129,7 +134,7 @@ impl Load {
             }
             let submit_ns = clock.now_ns();
             for slot in free.drain(..).take(left) {
-                // Visit all offsets, far apart from each other; any odd stride would do.
+                // The factor makes consecutive offsets far apart. Any large odd factor would do so.
                 let offset = sent.wrapping_mul(0x9E37_79B1) % places * u64::from(slot_bytes);
                 let op = if self.write { Op::Write } else { Op::Read };
                 batch.push(Request { offset, length: slot_bytes, within: 0, slot, file: 0, op });
@@ -159,7 +164,7 @@ impl Load {
     }
 }
 
-/// Polls until there is a result, for up to two seconds.
+/// Calls `ask` every millisecond until there is a result, for two seconds at most.
 fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let clock = Monotonic::new();
     (0..2000).find_map(|_| {
@@ -170,7 +175,7 @@ fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     })
 }
 
-/// The SQPOLL threads of this process.
+/// Returns the /proc directories of the SQPOLL threads of this process.
 fn sq_poll_threads() -> Vec<PathBuf> {
     let is_sq_poll = |folder: &PathBuf| {
         let name = std::fs::read_to_string(folder.join("comm"));
@@ -181,18 +186,18 @@ fn sq_poll_threads() -> Vec<PathBuf> {
 }
 
 impl SqPollThread {
-    /// Pins the SQPOLL thread to its CPU, and the calling thread to the others.
+    /// Pins the SQPOLL thread to the CPU `cpu`, and the calling thread to all other CPUs.
     fn place(&self) -> Result<(), String> {
-        // The thread gets its name when it first runs.
+        // The SQPOLL thread gets its name only when it first runs.
         let found = eventually(|| sq_poll_threads().pop());
-        let folder = found.ok_or("no thread of the kernel takes submissions")?;
+        let folder = found.ok_or("there is no SQPOLL thread")?;
         let (cpu, thread) = (self.cpu.to_string(), folder.file_name().unwrap().to_owned());
         let moved =
             Command::new("taskset").args(["--cpu-list", "--pid", &cpu]).arg(thread).output();
         let moved = moved.map_err(|error| format!("taskset: {error}"))?;
         if !moved.status.success() {
             let said = String::from_utf8_lossy(&moved.stderr);
-            return Err(format!("the thread of the kernel stays where it is: {said}"));
+            return Err(format!("taskset cannot move the SQPOLL thread: {said}"));
         }
         let mut others = affinity::allowed_cpus();
         others.retain(|cpu| *cpu != self.cpu);
@@ -201,14 +206,15 @@ impl SqPollThread {
     }
 }
 
-/// Whether threads may become real-time threads, which a control group can forbid even to root.
+/// Checks whether threads may become real-time threads. A control group can forbid this even for
+/// root.
 pub fn real_time_allowed() -> Result<(), String> {
     let tried = Command::new("chrt").args(["--fifo", "50", "true"]).output();
     let allowed = tried.is_ok_and(|tried| tried.status.success());
     allowed.then_some(()).ok_or_else(|| "real-time threads are not allowed here (chrt)".to_owned())
 }
 
-/// A real-time thread that occupies a CPU for a while in each request.
+/// A real-time thread that occupies a CPU during the time ranges that are passed to it.
 struct CpuHog {
     requests: Option<Sender<Range<u64>>>,
     thread: Option<thread::JoinHandle<()>>,

@@ -1,8 +1,8 @@
-//! Traces real requests on this machine: all of them are found, and a delay injected into one layer
-//! shows up in the phase of that layer and in no other.
+//! Traces real requests on this machine. The tests check that all requests are found in the trace,
+//! and that a delay in one layer lengthens only the phase of that layer.
 //!
-//! Needs root, tracefs, FUSE, loop devices and the cgroup v1 blkio controller; a test that lacks
-//! one of them reports it and is skipped.
+//! The tests need root, tracefs, FUSE, loop devices and the cgroup v1 blkio controller. A test that
+//! lacks one of these reports the reason and is skipped.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
@@ -27,7 +27,7 @@ use load::{HogTime, Load, SqPollThread, real_time_allowed};
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
 
-/// Unwraps `Ok`, or skips the test with the reason in `Err`.
+/// Returns the value of `Ok`, or skips the test with the reason in `Err`.
 macro_rules! or_skip {
     ($wanted:expr) => {
         match $wanted {
@@ -50,16 +50,16 @@ fn skip(closure_in_test: &str, reason: &str) {
     }
 }
 
-/// Runs one test at a time, because they would disturb each other's timing.
+/// Waits until no other test runs, because tests would disturb each other's timing.
 fn serialise() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The measurements of a load.
+/// The measured phases and latency of a load.
 struct Measured {
     phases: Phases,
-    /// Median latency as measured by the load (ns).
+    /// Median latency that the load itself measured (ns).
     latency_ns: f64,
 }
 
@@ -106,13 +106,13 @@ fn phases_of(path: &Path, load: &Load) -> Result<Measured, String> {
     Ok(Measured { phases, latency_ns: latencies[latencies.len() / 2] as f64 })
 }
 
-/// Converts extents to the type of iotrace.
+/// Converts the extents of a target to extents of the crate iotrace.
 fn trace_extents(place: &DiskExtents) -> Vec<Extent> {
     let extents = place.extents.iter();
     extents.map(|e| Extent { offset: e.offset, bytes: e.bytes, sector: e.sector }).collect()
 }
 
-/// A fully written file on a real file system.
+/// Creates a fully written file on a real file system.
 fn written_file(bytes: u64) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let block = vec![0xA5; MIB as usize];
@@ -153,7 +153,7 @@ fn a_large_request_becomes_several_and_is_found_whole() {
     let load = Load { depth: 4, ..Load::random(8 * MIB as u32, 40) };
     let phases = or_skip!(phases_of(file.path(), &load)).phases;
     assert_complete(&phases);
-    assert!(phases.split > 0, "8 MiB went to the device in one piece: {phases:?}");
+    assert!(phases.split > 0, "no request was split: {phases:?}");
 }
 
 #[test]
@@ -202,17 +202,18 @@ fn a_trace_is_removed_with_its_tracer() {
 
 // ---- a delay in one layer
 
-/// A loop device whose requests take `fixed_ns`.
+/// Makes a loop device whose requests take `fixed_ns` each.
 fn slow_device(fixed_ns: u64) -> Result<SlowDevice, String> {
     SlowDevice::new(Truth { fixed_ns, parallelism: 1024, ..Truth::default() }, 64 * MIB)
 }
 
-/// The median of a phase (ns); 0 if it did not occur.
+/// Returns the median time in a phase (ns), or 0 if no request passed through the phase.
 fn median(phases: &Phases, phase: Phase) -> f64 {
     phases.time(phase).map_or(0.0, |time| time.p50_ns as f64)
 }
 
-/// Checks that `phase` grew by the delay, and every other phase by at most 5% of the delay.
+/// Checks that the median of `phase` grew by the delay, and that every other median stayed the
+/// same, within 5% of the delay.
 fn only_grows(
     phase: Phase,
     before: &Measured,
@@ -231,7 +232,8 @@ fn only_grows(
     Ok(())
 }
 
-/// Retries an attempt that other load on this machine may have disturbed.
+/// Repeats an attempt up to five times until it succeeds, because other load on this machine may
+/// disturb the attempt.
 #[track_caller]
 fn within_tries(mut attempt: impl FnMut() -> Result<(), String>) {
     let mut failures = Vec::new();
@@ -270,10 +272,10 @@ fn a_limit_of_the_kernel_shows_in_the_phase_queue_only() {
         let limit = Throttle::new(device.path(), 1 << 19)?;
         let after = phases_of(device.path(), &load)?;
         drop(limit);
-        // The limit makes each request take an eighth of a second. The kernel's timer is coarse, so
-        // the exact delay is taken from the load's own times.
+        // With the limit, each request takes an eighth of a second. The kernel's timer is coarse,
+        // so the exact delay is taken from the latencies that the load measured.
         let delay_ns = after.latency_ns - before.latency_ns;
-        assert!(delay_ns > 50.0 * MS as f64, "there was no limit: {delay_ns}");
+        assert!(delay_ns > 50.0 * MS as f64, "the limit had no effect: {delay_ns} ns");
         only_grows(Phase::Queue, &before, &after, delay_ns)
     });
 }
@@ -290,10 +292,10 @@ fn more_requests_than_the_driver_takes_wait_in_the_phase_scheduler_only() {
     within_tries(|| {
         let before = phases_of(device.path(), &load(tags / 2))?;
         let after = phases_of(device.path(), &load(2 * tags))?;
-        // The requests are served in rounds whose size depends on the scheduler, so the delay is
-        // measured.
+        // The requests are served in rounds whose size depends on the scheduler. The expected delay
+        // is therefore taken from the latencies that the load measured.
         let delay_ns = after.latency_ns - before.latency_ns;
-        assert!(delay_ns > 50.0 * MS as f64, "none waited: {delay_ns}");
+        assert!(delay_ns > 50.0 * MS as f64, "no request waited: {delay_ns} ns");
         only_grows(Phase::Scheduler, &before, &after, delay_ns)
     });
 }
@@ -306,7 +308,7 @@ fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
     if cpus.len() < 2 {
         return skip(std::any::type_name_of_val(&|| ()), "needs two CPUs");
     }
-    // The device completes requests on a CPU other than the load's.
+    // The device must complete requests on another CPU than that of the load's thread.
     affinity::pin_current_thread(&cpus[..1]).unwrap();
     let device = or_skip!(slow_device(30 * MS));
     or_skip!(device.set("rq_affinity", "0"));
@@ -321,8 +323,8 @@ fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
     });
 }
 
-/// Loads with an SQPOLL thread on its own CPU: with that CPU free, and with another thread on it
-/// during each request.
+/// Returns two loads with an SQPOLL thread on a dedicated CPU. In the first load, this CPU is free.
+/// In the second load, another thread occupies the CPU during each request.
 fn sq_poll_loads(requests: usize, hog_time: HogTime) -> Result<[Load; 2], String> {
     let cpus = affinity::allowed_cpus();
     let found = EngineOption::SqPoll.availability();
@@ -330,7 +332,7 @@ fn sq_poll_loads(requests: usize, hog_time: HogTime) -> Result<[Load; 2], String
         return Err(format!("SQPOLL: {}", found.detail));
     }
     let [.., _, cpu] = cpus.as_slice() else { return Err("needs two CPUs".to_owned()) };
-    // The device completes requests on a CPU other than the SQPOLL thread's.
+    // The device must complete requests on another CPU than that of the SQPOLL thread.
     affinity::pin_current_thread(&cpus[..cpus.len() - 1]).unwrap();
     let load = |hog_time| Load {
         sq_poll_thread: Some(SqPollThread { cpu: *cpu, hog_time }),
@@ -373,10 +375,10 @@ fn a_completion_that_the_kernel_posts_late_shows_in_the_phase_completion_only() 
 
 // ---- cost of tracing
 
-/// A measurement, not a test: `cargo test -p halfpower-iotrace --test machine -- --ignored
-/// --nocapture`.
+/// Measures the cost of tracing, and checks nothing. Run with `cargo test -p halfpower-iotrace
+/// --test machine -- --ignored --nocapture`.
 #[test]
-#[ignore = "a measurement of a minute"]
+#[ignore = "a measurement that takes about a minute"]
 fn what_tracing_costs() {
     let _serial = serialise();
     let file = written_file(256 * MIB);
@@ -413,8 +415,8 @@ fn what_tracing_costs() {
             values.get(values.len() / 2).copied().unwrap_or(0.0)
         });
         eprintln!(
-            "{name}: {rate:.0} requests/s, CPU {cost:.0} ns each, {lost} events lost; \
-             reading a trace afterwards {reading:.0} ns of CPU for each event"
+            "traced {name}: {rate:.0} requests/s, {cost:.0} ns of CPU per request, {lost} events \
+             lost; reading the trace takes {reading:.0} ns of CPU per event"
         );
     }
 }

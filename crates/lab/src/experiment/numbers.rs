@@ -1,36 +1,36 @@
-//! Numbers as values of parameters. The errors name the fault and, where a parameter has one, a
-//! valid value.
+//! Parses numbers as values of parameters. An error describes the fault and, if the caller passed
+//! a remedy, ends with the remedy.
 
 use analysis::units;
 
-/// A number.
+/// Parses a number.
 ///
 /// # Errors
-/// Text that is no number, or out of range.
+/// If the text is not a number or is out of range.
 pub fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("'{text}' is not a number, or is out of range"))
 }
 
-/// A whole number.
+/// Parses a whole number.
 ///
 /// # Errors
-/// Any other text.
+/// If the text is not a whole number.
 pub fn whole(text: &str) -> Result<u64, String> {
     text.trim().parse().map_err(|_| format!("'{text}' is not a whole number"))
 }
 
-/// A list of numbers from 1 to 2^32 - 1.
+/// Parses a list of numbers from 1 to 2^32 - 1.
 ///
 /// # Errors
-/// Text that is no such list, with `remedy`.
+/// If the text is not such a list. If a number is out of range, the error ends with `remedy`.
 pub fn counts(text: &str, remedy: &str) -> Result<Vec<u32>, String> {
     units::parse_list(text, whole)?.into_iter().map(|value| narrow(value, remedy)).collect()
 }
 
-/// A number from 1 to 2^32 - 1.
+/// Checks that a number is from 1 to 2^32 - 1, and converts it.
 ///
 /// # Errors
-/// Any other number, with `remedy`.
+/// If the number is out of range. The error ends with `remedy`.
 pub fn narrow(value: u64, remedy: &str) -> Result<u32, String> {
     match u32::try_from(value) {
         Ok(0) => Err(format!("{value} measures nothing; use {remedy}")),

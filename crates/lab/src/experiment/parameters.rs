@@ -1,7 +1,7 @@
-//! The parameters of an experiment: one table with the name, help and parser of each.
+//! The table of all parameters of an experiment, with their names, help texts and parsers.
 //!
 //! A parameter is a flag of `run` and `sweep` and a key of plan files. To add a parameter, add a
-//! field to [`Experiment`], a row here, and the code that uses the field.
+//! field to [`Experiment`], a row to [`PARAMETERS`], and the code that uses the field.
 
 use analysis::units;
 use ioengine::target::Hint;
@@ -14,24 +14,24 @@ use crate::failure::{Failure, Outcome};
 use crate::skew;
 use crate::truth;
 
-/// Result of a parser. The error describes the fault and shows a valid value.
+/// The result of a parser. An error describes the fault and shows a valid value.
 type Parsed = Result<(), String>;
 
 /// One parameter of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Name of the parameter: the flag without dashes, and the key in plan files. Uses fio's name
-    /// if there is one.
+    /// Name of the flag without the leading dashes, and of the key in plan files. If fio has such a
+    /// flag, this is fio's name.
     pub name: &'static str,
     /// Alternative names.
     pub aliases: &'static [&'static str],
-    /// The group under which `--help` lists it.
+    /// Name of the group under which `--help` lists the parameter.
     pub heading: &'static str,
-    /// What `--help` shows as the parameter's value, such as `SIZE`.
+    /// Placeholder that `--help` shows for the parameter's value, such as `SIZE`.
     pub value_name: &'static str,
-    /// The default value as typed by a user; empty without a default.
+    /// Default value as a user would type it. Empty if there is no fixed default.
     pub default: &'static str,
-    /// All valid values if there are only a few, for shell completion.
+    /// All valid values, for shell completion. Empty if there are more than a few.
     pub choices: &'static [&'static str],
     /// Whether the parameter is a switch, which needs no value.
     pub is_switch: bool,
@@ -39,9 +39,9 @@ pub struct Parameter {
     pub is_axis: bool,
     /// Whether all measuring commands have the parameter, so that `CommonArgs` declares it.
     pub is_common: bool,
-    /// The text shown by `--help`.
+    /// Text that `--help` shows.
     pub help: &'static str,
-    /// Parses a value and stores it in an experiment.
+    /// Function that parses a value and stores it in an experiment.
     pub set: fn(&mut Experiment, &str) -> Parsed,
 }
 
@@ -77,7 +77,7 @@ impl Parameter {
         }
     }
 
-    /// A switch that is off by default.
+    /// Makes a parameter that needs no value.
     const fn switch(
         name: &'static str,
         heading: &'static str,
@@ -108,7 +108,7 @@ impl Parameter {
     }
 }
 
-/// The parameter with a name or alias, spelled `time-based` or `time_based`.
+/// Finds the parameter with a name or alias. Words may be separated by `-` or `_`.
 pub fn named(name: &str) -> Option<&'static Parameter> {
     let name = name.replace('_', "-");
     PARAMETERS.iter().find(|known| known.name == name || known.aliases.contains(&name.as_str()))
@@ -120,7 +120,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "rw",
         "KIND",
         WORKLOAD,
-        "read, write, rw, randread, randwrite or randrw",
+        "Direction and order: read, write, rw, randread, randwrite or randrw",
         |experiment, text| {
             experiment.rw = text.split(',').map(rw).collect::<Result<_, _>>()?;
             Ok(())
@@ -142,7 +142,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "iodepth",
         "N",
         WORKLOAD,
-        "Requests outstanding in each thread",
+        "Number of requests outstanding in each thread",
         |experiment, text| {
             experiment.depths = counts(text, "a depth of 1 or more")?;
             Ok(())
@@ -150,7 +150,7 @@ pub const PARAMETERS: &[Parameter] = &[
     )
     .default("1")
     .axis(),
-    Parameter::new("numjobs", "N", WORKLOAD, "Threads", |experiment, text| {
+    Parameter::new("numjobs", "N", WORKLOAD, "Number of threads", |experiment, text| {
         experiment.threads = counts(text, "1 or more threads")?;
         Ok(())
     })
@@ -160,7 +160,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "ioengine",
         "NAME",
         WORKLOAD,
-        "How requests are issued (halfpower engines describes the ways)",
+        "I/O engine, which issues the requests (halfpower engines describes all engines)",
         |experiment, text| {
             experiment.engine_kinds = text.split(',').map(engine_kind).collect::<Result<_, _>>()?;
             Ok(())
@@ -173,31 +173,31 @@ pub const PARAMETERS: &[Parameter] = &[
         "truth",
         "KEY=VALUE,..",
         REFERENCE,
-        "The reference device behind --ioengine delay, such as fixed=500us,rate=500MB/s; keys: \
+        "Reference device of --ioengine delay, such as fixed=500us,rate=500MB/s. Keys: \
          fixed, rate, parallel, cache, prefetch, hit, buffer, drain, credit, sustained; span and \
          zones (rates by position: 200MB/s@40/100MB/s@100); granule, rmw, straddle; members and \
-         chunk (a stripe); link; cpu. As a target: truth:KEY=VALUE,..",
+         chunk (a stripe); link; cpu. Can also be a target: truth:KEY=VALUE,..",
         |experiment, text| put(&mut experiment.truth, truth::parse_truth(text)),
     ),
     Parameter::new(
         "inject",
         "KIND@N,..",
         REFERENCE,
-        "Inject faults into requests of each thread, to test how they are handled: eio, enospc, \
-            eagain, eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, lose, \
-            misdirect:SIZE, tear; as in write-lose@100x3",
+        "Inject faults into the requests of each thread, such as write-lose@100x3. KIND: eio, \
+            enospc, eagain, eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, lose, \
+            misdirect:SIZE, tear",
         |experiment, text| put(&mut experiment.faults, truth::parse_faults(text)),
     ),
     Parameter::switch(
         "direct",
         WORKLOAD,
-        "Bypass the page cache (default: where the target allows it)",
+        "Bypass the page cache (default: if the target supports direct I/O)",
         |experiment, text| put(&mut experiment.direct, boolean(text)),
     ),
     Parameter::switch(
         "write-through",
         WORKLOAD,
-        "Every write is durable before it completes (O_DSYNC)",
+        "Make every write durable before it completes (O_DSYNC)",
         |experiment, text| store(&mut experiment.write_through, boolean(text)),
     )
     .aliases(&["sync"]),
@@ -209,7 +209,7 @@ pub const PARAMETERS: &[Parameter] = &[
         |experiment, text| {
             let share = |share| match share {
                 0..=100 => Ok(share as u8),
-                _ => Err(format!("{share} is not a share from 0 to 100")),
+                _ => Err(format!("{share} is not a percentage from 0 to 100")),
             };
             let shares = units::parse_list(text, whole)?.into_iter().map(share);
             put(&mut experiment.read_percents, shares.collect())
@@ -227,17 +227,17 @@ pub const PARAMETERS: &[Parameter] = &[
         "size",
         "SIZE",
         WORKLOAD,
-        "Size of the region to access (default: the whole target; in a directory: a test file)",
+        "Size of the region to access (default: the whole target or test file)",
         |experiment, text| put(&mut experiment.size_bytes, units::parse_size(text)),
     ),
     Parameter::new(
         "chunk",
         "SIZE",
         WORKLOAD,
-        "Stripe the targets into one with this chunk size; requests are split at chunk boundaries",
+        "Combine the targets into a stripe; requests are split at multiples of this chunk size",
         |experiment, text| put(&mut experiment.chunk_bytes, units::parse_size(text)),
     ),
-    Parameter::new("offset", "SIZE", WORKLOAD, "Start of the region", |experiment, text| {
+    Parameter::new("offset", "SIZE", WORKLOAD, "Offset of the region", |experiment, text| {
         store(&mut experiment.offset_bytes, units::parse_size(text))
     })
     .default("0"),
@@ -252,7 +252,7 @@ pub const PARAMETERS: &[Parameter] = &[
                 "own" => Placement::Own,
                 "shared" => Placement::Shared,
                 "interlocked" => Placement::Interlocked,
-                _ => return Err("write own, shared or interlocked".to_owned()),
+                _ => return Err("use own, shared or interlocked".to_owned()),
             };
             store(&mut experiment.placement, Ok(placement))
         },
@@ -263,9 +263,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "allocation",
         "preallocated|extend|truncate|fallocate|last-block",
         WORKLOAD,
-        "preallocated: blocks are already written; extend: writes grow a new file; truncate: a \
-         written file is truncated to zero before each trial; fallocate: blocks of a new file are \
-         reserved; last-block: the last block of a new file is written first",
+        "State of a file before each trial. preallocated: all blocks were written once; extend: a \
+         new file is empty; truncate: a written file is truncated to zero bytes; fallocate: blocks \
+         of a new file are reserved; last-block: only the last block of a new file is written",
         |experiment, text| {
             let allocation = Allocation::ALL.into_iter().find(|known| known.name() == text);
             let why = "use preallocated, extend, truncate, fallocate or last-block";
@@ -278,7 +278,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "hint",
         "HINT",
         WORKLOAD,
-        "Hint to the kernel: normal, sequential, random, noreuse, willneed, dontneed",
+        "Hint to the kernel (fadvise): normal, sequential, random, noreuse, willneed or dontneed",
         |experiment, text| {
             put(&mut experiment.hint, text.parse::<Hint>().map_err(|error| error.to_string()))
         },
@@ -296,8 +296,8 @@ pub const PARAMETERS: &[Parameter] = &[
         "page-cache",
         "cold|warm",
         WORKLOAD,
-        "State of the page cache before each trial, for reads and writes. cold: empty; warm: holds \
-         the whole region. Default: cold for reads, unchanged for writes",
+        "State of the page cache before each trial. cold: no data of the target; warm: the whole \
+         region. Default: cold for reads, unchanged for writes",
         |experiment, text| put(&mut experiment.page_cache, page_cache(text)),
     )
     .choices(&["cold", "warm"]),
@@ -311,20 +311,21 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "time-based",
         TIME,
-        "At the end of the region start over, until --runtime is over",
+        "At the end of the region, start again until --runtime is over",
         |experiment, text| store(&mut experiment.time_based, boolean(text)),
     ),
-    Parameter::new("ramp-time", "TIME", TIME, "Warm-up before measuring", |experiment, text| {
+    Parameter::new("ramp-time", "TIME", TIME, "Length of the warm-up", |experiment, text| {
         store(&mut experiment.ramp_time_ns, units::parse_duration(text))
     })
     .default("0"),
     Parameter::switch(
         "steady-state",
         TIME,
-        "Warm up until the rate is steady (5 s within 20%, slope within 10%), at most 10 minutes",
+        "Warm up until the rate is steady, but at most 10 min. Steady: over 5 s, the rate varies \
+         by at most 20%, and its linear trend changes the rate by at most 10%",
         |experiment, text| store(&mut experiment.steady_state, boolean(text)),
     ),
-    Parameter::new("trials", "N", TIME, "Number of measurements", |experiment, text| {
+    Parameter::new("trials", "N", TIME, "Number of trials", |experiment, text| {
         store(&mut experiment.trials, number(text))
     })
     .default("3"),
@@ -332,14 +333,14 @@ pub const PARAMETERS: &[Parameter] = &[
         "rate-iops",
         "RATE",
         WORKLOAD,
-        "Open loop: issue at this rate over all threads [requests per second]",
+        "Open loop with this total rate of all threads (requests per second)",
         |experiment, text| put(&mut experiment.rate_iops, number(text)),
     ),
     Parameter::new(
         "rate",
         "SIZE",
         WORKLOAD,
-        "Open loop at a rate in bytes/s over all threads, such as 20m: --rate-iops x mean size",
+        "Open loop with this total rate of all threads (bytes per second), such as 20m",
         |experiment, text| {
             let rate = units::parse_size(text).map(|bytes| bytes as f64);
             put(&mut experiment.rate_bytes_per_s, rate)
@@ -349,7 +350,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "rate-process",
         "linear|poisson",
         WORKLOAD,
-        "linear: requests at equal intervals; poisson: at random times, like independent users",
+        "Open loop: when requests are due. linear: at equal intervals; poisson: at random times",
         |experiment, text| {
             let process = match text {
                 "linear" => Ok(RateProcess::Linear),
@@ -365,7 +366,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "percentile",
         "P,P",
         OUTPUT,
-        "Latency percentiles to print, and to require enough requests for (default 50,99)",
+        "Latency percentiles to print; each needs enough requests (default 50,99)",
         |experiment, text| put(&mut experiment.percentiles, percentiles(text)),
     )
     .aliases(&["percentile-list"]),
@@ -373,7 +374,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "cpus-allowed",
         "LIST",
         WORKLOAD,
-        "Pin threads to these CPUs: 0,2 or 0-3",
+        "Pin threads to these CPUs, such as 0,2 or 0-3",
         |experiment, text| store(&mut experiment.cpus, cpus(text)),
     ),
     Parameter::switch(
@@ -385,7 +386,7 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "verify",
         WORKLOAD,
-        "Write checksummed blocks and read them back; with reads, check them",
+        "Write blocks with checksums and read them back; with --rw read, only check the blocks",
         |experiment, text| store(&mut experiment.verify, boolean(text)),
     ),
     Parameter::switch(
@@ -398,9 +399,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "random-distribution",
         "LAW",
         WORKLOAD,
-        "Blocks that random requests visit. random: each block once per pass; zipf:THETA, \
-         pareto:H: skewed, hot blocks scattered; zoned:ACCESSES/REGION:.. \
-         (percent): parts of the region in order",
+        "Blocks that random requests visit. random: each block once per pass; zipf:THETA or \
+         pareto:H: some blocks more often, scattered over the region; zoned:ACCESSES/REGION:..: \
+         ACCESSES percent of the requests visit the next REGION percent of the region",
         |experiment, text| store(&mut experiment.distribution, skew::parse_distribution(text)),
     )
     .default("random"),
@@ -408,15 +409,15 @@ pub const PARAMETERS: &[Parameter] = &[
         "bssplit",
         "SIZE/PERCENT:..",
         WORKLOAD,
-        "Several request sizes with their shares, instead of --bs: 4k/50:64k/50",
+        "Several request sizes with their shares (percent), instead of --bs: 4k/50:64k/50",
         |experiment, text| put(&mut experiment.request_sizes, text.parse()),
     ),
     Parameter::new(
         "thinktime",
         "TIME",
         WORKLOAD,
-        "Pause between a completion and the next request in its slot (closed loop), with a unit: \
-         100us; each of the --iodepth slots pauses by itself",
+        "Pause from a completion to the next request in the same slot, such as 100us (closed \
+         loop); each of the --iodepth slots pauses independently",
         |experiment, text| put(&mut experiment.think_ns, skew::parse_pause(text)),
     ),
     Parameter::new(
@@ -430,7 +431,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "rank-files",
         "own|segmented|strided",
         RANKS,
-        "With --mpi: each rank has its own target, or a part of one shared file",
+        "With --mpi: each rank uses its own target (own), or its part of one shared file",
         |experiment, text| put(&mut experiment.rank_files, text.parse()),
     )
     .choices(&["own", "segmented", "strided"]),
@@ -438,7 +439,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "rank-shift",
         "N",
         RANKS,
-        "With --mpi: rank R uses the part of rank R+N, so that no host reads its own cache",
+        "With --mpi: rank R uses the part of rank R+N, so that no host reads from its own cache",
         |experiment, text| store(&mut experiment.rank_shift, number(text)),
     )
     .default("0"),
@@ -446,73 +447,72 @@ pub const PARAMETERS: &[Parameter] = &[
         "log",
         "FILE",
         OUTPUT,
-        "Log all requests to this file as CSV; times count from the start of each trial",
+        "Log all requests to this file as CSV, with times since the start of the trial",
         |experiment, text| put(&mut experiment.log, Ok(text.into())),
     ),
     Parameter::switch(
         "sqthread-poll",
         ENGINE,
-        "io_uring: a kernel thread polls for the submissions of each thread (SQPOLL) and keeps a \
-         CPU busy",
+        "io_uring: for each thread, a kernel thread polls for submissions and occupies a CPU",
         |experiment, text| store(&mut experiment.engine.sqthread_poll, boolean(text)),
     ),
     Parameter::switch(
         "hipri",
         ENGINE,
-        "io_uring, nvme: poll for completions (IOPOLL); direct I/O, on a device with poll queues",
+        "io_uring, nvme: poll for completions (IOPOLL); needs direct I/O and poll queues",
         |experiment, text| store(&mut experiment.engine.hipri, boolean(text)),
     ),
     Parameter::switch(
         "uncached",
         ENGINE,
-        "Buffered requests leave nothing in the page cache (RWF_DONTCACHE)",
+        "Remove the data of buffered requests from the page cache (RWF_DONTCACHE)",
         |experiment, text| store(&mut experiment.engine.uncached, boolean(text)),
     ),
     Parameter::switch(
         "fua",
         ENGINE,
-        "Each write is durable before it completes (RWF_DSYNC per request, not O_DSYNC); uses \
+        "Make each write durable before it completes (RWF_DSYNC per request, not O_DSYNC); uses \
          Forced Unit Access if the device supports it",
         |experiment, text| store(&mut experiment.engine.fua, boolean(text)),
     ),
     Parameter::switch(
         "zone-append",
         ENGINE,
-        "With --ioengine nvme: append each write; a zone then takes --iodepth writes at a time",
+        "With --ioengine nvme: write with Zone Append, which allows --iodepth writes in each zone",
         |experiment, text| store(&mut experiment.engine.zone_append, boolean(text)),
     ),
     Parameter::new(
         "fsync",
         "N",
         ENGINE,
-        "After every N writes of a thread wait for them and flush the target (fsync)",
+        "After every N writes, a thread waits for them and flushes the target (fsync)",
         |experiment, text| put(&mut experiment.engine.fsync, number(text)),
     ),
     Parameter::new(
         "fdatasync",
         "N",
         ENGINE,
-        "After every N writes of a thread wait for them and flush the target's data (fdatasync)",
+        "After every N writes, a thread waits for them and flushes the target's data (fdatasync)",
         |experiment, text| put(&mut experiment.engine.fdatasync, number(text)),
     ),
     Parameter::new(
         "scheduler",
         "NAME",
         HOST,
-        "I/O scheduler of the device during the run, restored afterwards (root)",
+        "I/O scheduler of the device during the run; restored afterwards (needs root)",
         |experiment, text| put(&mut experiment.host.scheduler, Ok(text.to_owned())),
     ),
     Parameter::new(
         "read-ahead",
         "SIZE",
         HOST,
-        "Read-ahead window of the device during the run (root)",
+        "Read-ahead window of the device during the run (needs root)",
         |experiment, text| {
             let bytes = units::parse_size(text).and_then(|bytes| {
                 if bytes.is_multiple_of(4096) {
                     Ok(bytes)
                 } else {
-                    Err("the kernel counts it in pages; use 128k or 4m".to_owned())
+                    Err("the window must be a multiple of 4 KiB; use 128k or 4m".to_owned())
                 }
             });
             put(&mut experiment.host.read_ahead_bytes, bytes)
@@ -523,7 +523,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "back|through",
         HOST,
         "Write cache mode that the kernel assumes. In mode through, the kernel sends no flushes. \
-         The drive's own setting stays unchanged, so a power failure may lose data (root)",
+         The drive's own setting is not changed, so a power failure may lose data (needs root)",
         |experiment, text| {
             let state = match text {
                 "back" => Ok(KernelWriteCache::Back),
@@ -538,7 +538,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "nr-requests",
         "N",
         HOST,
-        "Number of requests in the device's queue during the run (root)",
+        "Maximum number of requests that the block layer queues during the run (needs root)",
         |experiment, text| {
             let count = number(text).and_then(|count: u32| match count {
                 4.. => Ok(count),
@@ -551,13 +551,13 @@ pub const PARAMETERS: &[Parameter] = &[
         "nomerges",
         "0|1|2",
         HOST,
-        "Merging of requests: 0 all, 1 simple merges only, 2 none (root)",
+        "Merging of requests: 0 all merges, 1 simple merges only, 2 no merges (needs root)",
         |experiment, text| {
             let merges = match text {
                 "0" => Ok(0),
                 "1" => Ok(1),
                 "2" => Ok(2),
-                _ => Err("write 0, 1 or 2".to_owned()),
+                _ => Err("use 0, 1 or 2".to_owned()),
             };
             put(&mut experiment.host.nomerges, merges)
         },
@@ -578,13 +578,13 @@ pub const PARAMETERS: &[Parameter] = &[
     .common(),
 ];
 
-/// Parses and sets an optional value.
+/// Stores a parsed value in an optional field, or returns the error.
 fn put<T>(place: &mut Option<T>, value: Result<T, String>) -> Parsed {
     *place = Some(value?);
     Ok(())
 }
 
-/// Parses a value and replaces the default by it.
+/// Stores a parsed value in a field, or returns the error.
 fn store<T>(place: &mut T, value: Result<T, String>) -> Parsed {
     *place = value?;
     Ok(())
@@ -616,7 +616,7 @@ pub fn page_cache(text: &str) -> Result<PageCache, String> {
     }
 }
 
-/// Parses the kind of memory pages behind the buffers: `huge` or `4k`.
+/// Parses the kind of the memory pages of the buffers: `huge` or `4k`.
 ///
 /// # Errors
 ///
@@ -643,7 +643,7 @@ fn engine_kind(text: &str) -> Result<Option<EngineKind>, String> {
     text.parse().map(Some).map_err(|error: ioengine::Error| error.to_string())
 }
 
-/// Percentiles from a list such as `50,99.9`, in rising order; fio separates them by colons.
+/// Parses percentiles such as `50,99.9`, or `50:99.9` as in fio. The result is sorted.
 fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     let within = |p: &f64| *p > 0.0 && *p < 100.0;
     let mut percentiles = Vec::new();
@@ -658,13 +658,13 @@ fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     Ok(percentiles)
 }
 
-/// The highest CPU number that a list may contain; the kernel supports 8192 CPUs.
+/// Maximum CPU number in a list. Linux supports at most 8192 CPUs.
 const CPU_MAX: usize = 65_535;
 
-/// CPUs from a list such as `0,2` or `0-3`.
+/// Parses a list of CPUs such as `0,2` or `0-3`. [`check_cpus`] checks whether they can be used.
 ///
 /// # Errors
-/// The text is not such a list. [`check_cpus`] checks whether the host has these CPUs.
+/// If the text is not such a list.
 pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
     let bad = || "write CPUs as 0,2 or 0-3".to_owned();
     let mut cpus = Vec::new();
@@ -672,7 +672,7 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let first: usize = first.trim().parse().map_err(|_| bad())?;
         let last: usize = last.trim().parse().map_err(|_| bad())?;
-        // Checked before expanding the range, which may not fit in memory.
+        // This is checked before the range is expanded, because a huge range would fill the memory.
         if last > CPU_MAX {
             return Err(format!("there is no CPU {last}; {}", bad()));
         }
@@ -684,15 +684,15 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
     Ok(cpus)
 }
 
-/// Checks that this process may use all of these CPUs.
+/// Checks whether this process may use all of these CPUs.
 ///
 /// # Errors
-/// A usage error with the first CPU that it may not use.
+/// If the process may not use one of the CPUs.
 pub fn check_cpus(cpus: &[usize]) -> Outcome<()> {
     let allowed = cpucost::affinity::allowed_cpus();
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         Some(cpu) => Err(Failure::usage(format!(
-            "--cpus-allowed: CPU {cpu} is not among the CPUs of this process ({allowed:?})"
+            "--cpus-allowed: this process is not allowed to use CPU {cpu}; use CPUs in {allowed:?}"
         ))),
         None => Ok(()),
     }
@@ -760,7 +760,7 @@ mod tests {
             ("rwmixread", "101", "from 0 to 100"),
             ("cpus-allowed", "0-18446744073709551614", "no CPU 18446744073709551614"),
             ("cpus-allowed", "3-1", "0,2 or 0-3"),
-            ("read-ahead", "1000", "pages"),
+            ("read-ahead", "1000", "multiple of 4 KiB"),
             ("nr-requests", "3", "4 or more"),
         ] {
             let refusal = set(name, text).unwrap_err();

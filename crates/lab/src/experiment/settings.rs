@@ -1,5 +1,5 @@
-//! Settings: parameters with their values from a plan file or the command line.
-//! Settings are applied to an experiment in the order in which they were given.
+//! Settings are parameters with values from a plan file or the command line. They are applied to an
+//! experiment in the order in which they were specified.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use crate::experiment::parameters::{self, PARAMETERS, Parameter};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::similar;
 
-/// Maximum size of a plan file (bytes); a larger file is probably not a plan.
+/// Maximum size of a plan file (bytes). A larger file is probably not a plan.
 const BYTES_MAX: u64 = 1 << 20;
-/// Permissions to write, which are accepted only on the command line.
+/// Flags that permit writing. They are accepted only on the command line, not in plan files.
 pub const CONSENTS: [&str; 2] = ["overwrite", "destroy-data-on"];
 
-/// One parameter with the values given for it.
+/// A parameter with its values.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The parameter.
@@ -25,12 +25,12 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The setting as a command-line flag.
+    /// Formats the setting as a command-line flag.
     pub fn word(&self) -> String {
         format!("--{}={}", self.parameter.name, self.values.join(","))
     }
 
-    /// This parameter with `value` as its only value.
+    /// Returns a setting of the same parameter with `value` as the only value.
     #[must_use]
     pub fn with(&self, value: &str) -> Setting {
         Setting { values: vec![value.to_owned()], ..self.clone() }
@@ -39,7 +39,7 @@ impl Setting {
     /// Sets the parameter in an experiment.
     ///
     /// # Errors
-    /// A usage error for an invalid value.
+    /// If a value is invalid.
     pub fn apply(&self, experiment: &mut Experiment) -> Outcome<()> {
         let (name, text) = (self.parameter.name, self.values.join(","));
         (self.parameter.set)(experiment, &text)
@@ -47,22 +47,22 @@ impl Setting {
     }
 }
 
-/// Settings with at most one entry per parameter.
+/// A list of settings, with at most one setting of each parameter.
 #[derive(Clone, Debug, Default)]
 pub struct Settings(Vec<Setting>);
 
 impl Settings {
-    /// Adds a setting, replacing an earlier setting of the same parameter.
+    /// Adds a setting. Replaces an earlier setting of the same parameter.
     pub fn put(&mut self, setting: Setting) {
         self.0.retain(|other| other.parameter.name != setting.parameter.name);
         self.0.push(setting);
     }
 
-    /// Adds the key and value of a plan.
+    /// Adds a key of a plan with its value.
     ///
     /// # Errors
-    /// A usage error for an unknown parameter or an invalid value. A permission to write is
-    /// refused.
+    /// If the parameter is unknown or set twice, or if the value is invalid. A permission to write
+    /// is refused.
     pub fn add(&mut self, key: &str, value: &Value) -> Outcome<()> {
         let values = texts_of(key, value)?;
         let name = key.replace('_', "-");
@@ -82,12 +82,13 @@ impl Settings {
         Ok(())
     }
 
-    /// All settings, in the order in which they were added.
+    /// Returns all settings, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Setting> {
         self.0.iter()
     }
 
-    /// The settings of both lists. If both set a parameter, the value in `others` wins.
+    /// Returns the settings of `self` and `others`. If both lists set a parameter, the setting in
+    /// `others` is used.
     #[must_use]
     pub fn overridden_by(&self, others: &Settings) -> Settings {
         let mut settings = self.without(others);
@@ -95,7 +96,7 @@ impl Settings {
         settings
     }
 
-    /// These settings without the parameters that `others` contains.
+    /// Returns these settings without the parameters that `others` contains.
     #[must_use]
     pub fn without(&self, others: &Settings) -> Settings {
         let is_set = |setting: &Setting| {
@@ -107,7 +108,7 @@ impl Settings {
     /// Checks that no axis has several values, because `run` measures a single workload.
     ///
     /// # Errors
-    /// A usage error that recommends `sweep`.
+    /// If an axis has several values. The usage error recommends `sweep`.
     pub fn check_one_workload(&self) -> Outcome<()> {
         let is_list = |setting: &&Setting| {
             let text = setting.values.join(",");
@@ -115,7 +116,8 @@ impl Settings {
         };
         match self.0.iter().find(is_list) {
             Some(Setting { parameter, values }) => Err(Failure::usage(format!(
-                "--{} {}: run measures one workload; use halfpower sweep for lists",
+                "--{} {}: halfpower run measures one workload; to measure a list of values, use \
+                 halfpower sweep",
                 parameter.name,
                 values.join(",")
             ))),
@@ -126,13 +128,13 @@ impl Settings {
     /// Applies all settings to an experiment.
     ///
     /// # Errors
-    /// As for [`Setting::apply`].
+    /// If a value is invalid, as for [`Setting::apply`].
     pub fn apply(&self, experiment: &mut Experiment) -> Outcome<()> {
         self.0.iter().try_for_each(|setting| setting.apply(experiment))
     }
 }
 
-/// The failure for a plan file that contains a permission to write.
+/// Makes the failure for a plan file that contains a permission to write.
 pub fn consent_in_file(key: &str, flag: &str) -> Failure {
     Failure::new(
         Exit::Refused,
@@ -140,14 +142,14 @@ pub fn consent_in_file(key: &str, flag: &str) -> Failure {
     )
 }
 
-/// The text of a plan file.
+/// Reads the text of a plan file.
 ///
 /// # Errors
-/// The file cannot be read or is too large.
+/// If the file cannot be read or is too large.
 pub fn read_plan(path: &Path) -> Outcome<String> {
     let reading = |error: std::io::Error| {
         let cause = ioengine::error::cause(&error);
-        Failure::failed(format!("reading {}: {cause}; name a plan file", path.display()))
+        Failure::failed(format!("reading {}: {cause}; specify a plan file", path.display()))
     };
     if std::fs::metadata(path).map_err(reading)?.len() > BYTES_MAX {
         return Err(Failure::usage(format!(
@@ -158,16 +160,17 @@ pub fn read_plan(path: &Path) -> Outcome<String> {
     std::fs::read_to_string(path).map_err(reading)
 }
 
-/// The line number of a byte offset; the last line for the end of the text.
+/// Returns the line number of a byte offset. The end of the text belongs to the last line.
 pub fn line_of(text: &str, offset: usize) -> usize {
     let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
     line.min(text.lines().count().max(1))
 }
 
-/// The values of a plan's entry as typed on the command line, one per element of a list.
+/// Converts the values of a plan's key to the form in which a user types them on the command line.
+/// A list has one text for each element.
 ///
 /// # Errors
-/// A usage error with the key for an empty list or an unsupported type.
+/// If the list is empty or the type is unsupported. The usage error contains the key.
 pub fn texts_of(key: &str, value: &Value) -> Outcome<Vec<String>> {
     match values_of(value) {
         Some(values) if values.is_empty() => Err(Failure::usage(format!(

@@ -1,5 +1,5 @@
-//! `halfpower cat` from options to exit code: copies files to standard output unchanged, with large
-//! requests and several in flight.
+//! `halfpower cat` from options to exit code: copies files to standard output unchanged, with
+//! several large requests in flight.
 
 use analysis::units;
 use std::fs;
@@ -15,26 +15,26 @@ use seqio::{Cache, Options};
 use crate::console::{self, Console};
 use crate::failure::{Exit, Failure, Outcome};
 
-/// Options of the output.
+/// Options of `halfpower cat`.
 #[derive(Clone, Debug)]
 pub struct CatOptions {
-    /// Files and devices; `-` is standard input.
+    /// The files and devices to copy. `-` is standard input.
     pub files: Vec<PathBuf>,
-    /// Read with direct I/O.
+    /// Whether to read with direct I/O.
     pub direct: bool,
-    /// Read through the page cache and leave the data there.
+    /// Whether to read through the page cache and leave the data there.
     pub cached: bool,
-    /// Print only warnings and errors.
+    /// Whether to print only warnings and errors.
     pub quiet: bool,
-    /// Print what would be read and read nothing.
+    /// Whether to print which files would be read, without reading them.
     pub plan: bool,
 }
 
 /// Copies the files to standard output.
 ///
 /// # Errors
-/// Standard output cannot be written, or the user interrupted. A file that cannot be read
-/// determines the exit code.
+/// Standard output cannot be written, or the user interrupted the copy. If a file cannot be read,
+/// the other files are still copied and the exit code is [`Exit::Failed`].
 pub fn execute(options: &CatOptions) -> Outcome {
     if options.plan {
         options.files.iter().for_each(|path| console::data(&plan(path)));
@@ -63,10 +63,10 @@ pub fn execute(options: &CatOptions) -> Outcome {
 fn plan(path: &Path) -> String {
     let size = inputs::size_of(path).map(|bytes| format!(" ({})", units::size(bytes)));
     let shown = inputs::shown(path);
-    format!("read {shown}{} to standard output; nothing is written", size.unwrap_or_default())
+    format!("would copy {shown}{} to standard output; nothing was done", size.unwrap_or_default())
 }
 
-/// How the files are read.
+/// Returns the options for reading the files.
 fn streams(options: &CatOptions) -> Options {
     match (options.direct, options.cached) {
         (true, _) => Options::new().cache(Cache::Direct),
@@ -96,7 +96,7 @@ fn copy(
     output.send(&mut input, settings).map(drop)
 }
 
-/// Whether the input file is also the output, which would grow without end.
+/// Returns true if the input file is also the output. Copying a file to itself would never end.
 fn is_same(path: &Path) -> bool {
     let of = |fd: io::Result<std::os::fd::OwnedFd>| fd.and_then(|fd| fs::File::from(fd).metadata());
     let input = if inputs::is_stdin(path) {

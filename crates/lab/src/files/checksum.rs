@@ -19,28 +19,29 @@ use crate::console::{self, Console, Progress};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::json::{self, Program};
 
-/// Progress is updated after this many bytes.
+/// Number of bytes read between two progress updates.
 const UPDATE_EVERY_BYTES: u64 = 16 << 20;
 
-/// Options of checksums.
+/// Options of `halfpower checksum`.
 #[derive(Clone, Debug)]
 pub struct ChecksumOptions {
-    /// Files and directories; `-` is standard input.
+    /// The files and directories to read. `-` is standard input.
     pub files: Vec<PathBuf>,
-    /// Check the files listed in this file instead; `-` is standard input.
+    /// A checksum file. If set, the files listed in it are checked instead of `files`. `-` is
+    /// standard input.
     pub check: Option<PathBuf>,
-    /// Print one JSON document instead of lines.
+    /// Whether to print one JSON document instead of lines of text.
     pub json: bool,
-    /// Print no progress, and with `check` only the files that differ or cannot be read.
+    /// Whether to hide the progress and, with `check`, the names of files that match.
     pub quiet: bool,
-    /// Print what would be read and read nothing.
+    /// Whether to print what would be read, without reading it.
     pub plan: bool,
 }
 
-/// What `checksum --json` prints.
+/// The document that `halfpower checksum --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ChecksumDocument {
-    /// The program.
+    /// The program that wrote the document.
     pub halfpower: Program,
     /// The files that were read.
     pub files: Vec<FileDocument>,
@@ -51,11 +52,11 @@ pub struct ChecksumDocument {
 /// A file that was read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FileDocument {
-    /// Path as named by the user or found in a directory.
+    /// Path of the file as specified by the user or found in a directory.
     pub path: String,
-    /// Bytes read from the file.
+    /// Number of bytes read from the file.
     pub bytes: u64,
-    /// BLAKE3 checksum, 64 hexadecimal digits.
+    /// BLAKE3 checksum of the file (64 hexadecimal digits).
     pub blake3: String,
     /// Whether the file matches the stored checksum; null without --check.
     pub matches: Option<bool>,
@@ -64,18 +65,17 @@ pub struct FileDocument {
 /// A file that could not be read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UnreadDocument {
-    /// Path as named by the user or found in a directory.
+    /// Path of the file as specified by the user or found in a directory.
     pub path: String,
     /// Why the file could not be read.
     pub error: String,
 }
 
-/// A file to read.
 struct Wanted {
     path: PathBuf,
-    /// Size, if known (bytes).
+    /// Size of the file (bytes); None if unknown.
     size: Option<u64>,
-    /// The stored checksum, with --check.
+    /// Stored checksum to compare with; None without --check.
     hash: Option<Hash>,
 }
 
@@ -88,8 +88,8 @@ impl Wanted {
 /// Reads the files, and prints or compares their checksums.
 ///
 /// # Errors
-/// A checksum file that cannot be used. Files that cannot be read and files that differ determine
-/// the exit code.
+/// The checksum file cannot be used. A file that differs or cannot be read does not cause an error,
+/// but changes the exit code.
 pub fn execute(options: &ChecksumOptions) -> Outcome {
     let (wanted, unreadable) = match &options.check {
         Some(sums) => (listed(sums)?, Vec::new()),
@@ -102,7 +102,7 @@ pub fn execute(options: &ChecksumOptions) -> Outcome {
     let known: u64 = wanted.iter().filter_map(|wanted| wanted.size).sum();
     if options.plan {
         let files = units::counted(wanted.len() as u64, "file");
-        console::data(&format!("read {files}, {}; nothing is written", units::size(known)));
+        console::data(&format!("would read {files}, {}; nothing was done", units::size(known)));
         return Ok(Exit::Ok);
     }
     let console = Console::new(options.quiet);
@@ -138,7 +138,7 @@ fn unread(path: &Path, error: String) -> UnreadDocument {
     UnreadDocument { path: path.display().to_string(), error }
 }
 
-/// A file that was read.
+/// A file that was read, with its checksum and the number of bytes read.
 struct Found<'a> {
     wanted: &'a Wanted,
     hash: Hash,
@@ -184,16 +184,16 @@ fn exit_code(document: &ChecksumDocument, console: Console) -> Exit {
     if document.unread.is_empty() { Exit::Ok } else { Exit::Failed }
 }
 
-/// Reads files in sequence.
+/// Reads files one after another and displays the progress.
 struct Hashing {
     progress: Progress,
     clock: Monotonic,
     start_ns: u64,
-    /// Size of all files, if known (bytes).
+    /// Total size of all files (bytes); None if unknown.
     total: Option<u64>,
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     read: u64,
-    /// Bytes read at the last progress update.
+    /// Number of bytes read at the last progress update.
     updated_at: u64,
 }
 
@@ -205,7 +205,7 @@ impl Hashing {
         Hashing { progress, clock, start_ns, total, read: 0, updated_at: 0 }
     }
 
-    /// The checksum of a file and the bytes read.
+    /// Reads a file. Returns its checksum and the number of bytes read.
     fn file(&mut self, wanted: &Wanted) -> Result<(Hash, u64), filecopy::Problem> {
         let mut source = inputs::open(&wanted.path, &Options::new().leave_cache(true))?;
         let before = self.read;
@@ -216,7 +216,8 @@ impl Hashing {
         filecopy::checksum(&mut source, on_read)
     }
 
-    /// Updates the progress display now and then.
+    /// Updates the progress display if at least [`UPDATE_EVERY_BYTES`] were read since the last
+    /// update.
     fn update(&mut self, path: &Path) {
         if self.read - self.updated_at < UPDATE_EVERY_BYTES {
             return;
@@ -230,7 +231,7 @@ impl Hashing {
     }
 }
 
-/// The files named in a checksum file.
+/// Reads a checksum file and returns the files listed in it.
 fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
     let shown = inputs::shown(path);
     let mut text = Vec::new();
@@ -241,7 +242,7 @@ fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
     };
     read.map_err(|error| {
         let cause = ioengine::error::cause(&error);
-        Failure::failed(format!("reading {shown}: {cause}; name a checksum file"))
+        Failure::failed(format!("reading {shown}: {cause}; specify a checksum file"))
     })?;
     let sums = checksum_file::parse(&text).map_err(|(line, why)| {
         Failure::failed(format!("{shown}:{line}: {why}; create the file with halfpower checksum"))

@@ -1,5 +1,5 @@
-//! `halfpower copy` from options to exit code: decides how each source is copied, copies with a
-//! progress display, and prints the result. The crate `filecopy` copies.
+//! `halfpower copy` from options to exit code: decides how each source is copied, displays the
+//! progress, and prints the result. The crate `filecopy` copies the data.
 
 pub mod options;
 mod work;
@@ -25,27 +25,27 @@ use document::{document, plan_summary, summary};
 use options::CopyOptions;
 use work::{Work, is_stream, resolve, sources_and_destination, tree_destinations};
 
-/// Interval of progress updates.
+/// Time between two updates of the progress display.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Runs the command.
+/// Runs `halfpower copy`.
 ///
 /// # Errors
-/// A copy that is impossible or not allowed, or that is not complete.
+/// A copy is impossible, not allowed or incomplete.
 pub fn execute(options: &CopyOptions) -> Outcome {
     let interrupt = Interrupt::install();
     let (sources, to) = sources_and_destination(options)?;
     if sources.len() > 1 && to != Path::new("-") && !to.is_dir() {
         let what = if to.exists() { "is not a directory" } else { "does not exist" };
         let to = to.display();
-        return Err(Failure::usage(format!("{to} {what}; name a directory that exists")));
+        return Err(Failure::usage(format!("{to} {what}; specify an existing directory")));
     }
     let mut problems = Vec::new();
     let mut works = Vec::new();
     for from in sources {
         match resolve(options, from, to, sources.len() > 1) {
             Ok(work) => works.push(work),
-            // With several sources, the others are still copied.
+            // If one of several sources cannot be copied, the other sources are still copied.
             Err(failure) if sources.len() == 1 || failure.exit != Exit::Usage => {
                 return Err(failure);
             }
@@ -79,7 +79,7 @@ pub fn execute(options: &CopyOptions) -> Outcome {
     exit(options, &problems, is_many)
 }
 
-/// Exit code by the most severe problem.
+/// Turns the problems into an outcome. The most severe problem determines the exit code.
 fn exit(options: &CopyOptions, problems: &[Problem], is_many: bool) -> Outcome {
     let kinds = || problems.iter().map(|problem| problem.kind);
     let Some(most_severe) = kinds().max() else { return Ok(Exit::Ok) };
@@ -98,26 +98,30 @@ fn exit(options: &CopyOptions, problems: &[Problem], is_many: bool) -> Outcome {
         number => (format!("{number} entries"), "were"),
     };
     let rest = match (options.all_or_nothing, options.plan) {
-        (_, true) => "nothing was done",
-        (true, _) => "so nothing was copied; fix the cause and run the same command again",
-        _ => "all others were; fix the cause and run the same command again to copy the rest",
+        (_, true) => "; nothing was done",
+        (true, _) => ", so nothing was copied; fix the cause and run the same command again",
+        _ => {
+            "; all other entries were copied; fix the cause and run the same command again to \
+             copy the rest"
+        }
     };
-    Err(Failure::new(code, format!("{number} {verb} not copied completely (see above), {rest}")))
+    Err(Failure::new(code, format!("{number} {verb} not copied completely (see above){rest}")))
 }
 
-/// The failure of an interrupted copy: what it has left behind, and how to continue.
+/// Returns the failure of an interrupted copy. The message describes which files were kept and how
+/// to continue.
 fn interrupted(options: &CopyOptions, is_many: bool) -> Failure {
     let what = match (is_many && !options.all_or_nothing, options.resume) {
         (_, true) => "interrupted; run the same command again to resume",
         (true, _) => {
-            "interrupted; complete files were kept, run the same command again to copy the rest"
+            "interrupted; complete files were kept; run the same command again to copy the rest"
         }
         (false, _) => "interrupted; no part of the copy was kept",
     };
     Failure::new(Exit::Interrupted, what)
 }
 
-/// The settings of the session, which prints its events and stops on an interrupt.
+/// Returns the settings of a session that prints its events and stops on an interrupt.
 fn settings(
     options: &CopyOptions,
     interrupt: &Interrupt,
@@ -133,7 +137,7 @@ fn settings(
     })
 }
 
-/// Prints the events of the copy that the flags select.
+/// Prints an event of the copy if the flags select this kind of event.
 fn print_event(event: &Event, verbose: bool, plan: bool, is_many: bool) {
     let pair = |from: &Path, to: &Path| format!("{} -> {}", from.display(), to.display());
     match event {
@@ -147,14 +151,15 @@ fn print_event(event: &Event, verbose: bool, plan: bool, is_many: bool) {
             console::data(&format!("{how} {}", pair(from, to)));
         }
         Event::WouldDelete(path) if plan => console::data(&format!("remove {}", path.display())),
-        // The problem of a single file is the error of the program, printed at its end.
+        // If only one file is copied, its problem becomes the error of the program and is printed
+        // at the end.
         Event::Problem(problem) if is_many => console::error(&problem.to_string()),
         Event::Note(what) => Console::new(false).warn(what),
         _ => {}
     }
 }
 
-/// Runs all work with a progress display; returns the problems.
+/// Runs all copies with a progress display and returns the problems.
 fn run_with_progress(
     options: &CopyOptions,
     settings: Settings,
@@ -167,7 +172,8 @@ fn run_with_progress(
             let (clock, mut bar) =
                 (Monotonic::uncalibrated(), Console::new(options.quiet).open_progress());
             let start_ns = clock.now_ns();
-            // Dropping the sender ends the wait immediately, so a short copy waits for no tick.
+            // Dropping the sender ends this wait immediately, so a short copy is not delayed until
+            // the next progress update.
             while is_done.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 let counts = progress.counts();
                 let elapsed_ns = (clock.now_ns() - start_ns).max(1);
@@ -178,7 +184,7 @@ fn run_with_progress(
             }
             bar.finish();
         };
-        // Without a thread there is no progress display.
+        // If the thread cannot be started, there is no progress display.
         let _ = std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, show);
         let problems = run_all(options, settings, works);
         drop(done);
@@ -243,7 +249,7 @@ fn send_to_output(from: &Path, settings: &Settings) -> Outcome<()> {
     }
 }
 
-/// Tells the progress display the size of the source, if known.
+/// Sets the expected size in the progress display, if the size of the source is known.
 fn announce_size(work: &Work, settings: &Settings) {
     let from = match work {
         Work::Entry { from, .. } | Work::Device { from, .. } | Work::Output { from } => from,

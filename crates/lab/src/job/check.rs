@@ -1,5 +1,5 @@
-//! Checks for flags of a run that contradict each other or have no effect.
-//! Examines flags only, not the contents of targets.
+//! Checks for flags of a run that contradict each other or have no effect. The checks examine flags
+//! only, not the contents of targets.
 
 use ioengine::EngineKind;
 use workload::{Distribution, Pattern};
@@ -23,8 +23,8 @@ pub fn mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
     Ok(())
 }
 
-/// With --verify, blocks are either written or read, and all have the same size, so that they can
-/// be read back.
+/// Checks that a run with --verify only writes or only reads, and that all of its blocks have the
+/// same size. Otherwise the blocks could not be read back.
 pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let mixed = axes.iter().any(|a| !matches!(a.read_percent, 0 | 100))
         || axes.iter().any(|a| a.read_percent != axes[0].read_percent);
@@ -37,7 +37,7 @@ pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let shape = |a: &Axes| (a.request_bytes, a.threads);
     if experiment.verify && axes.iter().any(|a| shape(a) != shape(&axes[0])) {
         return Err(Failure::usage(
-            "--verify can read back only blocks of one size from one number of threads; give one \
+            "--verify needs the same request size and number of threads in all trials; use one \
              --bs and one --numjobs",
         ));
     }
@@ -48,37 +48,37 @@ pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let makes_a_file = experiment.targets.iter().find(|target| target.is_dir());
     if let Some(folder) = makes_a_file.filter(|_| experiment.verify && reads) {
         return Err(Failure::usage(format!(
-            "--verify with --rw read checks what an earlier run wrote, but the test file in {} is \
-             new; use --rw write, which reads back what it wrote, or name the file that was \
-             written with --verify",
+            "--verify with --rw read checks blocks that an earlier run wrote, but the test file in \
+             {} is new; use --rw write, which also reads its blocks back, or specify the file \
+             that the earlier run wrote with --verify",
             folder.display()
         )));
     }
     Ok(())
 }
 
-/// Refuses what ranks cannot do together, and the flags of ranks in a run of one process.
+/// Refuses flags that do not work with several ranks, and rank flags in a run of one process.
 pub fn ranks(experiment: &Experiment, targets: &JobTargets) -> Outcome<()> {
     let shares = experiment.rank_files.is_some_and(|files| files != RankFiles::Own);
     if ranks::of_environment().is_none() {
         if experiment.rank_files.is_some() || experiment.rank_shift > 0 {
             return Err(Failure::usage(
                 "--rank-files and --rank-shift are for runs of several ranks; add --mpi and start \
-                 them with mpirun, or drop these flags",
+                 the ranks with mpirun, or drop these flags",
             ));
         }
         return Ok(());
     }
     let cannot = [
-        (experiment.soaker, "--soaker takes the CPUs that other ranks of the host need; drop it"),
+        (experiment.soaker, "--soaker takes CPU time that other ranks of the host need; drop it"),
         (experiment.log.is_some(), "--log records the requests of one process; drop it"),
         (
             experiment.steady_state,
-            "--steady-state ends at a different time on each rank; use --ramp-time",
+            "each rank would reach the steady state at another time; use --ramp-time instead",
         ),
         (
             experiment.host != HostParameters::default(),
-            "ranks do not change settings of their hosts; change them before the run",
+            "ranks cannot change settings of their hosts; change them before the run",
         ),
         (
             experiment.verify && (shares || experiment.rank_shift > 0),
@@ -90,7 +90,7 @@ pub fn ranks(experiment: &Experiment, targets: &JobTargets) -> Outcome<()> {
         ),
         (
             targets.simulated().is_some(),
-            "a simulated system needs no ranks: it simulates its hosts; drop --mpi",
+            "a simulated system includes its hosts and does not run on MPI ranks; drop --mpi",
         ),
     ];
     match cannot.iter().find(|(is_asked, _)| *is_asked) {
@@ -123,7 +123,7 @@ fn refuse_vain(found: &[(bool, &str)]) -> Outcome<()> {
     }
 }
 
-/// Checks the flags of skewed loads, mixed request sizes and pauses.
+/// Checks the flags for skewed access, mixed request sizes and think time.
 pub fn skew(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     if experiment.request_bytes.is_some() && experiment.request_sizes.is_some() {
         return Err(Failure::usage("--bs and --bssplit exclude each other; drop one"));

@@ -1,8 +1,8 @@
-//! Journal entries of host settings: what one run changed on one block device.
+//! Journal entries of host settings. An entry contains what one run changed on one block device.
 //!
 //! An entry is durable before the first change and removed after the last change is undone. The
-//! process that made the changes locks the entry's file while it lives, so that its end is visible
-//! in every PID namespace. There is one entry per device.
+//! process that made the changes locks the entry's file while it lives, so that other processes
+//! notice its end in every PID namespace. There is one entry per device.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -16,21 +16,22 @@ use super::folder;
 /// Prefix of the file names of settings entries.
 const PREFIX: &str = "settings-";
 
-/// Settings of one device that a run changed.
+/// The changes that a run made to the settings of one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The device.
+    /// Identity of the device.
     pub device: Identity,
     /// The changes, in the order in which they were made.
     pub changes: Vec<Change>,
-    /// Id of the process that made the changes.
+    /// Process id of the process that made the changes.
     pub pid: u32,
-    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when that process ran; it shows
-    /// whether the process id may be reused.
+    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when the process `pid` ran. After
+    /// a reboot, another process may have the same process id.
     pub boot_id: String,
 }
 
-/// Identity of a block device, to detect another device with the same name.
+/// Identity of a block device. Two devices that have the same name at different times have
+/// different identities.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Kernel name of the whole disk ("nvme0n1", "loop0").
@@ -39,10 +40,10 @@ pub struct Identity {
     pub number: String,
     /// Serial number; None if unknown.
     pub serial: Option<String>,
-    /// The kernel's sequence number of the disk (diskseq, since Linux 5.15).
+    /// The kernel's sequence number of the disk (diskseq, since Linux 5.15); None if unknown.
     pub diskseq: Option<String>,
-    /// Inode of the device's `queue` folder in sysfs, which identifies the queue even if the medium
-    /// changed.
+    /// Inode number of the device's `queue` folder in sysfs, which identifies the queue even if the
+    /// medium changed; None if unknown.
     #[serde(default)]
     pub queue: Option<u64>,
 }
@@ -56,9 +57,11 @@ pub struct Change {
     pub path: PathBuf,
     /// The value before the change, which must be restored.
     pub old: String,
-    /// The requested value. None: not requested, but recorded because the kernel may reset it.
+    /// The requested value. None if the setting was not requested and is recorded only because the
+    /// kernel may reset it.
     pub wanted: Option<String>,
-    /// Name of the requested setting whose change may make the kernel reset this one.
+    /// Name of the requested setting whose change may make the kernel reset this setting; None if
+    /// there is none.
     pub moved_by: Option<String>,
 }
 
@@ -74,7 +77,8 @@ pub struct Recorded {
 pub struct Found {
     /// Content of the entry.
     pub entry: Entry,
-    /// The entry with its lock; None while its owner lives and holds the lock.
+    /// The entry's file with its lock, now held by this process. None while the owner lives and
+    /// holds the lock.
     recorded: Option<Recorded>,
 }
 
@@ -83,7 +87,7 @@ fn file_of(folder: &Path, device: &str) -> PathBuf {
 }
 
 impl Recorded {
-    /// Makes an entry durable, in place of an earlier one of the same device.
+    /// Writes an entry durably. It replaces an earlier entry of the same device.
     ///
     /// # Errors
     /// There is no state folder, or it cannot be written.
@@ -92,7 +96,7 @@ impl Recorded {
         let folder = folder().ok_or_else(none)?;
         fs::create_dir_all(&folder)?;
         let file = file_of(&folder, &entry.device.name);
-        // The file is locked, complete and durable before it gets its name.
+        // The file is locked, complete and durable before it gets its final name.
         let half = file.with_extension("tmp");
         let mut options = OpenOptions::new();
         let mut lock = options.write(true).create(true).truncate(true).mode(0o600).open(&half)?;
@@ -104,12 +108,12 @@ impl Recorded {
         Ok(Recorded { file, _lock: lock })
     }
 
-    /// The file of the entry.
+    /// Returns the path of the entry's file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Removes the entry after all changes are undone.
+    /// Removes the entry. Must be called only after all changes were undone.
     pub fn undone(self) {
         let _ = fs::remove_file(&self.file);
     }
@@ -126,23 +130,24 @@ impl Found {
         Some(Found { entry, recorded })
     }
 
-    /// The entry if its owner is dead, to be undone by the caller; None while the owner lives.
+    /// Returns the entry if its owner is dead, so that the caller can undo the changes. Returns
+    /// None while the owner lives.
     pub fn of_dead_owner(self) -> Option<(Entry, Recorded)> {
         Some((self.entry, self.recorded?))
     }
 
-    /// Whether the owner lives.
+    /// Returns true if the owner of the entry lives.
     pub fn is_in_use(&self) -> bool {
         self.recorded.is_none()
     }
 }
 
-/// The entry of a device.
+/// Returns the entry of a device, given its kernel name.
 pub fn of(device: &str) -> Option<Found> {
     Found::at(&file_of(&folder()?, device))
 }
 
-/// All entries on disk, in the order of their devices' names.
+/// Returns all entries of settings, sorted by the names of their devices.
 pub fn all() -> Vec<Found> {
     let files = folder().and_then(|folder| fs::read_dir(folder).ok());
     let ours = |path: &PathBuf| {

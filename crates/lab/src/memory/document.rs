@@ -1,5 +1,5 @@
-//! What `memory --json` prints: kernels by working set and threads, the caches found, and the paths
-//! through the file system.
+//! The document that `memory --json` prints: rates of kernels (loops such as copy and triad) by
+//! working set and thread count, the caches found, and rates of data paths through the file system.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,30 +8,30 @@ use super::{Curve, GridPoint, MemoryReadings, MemorySpec, PathReading};
 use crate::json::{IntervalDocument, Program};
 use crate::machine::Host;
 
-/// What `memory --json` prints.
+/// The document that `memory --json` prints.
 #[derive(Serialize, JsonSchema)]
 pub struct MemoryDocument {
-    /// The program.
+    /// The program that wrote the document.
     pub halfpower: Program,
-    /// The machine.
+    /// The machine that ran the measurement.
     pub host: Host,
-    /// Instruction set of the kernels: portable, avx2 or avx512.
+    /// Instruction set of the measured loops: portable, avx2 or avx512.
     pub instructions: String,
-    /// Requested pages: huge, 4k or system.
+    /// Requested page size of the buffers: huge, 4k or system.
     pub buffer_pages: String,
     /// Share of the memory on huge pages; null if unknown.
     pub huge_share: Option<f64>,
-    /// Offset of arrays from the start of a page.
+    /// Offset of arrays from the start of a page (bytes).
     pub offset_bytes: u64,
-    /// CPUs to which threads were pinned in turn.
+    /// CPUs to which threads were pinned, round robin.
     pub cpus: Vec<usize>,
     /// Data caches of the first of these CPUs, as reported by Linux.
     pub caches: Vec<CacheDocument>,
-    /// Kernels by working set and threads.
+    /// Rates of the kernels (loops such as copy and triad) by working set and thread count.
     pub table: Vec<CellDocument>,
-    /// Rates by working set, on one thread.
+    /// Rates over all working-set sizes, with one thread.
     pub curves: Vec<CurveDocument>,
-    /// Rates through the file system, and of the same copies without it.
+    /// Rates of data paths through the file system, and of the same copies without the file system.
     pub paths: Vec<PathDocument>,
     /// Measurements that were skipped, each with reason and remedy.
     pub skipped: Vec<String>,
@@ -39,86 +39,87 @@ pub struct MemoryDocument {
     pub interrupted: bool,
 }
 
-/// A cache.
+/// A data cache.
 #[derive(Serialize, JsonSchema)]
 pub struct CacheDocument {
-    /// Level; 1 is closest to the CPU.
+    /// Level of the cache; 1 is closest to the CPU.
     pub level: u32,
-    /// Size of the cache.
+    /// Size of the cache (bytes).
     pub bytes: u64,
     /// Number of CPUs that share the cache.
     pub shared_by: u32,
 }
 
-/// The rate of a kernel on one working set.
+/// The rate of a kernel (a loop such as copy or triad) on one working set.
 #[derive(Serialize, JsonSchema)]
 pub struct CellDocument {
-    /// The kernel.
+    /// Name of the measured loop, such as copy or triad.
     pub kernel: String,
-    /// Memory level that should hold the set: L1, L2, L3 or DRAM.
+    /// Memory level that should hold the working set: L1, L2, L3 or DRAM.
     pub level: String,
-    /// Size of all arrays of one thread.
+    /// Size of all arrays of one thread (bytes).
     pub set_bytes: u64,
-    /// Number of threads; each has a working set of its own.
+    /// Number of threads. Each thread has a separate working set.
     pub threads: u64,
     /// Number of samples.
     pub samples: u64,
-    /// Rate of all threads together. Each byte is counted once: a copy counts the bytes copied, the
-    /// triad 24 bytes per element.
+    /// Rate of all threads together (bytes per second). Each byte is counted once: a copy counts
+    /// the bytes copied, the triad counts 24 bytes per element.
     pub bytes_per_s: IntervalDocument,
-    /// Rate of the fastest sample, bytes counted once.
+    /// Rate of the fastest sample (bytes per second), each byte counted once.
     pub best_bytes_per_s: f64,
-    /// Median rate of bytes read and written.
+    /// Median traffic: bytes read plus bytes written (bytes per second).
     pub traffic_bytes_per_s: f64,
 }
 
-/// Rates of a kernel by working set.
+/// Rates of a kernel (a loop such as copy or triad) over all working-set sizes.
 #[derive(Serialize, JsonSchema)]
 pub struct CurveDocument {
-    /// The kernel.
+    /// Name of the measured loop, such as copy or triad.
     pub kernel: String,
     /// Rates of the curve, in ascending order of working-set size.
     pub points: Vec<CurvePointDocument>,
-    /// Ranges of sets with about the same rate; a cache level ends between two of them.
+    /// Ranges of working-set sizes with about the same rate. A cache level ends between two ranges.
     pub plateaus: Vec<PlateauDocument>,
 }
 
 /// The rate at one working-set size.
 #[derive(Serialize, JsonSchema)]
 pub struct CurvePointDocument {
-    /// Size of the working set.
+    /// Size of the working set (bytes).
     pub set_bytes: u64,
-    /// Median rate, bytes counted once.
+    /// Median rate (bytes per second), each byte counted once.
     pub bytes_per_s: f64,
 }
 
 /// A range of working-set sizes with about the same rate.
 #[derive(Serialize, JsonSchema)]
 pub struct PlateauDocument {
-    /// The smallest working set.
+    /// Smallest working-set size of the range (bytes).
     pub from_bytes: u64,
-    /// The largest working set.
+    /// Largest working-set size of the range (bytes).
     pub to_bytes: u64,
-    /// Median rate, bytes counted once.
+    /// Median rate (bytes per second), each byte counted once.
     pub bytes_per_s: f64,
 }
 
-/// The rate of a data path through the file system.
+/// The rate of a data path: through the file system, or the same copy without the file system.
 #[derive(Serialize, JsonSchema)]
 pub struct PathDocument {
-    /// temporary-file-read, temporary-file-write, hot-file-read, memcpy-to-buffer or
-    /// memcpy-from-buffer, in pieces of 64 KiB to or from one buffer.
+    /// Name of the data path: temporary-file-read, temporary-file-write, hot-file-read,
+    /// memcpy-to-buffer or memcpy-from-buffer. Data are moved in requests of 64 KiB to or from one
+    /// buffer.
     pub name: String,
-    /// Size of the file or array.
+    /// Size of the file or array (bytes).
     pub file_bytes: u64,
     /// Number of samples.
     pub samples: u64,
-    /// Rate, bytes counted once.
+    /// Median rate (bytes per second), each byte counted once.
     pub bytes_per_s: IntervalDocument,
 }
 
 impl MemoryDocument {
-    /// The document of a measurement with the requested pages.
+    /// Returns the document of a measurement. `buffer_pages` is the requested page size.
     pub fn of(spec: &MemorySpec, buffer_pages: &str, readings: &MemoryReadings) -> MemoryDocument {
         let cache = |cache: &memspeed::caches::Cache| CacheDocument {
             level: cache.level,

@@ -1,41 +1,44 @@
-//! Working sets: one per cache and one in memory.
-//! Also finds the cache level or memory that holds a given working set.
+//! Selects working sets: one per cache and one in main memory. Also finds the cache level or memory
+//! that holds a given working set.
 
 use memspeed::SET_BYTES_MIN;
 use memspeed::caches::Cache;
 
 use super::SIZES_TO_THE_OCTAVE;
 
-/// The working set for memory is this multiple of a thread's share of the largest cache.
+/// Size of the working set in main memory, as a multiple of a thread's share of the largest cache.
 const FAR_TIMES: u64 = 4;
-/// Smallest working set for memory (bytes); it allows for a cache that the kernel does not report.
+/// Minimum size of the working set in main memory (bytes). A smaller set could fit into a cache
+/// that Linux does not report.
 const FAR_MIN_BYTES: u64 = 32 << 20;
-/// Largest working set for memory (bytes); it limits the time of the measurement.
+/// Maximum size of the working set in main memory (bytes), which limits the duration of the
+/// measurement.
 const FAR_MAX_BYTES: u64 = 1 << 30;
-/// The working set for memory if the kernel reports no cache (bytes).
+/// Size of the working set in main memory if Linux reports no cache (bytes).
 const FAR_UNKNOWN_BYTES: u64 = 256 << 20;
-/// Curves use multiples of this (bytes).
+/// Working-set sizes of curves are multiples of this size (bytes).
 const SIZE_STEP_BYTES: u64 = 1024;
 
 /// A working set and the cache or memory that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// L1, L2, L3 ... or DRAM: the first cache with a large enough share, among those that the
-    /// kernel reports.
+    /// L1, L2, L3 ... or DRAM. This is the first cache, of those that Linux reports, in which a
+    /// thread's share is large enough for the working set.
     pub name: String,
     /// Size of all arrays of one thread (bytes).
     pub set_bytes: u64,
 }
 
-/// A thread's share of a cache (bytes) if the threads run on CPUs that share as many caches as
-/// possible.
+/// Returns a thread's share of a cache (bytes). Assumes that the threads run on CPUs that share as
+/// many caches as possible.
 fn share(cache: &Cache, threads: usize) -> u64 {
     cache.bytes / u64::from(cache.shared_by).min(threads as u64).max(1)
 }
 
-/// One working set for each cache, half as large as a thread's share of that cache, and one for
-/// memory, of at most `most_bytes`. Omits a cache if a thread's share of it is not larger than that
-/// of the previous cache.
+/// Returns one working set for each cache and one for main memory. The working set of a cache is
+/// half as large as a thread's share of that cache. The working set for main memory has at most
+/// `most_bytes`. A cache is omitted if its working set would fit into a thread's share of the
+/// previous cache.
 pub fn of_machine(caches: &[Cache], threads: usize, most_bytes: u64) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let mut before = 0;
@@ -53,14 +56,14 @@ pub fn of_machine(caches: &[Cache], threads: usize, most_bytes: u64) -> Vec<Leve
     levels
 }
 
-/// Name of the cache or memory that holds a working set.
+/// Returns a working set together with the name of the cache or memory that holds it.
 pub fn place(caches: &[Cache], threads: usize, set_bytes: u64) -> Level {
     let fits = caches.iter().find(|cache| set_bytes <= share(cache, threads));
     let name = fits.map_or("DRAM".to_owned(), |cache| format!("L{}", cache.level));
     Level { name, set_bytes }
 }
 
-/// The sizes of a curve (bytes), equally spaced on a logarithmic scale.
+/// Returns the working-set sizes of a curve (bytes), equally spaced on a logarithmic scale.
 pub fn sizes(from: u64, to: u64) -> Vec<u64> {
     let size = |index: u32| {
         let exact = from as f64 * 2_f64.powf(f64::from(index) / f64::from(SIZES_TO_THE_OCTAVE));
@@ -71,7 +74,7 @@ pub fn sizes(from: u64, to: u64) -> Vec<u64> {
     sizes
 }
 
-/// Memory that is available without swapping (MemAvailable, bytes).
+/// Reads how much memory is available without swapping (MemAvailable, bytes).
 pub fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

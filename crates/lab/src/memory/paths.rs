@@ -1,11 +1,12 @@
 //! Measures data paths through the file system: the papers' temporary file and a hot (cached) file,
 //! compared with copies inside the program.
 //!
-//! A file is read and written with requests of 64 KiB to and from one buffer. A `memcpy` of two
-//! large arrays is not a fair comparison, because here the buffer stays in a CPU cache and only the
-//! file's side comes from memory. Therefore `memcpy` is measured with the same pattern: a large
-//! array and one buffer. The difference between the two is the cost of the file system. All paths
-//! are measured in turn, repeatedly.
+//! A file is read and written with requests of 64 KiB to and from one buffer. This buffer stays in
+//! a CPU cache, and only the data of the file are in memory. A `memcpy` between two large arrays
+//! would not be a fair comparison, because both arrays are in memory. Therefore `memcpy` is
+//! measured with the same pattern: a large array and one buffer. The difference between the rate of
+//! a file and the rate of `memcpy` is the cost of the file system. All data paths are measured in
+//! turn, repeatedly.
 
 use analysis::units;
 use std::fs::{File, OpenOptions};
@@ -21,12 +22,13 @@ use ioengine::Clock;
 use crate::failure::{Failure, Outcome};
 use crate::trials::Lab;
 
-/// Bytes of a request, as in the papers.
+/// Size of a request (bytes), as in the papers.
 pub const REQUEST_BYTES: usize = 64 << 10;
-/// Maximum size of a file (bytes); one pass over the file takes tens of milliseconds.
+/// Maximum size of a test file (bytes). One pass over a file of this size takes tens of
+/// milliseconds.
 const FILE_MAX_BYTES: u64 = 128 << 20;
 
-/// The measured paths, in this order.
+/// Names of the data paths, in the order of measurement.
 pub const PATHS: [&str; 5] = [
     "temporary-file-read",
     "temporary-file-write",
@@ -40,30 +42,31 @@ pub const PATHS: [&str; 5] = [
 pub struct PathReading {
     /// Name of the data path: one of [`PATHS`].
     pub name: &'static str,
-    /// Bytes of the file or array.
+    /// Size of the file or array (bytes).
     pub file_bytes: u64,
-    /// Median rate, bytes counted once (bytes per second).
+    /// Median rate (bytes per second), each byte counted once.
     pub bytes_per_s: Interval,
     /// Number of samples, each a pass over the whole file or array.
     pub samples: usize,
 }
 
-/// The size of the files and arrays (bytes), given the size of the working set for memory.
+/// Returns the size of the files and arrays (bytes), given the size of the working set in main
+/// memory.
 pub fn file_bytes(far_bytes: u64) -> u64 {
     let requests = far_bytes.min(FILE_MAX_BYTES) / REQUEST_BYTES as u64;
     requests.max(1) * REQUEST_BYTES as u64
 }
 
-/// The files and arrays of the paths.
+/// The files and arrays that the data paths use.
 struct Places {
     temporary: File,
-    /// None if the folder cannot hold the file.
+    /// The cached file; None if the folder cannot hold it.
     hot: Option<File>,
     array: Vec<u8>,
     buffer: Vec<u8>,
 }
 
-/// Measures all paths; also returns what was left out and why.
+/// Measures all data paths. Also returns the skipped data paths, each with the reason.
 ///
 /// # Errors
 ///
@@ -79,7 +82,7 @@ pub fn measure(
         Failure::failed(format!("{what}: {cause}; free some memory"))
     };
     let temporary = memspeed::file::in_memory().and_then(|file| filled(file, bytes));
-    let temporary = temporary.map_err(|e| failed("a temporary file in memory", &e))?;
+    let temporary = temporary.map_err(|e| failed("creating a temporary file in memory", &e))?;
     let (hot, skipped) = match hot_file(folder, bytes) {
         Ok(file) => (Some(file), Vec::new()),
         Err(reason) => (None, vec![format!("hot-file-read: {reason}")]),
@@ -107,13 +110,15 @@ pub fn measure(
     Ok((PATHS.iter().zip(&rates).filter_map(reading).collect(), skipped))
 }
 
-/// A file without a name (O_TMPFILE), which is removed when it is closed, even after a kill.
+/// Creates a file without a name (O_TMPFILE). The kernel removes the file when it is closed, even
+/// if the program is killed.
 fn hot_file(folder: &Path, bytes: u64) -> Result<File, String> {
     let name = folder.display();
     let free = ioengine::host::free_bytes_at(folder).map_err(|e| e.to_string())?;
     if free < 2 * bytes {
         return Err(format!(
-            "{name} has {} free, but the file needs {}; name another folder with --dir",
+            "{name} has {} free, but a file of {} needs twice its size; use another folder with \
+             --dir",
             units::size(free),
             units::size(bytes)
         ));
@@ -123,11 +128,11 @@ fn hot_file(folder: &Path, bytes: u64) -> Result<File, String> {
     let file = options.open(folder).and_then(|file| filled(file, bytes));
     file.map_err(|e| {
         let cause = ioengine::error::cause(&e);
-        format!("creating an unnamed file in {name}: {cause}; name another folder with --dir")
+        format!("creating an unnamed file in {name}: {cause}; use another folder with --dir")
     })
 }
 
-/// Writes all of a file.
+/// Fills a file with `bytes` bytes.
 fn filled(file: File, bytes: u64) -> io::Result<File> {
     let block = vec![1; REQUEST_BYTES];
     for offset in (0..bytes).step_by(REQUEST_BYTES) {
@@ -137,7 +142,7 @@ fn filled(file: File, bytes: u64) -> io::Result<File> {
 }
 
 impl Places {
-    /// Moves all bytes once along a path; returns false if the path is not available.
+    /// Moves all bytes once along a data path. Returns false if the path is not available.
     fn pass(&mut self, name: &str) -> io::Result<bool> {
         let bytes = self.array.len() as u64;
         let offsets = (0..bytes).step_by(REQUEST_BYTES);
@@ -193,7 +198,10 @@ mod tests {
             assert!(places.buffer.iter().all(|byte| *byte == then), "{path}");
         }
         places.pass("memcpy-to-buffer").unwrap();
-        assert!(places.buffer.iter().all(|byte| *byte == 5), "not the array's bytes");
+        assert!(
+            places.buffer.iter().all(|byte| *byte == 5),
+            "the buffer does not have the array's bytes"
+        );
         places.buffer.fill(9);
         places.pass("memcpy-from-buffer").unwrap();
         assert!(places.array.iter().all(|byte| *byte == 9), "not all of the array was written");

@@ -1,20 +1,21 @@
-//! The rates of the memory as text: a table for each number of threads, the caches found, and the
-//! rates of the same bytes through the file system. Also the text of `--plan`, and a warning if
-//! other programs disturbed the measurement.
+//! Formats the memory rates as text: a table for each thread count, the caches found, and the rates
+//! of data paths through the file system. Also formats the text of `--plan`, and a warning if other
+//! programs disturbed the measurement.
 
 use analysis::units;
 use memspeed::Kernel;
 
 use super::{Curve, GridPoint, Level, MemoryPlan, MemoryReadings, MemorySpec};
 
-/// Unit of the table (bytes).
+/// Number of bytes in one MB, the unit of the tables.
 const MB: f64 = 1e6;
 /// A rate is disturbed if its fastest sample exceeds its median by this factor.
 const DISTURBED_TIMES: f64 = 1.25;
-/// Share of disturbed rates above which a warning is printed; a few occur on a quiet machine too.
+/// Share of disturbed rates above which a warning is printed. A few rates are disturbed on a quiet
+/// machine too.
 const DISTURBED_MAX: f64 = 1.0 / 3.0;
 
-/// The text of the readings.
+/// Formats the results as text.
 pub fn of(spec: &MemorySpec, readings: &MemoryReadings) -> String {
     let mut text = String::new();
     for threads in &spec.threads {
@@ -26,20 +27,24 @@ pub fn of(spec: &MemorySpec, readings: &MemoryReadings) -> String {
         text += &plateaus_text(curve);
     }
     if !readings.paths.is_empty() {
-        text += "pieces of 64 KiB from or to one buffer (MB/s)\n";
+        text += "data paths, 64 KiB requests from or to one buffer (MB/s)\n";
     }
     for path in &readings.paths {
         let (name, rate) = (path.name, path.bytes_per_s.value / MB);
-        text += &format!("  {name:<21} {rate:>9.0}  {} of it\n", units::size(path.file_bytes));
+        text += &format!("  {name:<21} {rate:>9.0}  {} in total\n", units::size(path.file_bytes));
     }
     let pages = match readings.huge_share {
         Some(share) => format!("{:.0}% of the memory on huge pages", share * 100.0),
         None => "share of huge pages unknown".to_owned(),
     };
-    text + &format!("\nBytes counted once; {}; {pages}.\n", readings.isa.name())
+    text + &format!(
+        "\nEach byte is counted once; instruction set {}; {pages}.\n",
+        readings.isa.name()
+    )
 }
 
-/// The table for a number of threads: a row per kernel, a column per working set.
+/// Formats the table of a thread count, with a row per kernel (a loop such as copy or triad) and a
+/// column per working set.
 fn table(threads: usize, cells: &[&GridPoint]) -> String {
     let mut levels: Vec<&Level> = Vec::new();
     let mut kernels: Vec<Kernel> = Vec::new();
@@ -66,7 +71,7 @@ fn table(threads: usize, cells: &[&GridPoint]) -> String {
     text + "\n\n"
 }
 
-/// The plateaus of a curve as text.
+/// Formats the plateaus of a curve.
 fn plateaus_text(curve: &Curve) -> String {
     let mut text = format!("{} by working set, 1 thread (MB/s)\n", curve.kernel);
     for plateau in &curve.plateaus {
@@ -79,7 +84,7 @@ fn plateaus_text(curve: &Curve) -> String {
     text + "\n"
 }
 
-/// What would be measured, and how long it takes.
+/// Returns lines of text that describe what would be measured and how long that takes.
 pub fn plan_lines(spec: &MemorySpec, plan: &MemoryPlan) -> Vec<String> {
     let mut lines = Vec::new();
     let kernels: Vec<&str> = spec.kernels.iter().map(|kernel| kernel.name()).collect();
@@ -100,32 +105,32 @@ pub fn plan_lines(spec: &MemorySpec, plan: &MemoryPlan) -> Vec<String> {
     }
     if let Some(folder) = &spec.folder {
         lines.push(format!(
-            "write an unnamed file of {} in {}, which disappears at the end, and one in memory",
+            "write an unnamed file of {} in {} and another in memory, and remove both at the end",
             units::size(plan.file_bytes),
             folder.display()
         ));
     }
     lines.push(format!(
-        "uses up to {} of memory and takes about {}; nothing was done",
+        "would use up to {} of memory and take about {}; nothing was done",
         units::size(plan.most_bytes),
         units::time(plan.takes_ns as f64)
     ));
     lines
 }
 
-/// A warning if many rates vary widely.
+/// Returns a warning if many rates vary widely.
 pub fn warning(readings: &MemoryReadings) -> Option<String> {
     let disturbed = readings.table.iter().filter(|cell| is_disturbed(cell)).count();
     (disturbed as f64 > DISTURBED_MAX * readings.table.len() as f64).then(|| {
         format!(
-            "{disturbed} of {} rates vary widely, so something else is running; try again when the \
-             machine is idle, or use best_bytes_per_s of --json",
+            "{disturbed} of {} rates vary widely because other programs are running; try again \
+             when the machine is idle, or use best_bytes_per_s of --json",
             readings.table.len()
         )
     })
 }
 
-/// Whether other programs have slowed down at least half of the samples.
+/// Returns true if other programs slowed down at least half of the samples of a rate.
 fn is_disturbed(cell: &GridPoint) -> bool {
     cell.best_bytes_per_s > DISTURBED_TIMES * cell.bytes_per_s.value
 }

@@ -1,11 +1,12 @@
 //! The encrypted connection between a peer and its client: handshake and frames.
 //!
-//! The client sends eight bytes that name the protocol. Every further message is a frame: its
-//! length (two bytes, big-endian) and that many bytes. The handshake is Noise `NNpsk0` with the
-//! shared key: the client's first message proves that it knows the key, the server's answer proves
-//! the same, and the two together give the connection its own keys. An attacker who sends a
-//! recorded first message again cannot use the answer: the next frame fails. Reading has a deadline
-//! for the whole frame, so a client cannot hold the server up by sending one byte a second.
+//! The client first sends eight bytes that identify the protocol. Every further message is a frame:
+//! its length (two bytes, big-endian) and that many bytes. The handshake is Noise `NNpsk0` with the
+//! shared key. The client's first message proves that the client knows the key, and the server's
+//! answer proves the same for the server. The two messages together give the connection new
+//! encryption keys. An attacker who replays a recorded first message cannot use the answer, because
+//! the attacker cannot encrypt the next frame. Reading has a deadline for the whole frame, so a
+//! client cannot hold up the server by sending one byte per second.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,21 +18,21 @@ use snow::{Builder, HandshakeState, TransportState};
 
 use crate::peer::key::Key;
 
-/// The bytes that a client sends first, which name the protocol.
+/// The first bytes that a client sends. They identify the protocol.
 pub const MAGIC: &[u8; 8] = b"HPPEER1\n";
-/// Handshake pattern and ciphers.
+/// Name of the Noise protocol: handshake pattern and ciphers.
 const NOISE: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 /// Position of the shared key in the handshake.
 const PSK_AT: u8 = 0;
 /// Length of each handshake message: a public key and an authentication tag (bytes).
 pub const HANDSHAKE_BYTES: usize = 48;
-/// Length of the tag of each encrypted frame (bytes).
+/// Length of the authentication tag of each encrypted frame (bytes).
 const TAG_BYTES: usize = 16;
 /// Maximum length of a frame (bytes).
 const FRAME_BYTES_MAX: usize = 65_535;
 /// Maximum length of a message (bytes).
 pub const MESSAGE_BYTES_MAX: usize = FRAME_BYTES_MAX - TAG_BYTES;
-/// Time limit for sending a frame, and for receiving the rest of a frame that has begun.
+/// Time limit for sending a frame, and for receiving the rest of a frame after its first byte.
 const FRAME_TIME: Duration = Duration::from_secs(5);
 
 /// Why a connection ended.
@@ -41,11 +42,11 @@ pub enum ChannelError {
     Closed,
     /// The other side did not send a whole frame in time.
     TimedOut,
-    /// The other side has another key, or does not speak the protocol.
+    /// The other side has another key, or does not use the protocol.
     WrongKey,
     /// The other side broke the protocol.
     Violated(&'static str),
-    /// Another error of the connection.
+    /// Another I/O error occurred.
     Io(io::Error),
 }
 
@@ -75,7 +76,8 @@ impl From<io::Error> for ChannelError {
 }
 
 impl From<snow::Error> for ChannelError {
-    /// An error that only a wrong use of the library could cause.
+    /// Converts an error of the Noise library. Only a wrong use of the library can cause such an
+    /// error.
     fn from(error: snow::Error) -> ChannelError {
         ChannelError::Io(io::Error::other(error.to_string()))
     }
@@ -89,10 +91,10 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Makes the handshake as the client.
+    /// Performs the handshake as the client.
     ///
     /// # Errors
-    /// The server has another key, does not speak the protocol, or does not answer in time.
+    /// The server has another key, does not use the protocol, or does not answer in time.
     pub fn connect(stream: TcpStream, key: &Key, limit: Duration) -> Result<Channel, ChannelError> {
         let mut wire = Wire::new(stream)?;
         let until_ns = wire.after(limit);
@@ -106,17 +108,17 @@ impl Channel {
         Ok(Channel { wire, noise: into_transport(noise)? })
     }
 
-    /// Makes the handshake as the server.
+    /// Performs the handshake as the server.
     ///
     /// # Errors
-    /// The client has another key, does not speak the protocol, or is too slow.
+    /// The client has another key, does not use the protocol, or is too slow.
     pub fn accept(stream: TcpStream, key: &Key, limit: Duration) -> Result<Channel, ChannelError> {
         let mut wire = Wire::new(stream)?;
         let until_ns = wire.after(limit);
         let mut magic = [0; MAGIC.len()];
         wire.read(&mut magic, until_ns)?;
         if magic != *MAGIC {
-            return Err(ChannelError::Violated("it is no client of halfpower peer"));
+            return Err(ChannelError::Violated("it is not a client of halfpower peer"));
         }
         let first = wire.read_frame(HANDSHAKE_BYTES, until_ns)?;
         let (noise, answer) = answer(key, &first)?;
@@ -127,7 +129,7 @@ impl Channel {
     /// Sends a message.
     ///
     /// # Errors
-    /// The message is too long, or the other side is gone or does not read.
+    /// The message is too long, or the other side has closed the connection or does not read.
     pub fn send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
         let mut frame = vec![0; message.len() + TAG_BYTES];
         let encrypted = self.noise.write_message(message, &mut frame);
@@ -135,8 +137,8 @@ impl Channel {
         self.wire.write_frame(&frame)
     }
 
-    /// Waits for a message of at most `bytes_max`, at most for `wait`; None if the other side ended
-    /// the connection instead.
+    /// Waits at most for `wait` for a message of at most `bytes_max` bytes. Returns None if the
+    /// other side closed the connection instead.
     ///
     /// # Errors
     /// The frame is too long, incomplete, not encrypted with the key of the connection, or late.
@@ -160,10 +162,10 @@ impl Channel {
         Ok(Some(message))
     }
 
-    /// The connection, to end it from another thread.
+    /// Returns a handle of the TCP connection, with which another thread can end the connection.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// The process has no free file descriptor.
     pub fn stream(&self) -> io::Result<TcpStream> {
         self.wire.stream.try_clone()
     }
@@ -175,7 +177,7 @@ fn builder(key: &Key) -> Result<Builder<'_>, ChannelError> {
     Ok(builder.psk(PSK_AT, key.bytes())?)
 }
 
-/// The client's handshake, and its first message.
+/// Starts the client's handshake. Returns its state and the first message.
 fn begin(key: &Key) -> Result<(HandshakeState, Vec<u8>), ChannelError> {
     let mut noise = builder(key)?.build_initiator()?;
     let mut first = vec![0; HANDSHAKE_BYTES];
@@ -184,7 +186,8 @@ fn begin(key: &Key) -> Result<(HandshakeState, Vec<u8>), ChannelError> {
     Ok((noise, first))
 }
 
-/// The server's answer to the first message of a client.
+/// Answers the first message of a client. Returns the state of the connection and the server's
+/// message.
 ///
 /// # Errors
 /// The client has another key.
@@ -201,7 +204,7 @@ fn into_transport(noise: HandshakeState) -> Result<TransportState, ChannelError>
     Ok(noise.into_transport_mode()?)
 }
 
-/// The bytes of a connection, with deadlines.
+/// The TCP connection, with deadlines for reads and writes.
 #[derive(Debug)]
 struct Wire {
     stream: TcpStream,
@@ -210,19 +213,19 @@ struct Wire {
 
 impl Wire {
     fn new(stream: TcpStream) -> Result<Wire, ChannelError> {
-        // If this fails, frames are only delayed.
+        // If this fails, frames are delayed but still sent.
         let _ = stream.set_nodelay(true);
         stream.set_write_timeout(Some(FRAME_TIME))?;
         Ok(Wire { stream, clock: Monotonic::new() })
     }
 
-    /// The time of the clock when `duration` has passed from now (ns).
+    /// Returns the clock time at which `duration` will have passed (ns).
     fn after(&self, duration: Duration) -> u64 {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.clock.now_ns().saturating_add(ns)
     }
 
-    /// Fills the buffer before a deadline.
+    /// Fills the buffer. Fails if the deadline passes first.
     fn read(&mut self, buffer: &mut [u8], until_ns: u64) -> Result<(), ChannelError> {
         let mut done = 0;
         while done < buffer.len() {
@@ -247,7 +250,7 @@ impl Wire {
         self.rest_of_frame(first[0], bytes_max, until_ns)
     }
 
-    /// Reads a frame whose first byte is known.
+    /// Reads the rest of a frame, whose first byte was already read.
     fn rest_of_frame(
         &mut self,
         first: u8,
@@ -280,7 +283,8 @@ impl Wire {
 pub(crate) mod testing {
     use super::*;
 
-    /// Bytes of a client as they are on the wire.
+    /// Returns the first bytes that a client sends: the identification of the protocol and the
+    /// first frame of the handshake.
     pub fn first_bytes(key: &Key) -> Vec<u8> {
         let (_, first) = begin(key).unwrap();
         [&MAGIC[..], &(first.len() as u16).to_be_bytes(), &first].concat()

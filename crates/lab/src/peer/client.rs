@@ -1,7 +1,7 @@
 //! The client of a halfpower peer: reads the counters of the server around every trial.
 //!
-//! A peer that goes away does not end a study. [`ServerWatch`] says so once and has no counters
-//! from then on.
+//! If the peer becomes unreachable, the study continues. [`ServerWatch`] then warns once and
+//! returns no more counters.
 
 use std::cell::RefCell;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -21,14 +21,15 @@ const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// Time limit for an answer, in addition to the length of a read trial.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// The peer that a study uses.
+/// The address and the key of the peer that a study uses.
 #[derive(Clone, Debug)]
 pub struct PeerAddress {
-    /// Host and port.
+    /// Host and port of the peer.
     pub address: String,
-    /// The key file.
+    /// Path of the key file.
     pub key_file: PathBuf,
-    /// The file below the folder of the peer that the study's targets also serve.
+    /// Path, below the folder of the peer, of the file that the targets serve. The server also
+    /// reads this file itself, for comparison. None: the server reads no file.
     pub path: Option<String>,
 }
 
@@ -39,11 +40,11 @@ struct PeerClient {
     channel: Channel,
 }
 
-/// Why a request has no answer.
+/// Why a request got no answer.
 enum NoAnswer {
-    /// The peer refuses the request, for this reason.
+    /// The peer refused the request, for this reason.
     Refused(String),
-    /// The peer is gone, or its answer makes no sense.
+    /// The peer is unreachable or sent an invalid answer, for this reason.
     Gone(String),
 }
 
@@ -52,13 +53,13 @@ impl PeerClient {
         let failed = |cause: String, remedy: &str| {
             Failure::failed(format!("the halfpower peer {address}: {cause}; {remedy}"))
         };
-        let start = "start it on the server: halfpower peer --dir DIR, and see its --listen";
+        let start = "start it on the server with halfpower peer --dir DIR --listen ADDRESS";
         let found = address.to_socket_addrs().map_err(|_| {
             Failure::usage(format!(
                 "--peer {address} cannot be resolved; use HOST:PORT, such as 127.0.0.1:7750"
             ))
         })?;
-        let mut cause = "it has no address".to_owned();
+        let mut cause = "the host name has no address".to_owned();
         for one in found {
             match TcpStream::connect_timeout(&one, CONNECT_TIME) {
                 Ok(stream) => {
@@ -87,18 +88,19 @@ impl PeerClient {
     }
 }
 
-/// The failure of a handshake. A server with another key closes the connection without an answer,
-/// so that a stranger learns nothing. The message therefore tells the user to check the key first.
+/// Returns the failure of a handshake. A server with another key closes the connection without an
+/// answer, so that a stranger learns nothing. The message therefore tells the user to check the key
+/// first.
 fn no_handshake(address: &str, error: &ChannelError) -> Failure {
     let cause = match error {
         ChannelError::Closed | ChannelError::WrongKey => {
-            "it refused this key, or is no halfpower peer".to_owned()
+            "it refused this key, or is not a halfpower peer".to_owned()
         }
         other => other.to_string(),
     };
     Failure::failed(format!(
-        "the halfpower peer {address}: {cause}; copy the key file of the server and name it with \
-         --peer-key, and compare the address with what halfpower peer printed"
+        "the halfpower peer {address}: {cause}; copy the key file of the server and specify the \
+         copy with --peer-key, and compare the address with the one that halfpower peer printed"
     ))
 }
 
@@ -108,7 +110,7 @@ pub struct ServerWatch {
     console: Console,
     client: RefCell<PeerClient>,
     greeting: Greeting,
-    /// Why there are no more counters.
+    /// Why no more counters are available; None while the peer answers.
     ended: RefCell<Option<String>>,
 }
 
@@ -116,7 +118,8 @@ impl ServerWatch {
     /// Connects to a peer.
     ///
     /// # Errors
-    /// The key file or the address cannot be used, or the peer does not answer; with the remedy.
+    /// The key file or the address cannot be used, or the peer does not answer. The error contains
+    /// the remedy.
     pub fn connect(peer: &PeerAddress, console: Console) -> Outcome<ServerWatch> {
         let key = Key::read(&peer.key_file)?;
         let mut client = PeerClient::connect(&peer.address, &key)?;
@@ -124,8 +127,8 @@ impl ServerWatch {
             Ok(Reply::Hello(greeting)) => *greeting,
             Ok(_) => {
                 return Err(Failure::failed(format!(
-                    "the halfpower peer {} sent an unexpected answer; use the same halfpower on \
-                     client and server",
+                    "the halfpower peer {} sent an unexpected answer; use the same version of \
+                     halfpower on client and server",
                     peer.address
                 )));
             }
@@ -135,7 +138,7 @@ impl ServerWatch {
             }
             Err(NoAnswer::Gone(why)) => {
                 return Err(Failure::failed(format!(
-                    "{why}; compare the key file and halfpower's version on both sides"
+                    "{why}; use the same key file and version of halfpower on both sides"
                 )));
             }
         };
@@ -147,19 +150,19 @@ impl ServerWatch {
         })
     }
 
-    /// Who the server is.
+    /// Returns the version and the machine of the server.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
     }
 
-    /// Whether the server is this machine: both have the same kernel, so that the CPU time of the
-    /// server includes that of the client.
+    /// Returns true if the server is this machine, because both have the same boot id. The CPU time
+    /// of the server then includes the CPU time of the client.
     pub fn is_this_machine(&self) -> bool {
         let boot_id = machine::boot_id();
         !boot_id.is_empty() && boot_id == self.greeting.host.boot_id
     }
 
-    /// The counters of the server now; None if the peer is gone.
+    /// Returns the current counters of the server, or None if the peer is gone.
     pub fn counters(&self) -> Option<Counters> {
         match self.ask(&Request::Counters {}, Duration::ZERO)? {
             Ok(Reply::Counters(counters)) => Some(counters),
@@ -168,10 +171,10 @@ impl ServerWatch {
         }
     }
 
-    /// Measures how fast the server itself reads a file; None if the peer is gone.
+    /// Measures how fast the server itself reads a file. Returns None if the peer is gone.
     ///
     /// # Errors
-    /// The server refuses the trial, with the remedy.
+    /// The server refuses the trial. The error contains the remedy.
     pub fn read_trial(&self, trial: &ReadTrial) -> Option<Result<ReadTrialResult, String>> {
         let length = Duration::from_millis(trial.milliseconds.into());
         match self.ask(&Request::ReadTrial(trial.clone()), length)? {
@@ -181,12 +184,13 @@ impl ServerWatch {
         }
     }
 
-    /// Why there are no more counters; None while the peer answers.
+    /// Returns the reason why no more counters are available, or None while the peer answers.
     pub fn ended(&self) -> Option<String> {
         self.ended.borrow().clone()
     }
 
-    /// An answer, or why the server refuses; None if the peer is gone.
+    /// Sends a request. Returns the answer or the reason why the server refuses the request, or
+    /// None if the peer is gone.
     fn ask(&self, request: &Request, length: Duration) -> Option<Result<Reply, String>> {
         if self.ended.borrow().is_some() {
             return None;
@@ -199,11 +203,11 @@ impl ServerWatch {
         }
     }
 
-    /// Says once that there are no more counters.
+    /// Records why no more counters are available, and warns at the first call.
     fn end<T>(&self, why: &str) -> Option<T> {
         if self.ended.borrow().is_none() {
             self.console.warn(format!(
-                "{why}; the figures of the server end here, and the study goes on without them"
+                "{why}; from here on the study continues without the figures of the server"
             ));
             self.ended.replace(Some(why.to_owned()));
         }
@@ -223,7 +227,7 @@ mod tests {
     use std::os::unix::fs::OpenOptionsExt;
     use std::thread;
 
-    /// A key file with this byte repeated.
+    /// Creates a key file in which every byte of the key is `byte`.
     fn key_file(byte: u8) -> (tempfile::TempDir, PathBuf) {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("key");

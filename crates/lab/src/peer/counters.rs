@@ -1,9 +1,9 @@
 //! The counters that the server of a peer reads on its machine: CPU time, bytes of the block device
-//! below the served folder, and bytes of the network interfaces. Also the difference of two
-//! readings.
+//! below the served folder, and bytes of the network interfaces. Also computes the difference
+//! between two readings.
 //!
 //! A reading comes from the other side of a network, so every difference saturates: a counter that
-//! steps back never becomes a huge cost.
+//! decreases gives zero, not a huge number.
 
 use std::fs;
 use std::io;
@@ -13,20 +13,20 @@ use ioengine::device::Device;
 use ioengine::{Clock, Monotonic};
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of network interfaces that are reported, those with the most bytes.
+/// Maximum number of reported network interfaces. Interfaces with fewer bytes are omitted.
 const INTERFACES_MAX: usize = 32;
-/// Bytes of a sector in the kernel's counters of block devices.
+/// Size of a sector in the kernel's counters of block devices (bytes).
 const SECTOR_BYTES: u64 = 512;
 /// Resolution of the CPU times of `/proc/stat` (ns).
 pub const TICK_NS: u64 = 10_000_000;
 
-/// Counters of a machine at one time. Times are nanoseconds, summed over CPUs.
+/// Counters of a machine at one time. CPU times are in nanoseconds, summed over all CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counters {
     /// Time of the reading on the machine's monotonic clock (ns).
     pub at_ns: u64,
-    /// CPUs that are online.
+    /// Number of CPUs that are online.
     pub cpus: u32,
     /// Idle time, including I/O wait.
     pub idle_ns: u64,
@@ -40,13 +40,13 @@ pub struct Counters {
     pub soft_interrupt_ns: u64,
     /// Steal time.
     pub stolen_ns: u64,
-    /// The block device below the served folder; None if it is not known.
+    /// Bytes of the block device below the served folder; None if the device is unknown.
     pub device: Option<DeviceBytes>,
-    /// The network interfaces.
+    /// Bytes of the network interfaces.
     pub interfaces: Vec<InterfaceBytes>,
 }
 
-/// Bytes that a block device moved since boot.
+/// Bytes that a block device read and wrote, since boot or between two readings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceBytes {
@@ -58,7 +58,7 @@ pub struct DeviceBytes {
     pub written: u64,
 }
 
-/// Bytes that a network interface moved since boot.
+/// Bytes that a network interface received and sent, since boot or between two readings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InterfaceBytes {
@@ -70,20 +70,21 @@ pub struct InterfaceBytes {
     pub sent: u64,
 }
 
-/// What a server used between two readings.
+/// The resources that a server used between two readings of its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerUsage {
-    /// Length of the interval (ns).
+    /// Time between the two readings (ns).
     pub elapsed_ns: u64,
-    /// Busy time of the whole machine: `elapsed_ns` x CPUs - idle, summed over CPUs (ns).
+    /// Busy time summed over all CPUs: `elapsed_ns` times the number of CPUs, minus the idle time
+    /// (ns).
     pub busy_ns: u64,
     /// Hardware and software interrupt time (ns).
     pub interrupt_ns: u64,
-    /// Bytes that the block device moved; None if the device is not known.
+    /// Bytes that the block device read and wrote; None if the device is unknown.
     pub device: Option<DeviceBytes>,
-    /// Bytes that the network interfaces moved.
+    /// Bytes that the network interfaces received and sent.
     pub interfaces: Vec<InterfaceBytes>,
-    /// CPU time of the client's process in the interval (ns).
+    /// CPU time of the client's process between the two readings (ns).
     pub client_ns: u64,
 }
 
@@ -116,7 +117,7 @@ impl Counters {
         })
     }
 
-    /// What was used since an earlier reading of the same machine.
+    /// Returns the resources that the machine used since an earlier reading.
     pub fn since(&self, earlier: &Counters) -> ServerUsage {
         let elapsed_ns = self.at_ns.saturating_sub(earlier.at_ns);
         let available_ns = elapsed_ns.saturating_mul(u64::from(self.cpus.min(earlier.cpus)));
@@ -147,18 +148,20 @@ impl Counters {
 }
 
 impl ServerUsage {
-    /// How many CPUs were busy on average.
+    /// Returns how many CPUs were busy on average.
     pub fn busy_cpus(&self) -> f64 {
         self.busy_ns as f64 / self.elapsed_ns.max(1) as f64
     }
 }
 
-/// The interfaces in a text of `/proc/net/dev`, at most [`INTERFACES_MAX`], the busiest first.
+/// Parses the text of `/proc/net/dev`. Returns at most [`INTERFACES_MAX`] interfaces, the busiest
+/// first.
 fn parse_interfaces(text: &str) -> Vec<InterfaceBytes> {
     let parse = |line: &str| {
         let (name, counts) = line.split_once(':')?;
         let mut counts = counts.split_ascii_whitespace().map(str::parse::<u64>);
-        // Received: bytes packets errs drop fifo frame compressed multicast; then sent.
+        // Eight columns count received data, beginning with bytes. The next column is the number of
+        // bytes sent.
         let received = counts.next()?.ok()?;
         let sent = counts.nth(7)?.ok()?;
         Some(InterfaceBytes { name: name.trim().to_owned(), received, sent })
@@ -206,7 +209,11 @@ mod tests {
         assert_eq!((back.elapsed_ns, back.busy_ns), (0, 0));
         let other = Counters { device: None, interfaces: Vec::new(), ..after };
         let usage = other.since(&before);
-        assert_eq!((usage.device, usage.interfaces.len()), (None, 0), "not known, not zero");
+        assert_eq!(
+            (usage.device, usage.interfaces.len()),
+            (None, 0),
+            "an unknown counter must not become zero"
+        );
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The folder of a peer's server: opens regular files below it, and nothing else.
+//! The folder of a peer's server. Only regular files below this folder can be opened.
 //!
 //! The kernel resolves the path below the open folder and refuses `..`, absolute paths and symbolic
-//! links, so that no race between a check and the opening can lead outside. The type of the file is
-//! checked before the file is opened for reading: opening a FIFO could block, and opening a device
-//! can have effects.
+//! links. Therefore a file outside of the folder is never opened, even if the folder changes
+//! between a check and the opening. The type of the file is checked before the file is opened for
+//! reading, because opening a FIFO could block, and opening a device can have effects.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -22,14 +22,14 @@ pub struct Folder {
     handle: File,
 }
 
-/// A regular file below a folder. It keeps the file open, so that its path stays valid.
+/// A regular file below a folder. The file stays open, so that its path stays valid.
 #[derive(Debug)]
 pub struct FileBelow {
     handle: File,
 }
 
 impl FileBelow {
-    /// A path that names this file, whatever happens to its name.
+    /// Returns a path that leads to this file even if the file is renamed or replaced.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_raw_fd()))
     }
@@ -39,11 +39,12 @@ impl Folder {
     /// Opens the folder that is served.
     ///
     /// # Errors
-    /// Usage: it is missing or no folder. Refused: the kernel cannot confine paths to a folder.
+    /// Usage: the path does not exist or is not a folder. Refused: the kernel cannot confine paths
+    /// to a folder.
     pub fn open(path: &Path) -> Outcome<Folder> {
         let failed = |error: std::io::Error| {
             let (cause, path) = (ioengine::error::cause(&error), path.display());
-            Failure::usage(format!("--dir {path}: {cause}; name a folder that exists"))
+            Failure::usage(format!("--dir {path}: {cause}; use an existing folder"))
         };
         if !std::fs::metadata(path).map_err(failed)?.is_dir() {
             return Err(failed(std::io::Error::from_raw_os_error(libc::ENOTDIR)));
@@ -62,11 +63,11 @@ impl Folder {
     /// Opens a regular file below the folder.
     ///
     /// # Errors
-    /// Why the path is refused, with the remedy.
+    /// The reason why the path is refused, with the remedy.
     pub fn file(&self, path: &str) -> Result<FileBelow, String> {
         check(path)?;
         let shown = path.escape_debug();
-        let remedy = "name an existing regular file below the folder of the peer";
+        let remedy = "specify an existing regular file below the folder of the peer";
         let handle = open_beneath(&self.handle, Path::new(path)).map_err(|error| {
             let cause = match error.raw_os_error() {
                 Some(libc::ELOOP) => "it leads through a symbolic link".to_owned(),
@@ -83,7 +84,7 @@ impl Folder {
     }
 }
 
-/// Refuses a path that can only be a mistake or an attack, before the kernel sees it.
+/// Refuses a path that can only be a mistake or an attack, before the kernel gets the path.
 ///
 /// # Errors
 /// The reason, with the remedy.
@@ -93,8 +94,8 @@ pub fn check(path: &str) -> Result<(), String> {
     if plain && path.len() <= PATH_BYTES_MAX && !path.contains('\0') {
         return Ok(());
     }
-    Err("the path must be relative, without '..', and shorter than 1 KiB; name a file below the \
-         folder of the peer"
+    Err("the path must be relative, without '..', and shorter than 1 KiB; specify a file below \
+         the folder of the peer"
         .to_owned())
 }
 
@@ -106,7 +107,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::process::Command;
 
-    /// A folder with a file, beside a secret.
+    /// Creates a folder with a file, and a secret file outside of this folder.
     fn served() -> (tempfile::TempDir, Folder) {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("secret"), "secret").unwrap();

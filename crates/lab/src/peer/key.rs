@@ -1,5 +1,5 @@
-//! The key that client and server of a peer share: 32 random bytes, as 64 hexadecimal digits in a
-//! file that only its owner can read.
+//! The key that client and server of a peer share: 32 random bytes, stored as 64 hexadecimal digits
+//! in a file that only its owner can read.
 
 use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
@@ -11,11 +11,11 @@ use crate::failure::{Failure, Outcome};
 
 /// Length of the key (bytes).
 pub const KEY_BYTES: usize = 32;
-/// Name of the key file that the server makes if none is named.
+/// Name of the key file that the server creates if the user specified none.
 pub const FILE_NAME: &str = "halfpower-peer.key";
 /// Maximum size of a key file (bytes).
 const FILE_BYTES_MAX: u64 = 1024;
-/// Permissions of group and others.
+/// Permission bits of group and other users.
 const OTHERS: u32 = 0o077;
 
 /// The key of a peer.
@@ -29,12 +29,12 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key with these bytes.
+    /// Creates a key from its bytes.
     pub fn new(bytes: [u8; KEY_BYTES]) -> Key {
         Key(bytes)
     }
 
-    /// The bytes of the key.
+    /// Returns the bytes of the key.
     pub fn bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
@@ -42,17 +42,17 @@ impl Key {
     /// Reads a key file.
     ///
     /// # Errors
-    /// Usage: the file is missing or holds no key. Refused: others can read it.
+    /// Usage: the file is missing or contains no key. Refused: other users can access the file.
     pub fn read(path: &Path) -> Outcome<Key> {
         let name = path.display();
         let failed = |error: std::io::Error| {
             let cause = ioengine::error::cause(&error);
             Failure::usage(format!(
                 "reading the key file {name}: {cause}; copy the key file of the halfpower peer \
-                 and name it"
+                 and specify the copy"
             ))
         };
-        // Checked first, because opening a pipe would block.
+        // The type is checked first, because opening a named pipe would block.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(failed(std::io::ErrorKind::InvalidInput.into()));
         }
@@ -68,14 +68,14 @@ impl Key {
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
         parse(text.trim()).map(Key).ok_or_else(|| {
             Failure::usage(format!(
-                "the key file {name} holds no key of {} hexadecimal digits; copy the key file of \
-                 the halfpower peer, or remove it so that halfpower peer makes a new one",
+                "the key file {name} contains no key of {} hexadecimal digits; copy the key file \
+                 of the halfpower peer, or remove it so that halfpower peer creates a new one",
                 2 * KEY_BYTES
             ))
         })
     }
 
-    /// Makes a key file with a random key. The file must not exist.
+    /// Creates a key file with a random key. The file must not exist.
     ///
     /// # Errors
     /// The file exists or cannot be written.
@@ -83,7 +83,8 @@ impl Key {
         let failed = |error: std::io::Error| {
             let cause = ioengine::error::cause(&error);
             Failure::failed(format!(
-                "making the key file {}: {cause}; name a key file with --key-file",
+                "creating the key file {}: {cause}; start the peer in a writable directory, or \
+                 specify an existing key file with --key-file",
                 path.display()
             ))
         };
@@ -104,7 +105,7 @@ impl Key {
     }
 }
 
-/// Random bytes for a secret.
+/// Returns random bytes for a secret.
 ///
 /// # Errors
 /// The kernel's source of random bytes cannot be read.
@@ -137,7 +138,11 @@ mod tests {
         let made = Key::make(&path).unwrap();
         assert_eq!(Key::read(&path).unwrap(), made);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(Key::make(&path).unwrap_err().exit, Exit::Failed, "it is not replaced");
+        assert_eq!(
+            Key::make(&path).unwrap_err().exit,
+            Exit::Failed,
+            "an existing key file must not be replaced"
+        );
         assert!(!format!("{made:?}").contains(&format!("{:02x}", made.bytes()[0])));
     }
 

@@ -1,8 +1,8 @@
 //! The messages between a peer and its client: JSON with the version of the protocol.
 //!
-//! Both sides are strict: an unknown field or a number out of range is an error, and the version is
-//! checked before anything else, so that the error names the versions if client and server are of
-//! different releases.
+//! Both sides are strict: an unknown field or a number out of range is an error. The version is
+//! checked first. If client and server are of different releases, the error therefore contains both
+//! versions.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,22 +14,22 @@ use crate::peer::counters::Counters;
 pub const VERSION: u32 = 1;
 /// Maximum length of a request (bytes).
 pub const REQUEST_BYTES_MAX: usize = 4096;
-/// Maximum length of a text in a message that is shown to the user (characters).
+/// Maximum length of a text from the other side that is shown to the user (characters).
 const TEXT_CHARS_MAX: usize = 1000;
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Who the server is.
+    /// Asks for the version and the machine of the server.
     Hello {},
-    /// The present counters of the server's machine.
+    /// Asks for the current counters of the server's machine.
     Counters {},
-    /// How fast the server itself reads a file.
+    /// Asks how fast the server itself reads a file.
     ReadTrial(ReadTrial),
 }
 
-/// A short measurement of reads of a file by the server.
+/// The parameters of a short measurement in which the server reads a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadTrial {
@@ -37,34 +37,34 @@ pub struct ReadTrial {
     pub path: String,
     /// Request size (bytes).
     pub request_bytes: u32,
-    /// Outstanding requests.
+    /// Number of outstanding requests (queue depth).
     pub depth: u32,
-    /// Random instead of sequential order.
+    /// Whether the order of requests is random instead of sequential.
     pub random: bool,
-    /// Direct I/O if the file system offers it.
+    /// Whether to use direct I/O if the file system supports it.
     pub direct: bool,
-    /// Length (ms).
+    /// Duration of the measurement (ms).
     pub milliseconds: u32,
 }
 
-/// What a server answers.
+/// An answer of a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reply {
-    /// Who the server is.
+    /// The version and the machine of the server.
     Hello(Box<Greeting>),
     /// The counters of the server's machine.
     Counters(Counters),
     /// The result of a read trial.
     ReadTrial(ReadTrialResult),
-    /// Why the server refuses the request, with the remedy.
+    /// The server refuses the request, for this reason and with this remedy.
     Refused(String),
 }
 
-/// Who a server is.
+/// The version and the machine of a server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Greeting {
-    /// Version of the server's halfpower.
+    /// Version of halfpower on the server.
     pub halfpower: String,
     /// The server's machine.
     pub host: Host,
@@ -74,15 +74,15 @@ pub struct Greeting {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadTrialResult {
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes: u64,
-    /// Requests completed.
+    /// Number of completed requests.
     pub requests: u64,
-    /// Length of the measurement (ns).
+    /// Duration of the measurement (ns).
     pub elapsed_ns: u64,
     /// Whether the reads were direct.
     pub direct: bool,
-    /// The I/O engine.
+    /// Name of the I/O engine.
     pub ioengine: String,
     /// Whether the server's limit (`--max-rate`) determined the rate.
     pub limited: bool,
@@ -96,40 +96,42 @@ struct Envelope<T> {
     message: T,
 }
 
-/// Only the version of a message, whose other fields may be unknown.
+/// The version of a message. All other fields are ignored, because another version may have other
+/// fields.
 #[derive(Deserialize)]
 struct Versioned {
     version: u32,
 }
 
-/// A message as bytes.
+/// Encodes a message as JSON.
 pub fn encode<T: Serialize>(message: T) -> Vec<u8> {
-    // Plain data with text keys always has a JSON form.
+    // Messages are plain data with text keys, so the conversion to JSON cannot fail.
     serde_json::to_vec(&Envelope { version: VERSION, message }).unwrap_or_default()
 }
 
-/// Reads a message.
+/// Decodes a message.
 ///
 /// # Errors
-/// Another version of the protocol, or no valid message; with the remedy.
+/// The message is invalid or has another version of the protocol. The error contains the remedy.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     match serde_json::from_slice::<Versioned>(bytes) {
         Ok(Versioned { version }) if version != VERSION => {
             return Err(format!(
-                "the other side speaks version {version} of the protocol, this halfpower version \
-                 {VERSION}; use the same halfpower on client and server"
+                "the other side uses version {version} of the protocol, but this program uses \
+                 version {VERSION}; use the same version of halfpower on client and server"
             ));
         }
         _ => {}
     }
     let read = serde_json::from_slice::<Envelope<T>>(bytes).map_err(|error| {
         let error = shortened(&error.to_string());
-        format!("not a message of halfpower peer ({error}); use the same halfpower on both sides")
+        format!("the message is invalid ({error}); use the same version of halfpower on both sides")
     });
     Ok(read?.message)
 }
 
-/// A text from the other side for a message: without control characters, and shortened.
+/// Prepares a text from the other side for display: replaces control characters with spaces, and
+/// shortens the text.
 pub fn shortened(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(TEXT_CHARS_MAX).collect()
@@ -159,7 +161,7 @@ mod tests {
     #[test]
     fn another_version_is_named_even_if_the_rest_is_unknown() {
         let error = decode::<Request>(br#"{"version": 7, "message": {"dance": {}}}"#).unwrap_err();
-        assert!(error.contains("version 7") && error.contains("same halfpower"), "{error}");
+        assert!(error.contains("version 7") && error.contains("same version of"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The read trial: measures how fast the server of a peer itself reads a file, without the network.
-//! A trial is short, only reads, and is never faster than the server's limit.
+//! A read trial is short, only reads, and does not exceed the server's rate limit.
 
 use std::sync::atomic::AtomicBool;
 
@@ -10,7 +10,7 @@ use workload::{Arrival, Control, Pattern, Workload, plan};
 use crate::peer::folder::Folder;
 use crate::peer::message::{ReadTrial, ReadTrialResult};
 
-/// Smallest and largest request (bytes).
+/// Smallest and largest request size (bytes).
 const REQUEST_BYTES: (u32, u32) = (512, 16 << 20);
 /// Maximum number of outstanding requests.
 const DEPTH_MAX: u32 = 64;
@@ -18,34 +18,38 @@ const DEPTH_MAX: u32 = 64;
 const BUFFER_BYTES_MAX: u64 = 64 << 20;
 /// Shortest and longest trial (ms).
 const MILLISECONDS: (u32, u32) = (1, 10_000);
-/// If the rate reaches this share of the limit, the limit determined it.
+/// Share of the rate limit. If a rate reaches this share, the limit determined the rate.
 const AT_LIMIT: f64 = 0.95;
 
 /// Refuses a trial that would need much time or memory.
 ///
 /// # Errors
-/// What is out of range, with the range.
+/// The parameter that is out of range, with the range.
 pub fn check(trial: &ReadTrial) -> Result<(), String> {
     let (bytes, depth, ms) = (trial.request_bytes, trial.depth, trial.milliseconds);
     if !(REQUEST_BYTES.0..=REQUEST_BYTES.1).contains(&bytes) || bytes % REQUEST_BYTES.0 != 0 {
-        return Err(format!("request size {bytes}; use a multiple of 512 B up to 16 MiB"));
+        return Err(format!(
+            "request size {bytes} is invalid; use a multiple of 512 B up to 16 MiB"
+        ));
     }
     if depth == 0 || depth > DEPTH_MAX {
-        return Err(format!("depth {depth}; use 1 to {DEPTH_MAX}"));
+        return Err(format!("depth {depth} is out of range; use 1 to {DEPTH_MAX}"));
     }
     if u64::from(bytes) * u64::from(depth) > BUFFER_BYTES_MAX {
-        return Err(format!("{depth} requests of {bytes} B; use at most 64 MiB together"));
+        return Err(format!(
+            "{depth} requests of {bytes} B need more than 64 MiB together; use smaller requests"
+        ));
     }
     if !(MILLISECONDS.0..=MILLISECONDS.1).contains(&ms) {
-        return Err(format!("{ms} ms; use 1 to 10000 ms"));
+        return Err(format!("{ms} ms is out of range; use 1 to 10000 ms"));
     }
     Ok(())
 }
 
-/// Reads a file below the folder for the time asked, at most at `bytes_per_s_max`.
+/// Reads a file below the folder for the requested time, at a rate of at most `bytes_per_s_max`.
 ///
 /// # Errors
-/// Why the trial is refused or failed, with the remedy.
+/// The reason why the trial was refused or failed, with the remedy.
 pub fn run(
     folder: &Folder,
     trial: &ReadTrial,
@@ -58,7 +62,7 @@ pub fn run(
     let open = |caching| HostTarget::open(&file.path(), false, caching);
     let target = match trial.direct.then(|| open(Caching::Direct)) {
         Some(Ok(target)) => target,
-        // The file system has no direct I/O.
+        // Direct I/O was not requested, or the file system does not support it.
         _ => open(Caching::Buffered).map_err(|error| {
             let error = error.to_string().replace(&file.path().display().to_string(), &shown);
             format!("opening {shown}: {error}")
@@ -69,7 +73,7 @@ pub fn run(
     let region_bytes = target.size_bytes() / u64::from(request_bytes) * u64::from(request_bytes);
     if region_bytes == 0 {
         return Err(format!(
-            "{} is smaller than one request of {request_bytes} B; name a larger file",
+            "{} is smaller than one request of {request_bytes} B; use a larger file",
             target.name()
         ));
     }
@@ -80,8 +84,8 @@ pub fn run(
         request_bytes,
         depth: trial.depth,
         region_bytes,
-        // Requests are due at the rate of the limit. If the file is slower, all are overdue, and
-        // the queue stays full as in a closed loop.
+        // Requests are due at the rate of the limit. If the file is slower, all requests are
+        // overdue, and the queue stays full as in a closed loop.
         arrival: Arrival::Constant { requests_per_s: bytes_per_s_max / f64::from(request_bytes) },
         limit_ns: Some(u64::from(trial.milliseconds) * 1_000_000),
         ..Workload::default()

@@ -1,9 +1,9 @@
-//! The server of `halfpower peer`: listens, authenticates, answers requests, and limits what
-//! clients can make it do.
+//! The server of `halfpower peer`: listens, authenticates clients, answers requests, and limits
+//! what clients can make it do.
 //!
-//! Each connection has a thread. A few connections may be in the handshake at a time, and fewer may
-//! be authenticated; the time of a handshake, the length of a request, the requests per second and
-//! the reads of a trial are limited. Only one read trial runs at a time.
+//! Each connection has a thread. There are limits on the number of connections in the handshake,
+//! the number of authenticated connections, the time of a handshake, the length of a request, the
+//! requests per second, and the reads of a trial. Only one read trial runs at a time.
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -28,11 +28,11 @@ use crate::peer::key::{self, Key};
 use crate::peer::message::{self, Greeting, REQUEST_BYTES_MAX, Reply, Request};
 use crate::peer::read_trial;
 
-/// How often the server checks for Ctrl-C.
+/// Time between two checks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);
-/// Pause after a connection that could not be accepted.
+/// Pause after an attempt to accept a connection failed.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
-/// Refused clients are reported at most once in this time (ns).
+/// Minimum time between two reports of refused clients (ns).
 const LINE_EVERY_NS: u64 = 1_000_000_000;
 /// Stack size of a connection's thread.
 const STACK_BYTES: usize = 512 << 10;
@@ -44,21 +44,21 @@ pub struct PeerOptions {
     pub folder: PathBuf,
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// The key file; None: [`key::FILE_NAME`] in the current folder, which is made if it is
+    /// The key file. None: [`key::FILE_NAME`] in the working directory, which is created if it is
     /// missing.
     pub key_file: Option<PathBuf>,
-    /// Highest rate of a read trial (bytes per second).
+    /// Maximum rate of a read trial (bytes per second).
     pub bytes_per_s_max: u64,
-    /// Print only warnings and errors.
+    /// Whether to print only warnings and errors.
     pub quiet: bool,
-    /// Print what would be done and do nothing.
+    /// Whether to print what would be done, without doing it.
     pub plan: bool,
 }
 
 /// Limits on what clients can make the server do.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Maximum number of connections that have not sent their first request.
+    /// Maximum number of connections that have not yet sent their first request.
     pub handshakes: usize,
     /// Maximum number of authenticated connections.
     pub clients: usize,
@@ -66,11 +66,11 @@ pub struct Limits {
     pub handshake: Duration,
     /// Maximum time between two requests.
     pub idle: Duration,
-    /// Maximum rate of a connection (requests per second).
+    /// Maximum rate of requests on a connection (requests per second).
     pub requests_per_s: u32,
     /// Number of requests that a connection may send at once without being delayed.
     pub burst: u32,
-    /// Highest rate of a read trial (bytes per second).
+    /// Maximum rate of a read trial (bytes per second).
     pub bytes_per_s: f64,
 }
 
@@ -80,7 +80,7 @@ impl Default for Limits {
             handshakes: 16,
             clients: 4,
             handshake: Duration::from_secs(5),
-            // Longer than the trials of a study.
+            // This is longer than a trial of a study.
             idle: Duration::from_secs(900),
             requests_per_s: 50,
             burst: 50,
@@ -89,7 +89,7 @@ impl Default for Limits {
     }
 }
 
-/// Serves until Ctrl-C.
+/// Runs the server until Ctrl-C.
 ///
 /// # Errors
 /// Usage or refused: the folder or the key file cannot be used. Failed: the address cannot be used.
@@ -101,11 +101,11 @@ pub fn serve(options: &PeerOptions) -> Outcome {
     let key_file = options.key_file.clone().unwrap_or_else(|| key::FILE_NAME.into());
     if options.plan {
         let is_there = key_file.symlink_metadata().is_ok();
-        let (name, make) = (key_file.display(), if is_there { "use" } else { "make" });
+        let (name, make) = (key_file.display(), if is_there { "use" } else { "create" });
         let rate = units::size(options.bytes_per_s_max);
         console::data(&format!(
-            "listen on {}, {make} the key file {name}, serve counters of this machine and reads of \
-             files below {} at up to {rate}/s; nothing was done",
+            "would listen on {}, {make} the key file {name}, and serve counters of this machine \
+             and reads of files below {} at up to {rate}/s; nothing was done",
             options.listen,
             options.folder.display()
         ));
@@ -114,7 +114,7 @@ pub fn serve(options: &PeerOptions) -> Outcome {
     let console = Console::new(options.quiet);
     let (key, made) = key_of(options, &key_file)?;
     if made {
-        console.say(format!("made the key file {}; only you can read it", key_file.display()));
+        console.say(format!("created the key file {}; only you can read it", key_file.display()));
     }
     let interrupt = Interrupt::install();
     let limits = Limits { bytes_per_s: options.bytes_per_s_max as f64, ..Limits::default() };
@@ -130,7 +130,8 @@ pub fn serve(options: &PeerOptions) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// The key, and whether its file was made now.
+/// Reads the key file, or creates the default key file if it is missing. Returns true if the file
+/// was created.
 fn key_of(options: &PeerOptions, key_file: &Path) -> Outcome<(Key, bool)> {
     let is_there = key_file.symlink_metadata().is_ok();
     if is_there {
@@ -138,7 +139,7 @@ fn key_of(options: &PeerOptions, key_file: &Path) -> Outcome<(Key, bool)> {
     }
     if options.key_file.is_some() {
         return Err(Failure::usage(format!(
-            "the key file {} does not exist; leave out --key-file to make {} in this folder",
+            "the key file {} does not exist; drop --key-file to create {} in the working directory",
             key_file.display(),
             key::FILE_NAME
         )));
@@ -146,7 +147,7 @@ fn key_of(options: &PeerOptions, key_file: &Path) -> Outcome<(Key, bool)> {
     Ok((Key::make(key_file)?, true))
 }
 
-/// Says what is served, and what to type on the client.
+/// Prints what is served, and the command to run on the client.
 fn say_how(options: &PeerOptions, console: &Console, address: SocketAddr, key_file: &Path) {
     let (folder, rate) = (options.folder.display(), units::size(options.bytes_per_s_max));
     console.say(format!(
@@ -158,11 +159,11 @@ fn say_how(options: &PeerOptions, console: &Console, address: SocketAddr, key_fi
     if address.ip().is_loopback() {
         let key = key_file.canonicalize().unwrap_or_else(|_| key_file.to_path_buf());
         console.say(format!(
-            "on this machine: halfpower study network ADDRESS --peer {address} --peer-key {}",
+            "run on this machine: halfpower study network ADDRESS --peer {address} --peer-key {}",
             key.display()
         ));
         console.say(format!(
-            "from another machine, after copying the key file to it: ssh -N -L {port}:{address} \
+            "or copy the key file to another machine, and run there: ssh -N -L {port}:{address} \
              {host} & halfpower study network ADDRESS --peer 127.0.0.1:{port} --peer-key {}",
             name.display()
         ));
@@ -177,22 +178,22 @@ fn say_how(options: &PeerOptions, console: &Console, address: SocketAddr, key_fi
     ));
 }
 
-/// What is served, to which clients, and within which limits.
+/// The folder and device that the server serves, the key of its clients, and its limits.
 #[derive(Debug)]
 pub struct Served {
     /// The folder whose files may be read.
     pub folder: Folder,
-    /// The block device below the folder; None if it is not known.
+    /// The block device below the folder; None if the device is unknown.
     pub device: Option<Device>,
-    /// The key of all clients.
+    /// The key that all clients share.
     pub key: Key,
     /// Limits on what clients can make the server do.
     pub limits: Limits,
-    /// Reports clients that connect or leave.
+    /// The console that reports clients that connect or leave.
     pub console: Console,
 }
 
-/// State of all connections.
+/// State that all connections share.
 #[derive(Debug)]
 struct Shared {
     served: Served,
@@ -201,9 +202,9 @@ struct Shared {
     handshakes: AtomicUsize,
     clients: AtomicUsize,
     reading: AtomicBool,
-    /// When a refused client was last reported (ns).
+    /// Time of the last report of a refused client (ns).
     said_ns: AtomicU64,
-    /// The open connections with their numbers.
+    /// The open connections, each with its number.
     open: Mutex<Vec<(u64, TcpStream)>>,
 }
 
@@ -216,7 +217,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on an address, in a thread of its own.
+    /// Starts a server that listens on an address, in a separate thread.
     ///
     /// # Errors
     /// The address cannot be used.
@@ -224,7 +225,7 @@ impl Server {
         let failed = |error: std::io::Error| {
             let cause = ioengine::error::cause(&error);
             Failure::failed(format!(
-                "listening on {listen}: {cause}; name another address or port with --listen"
+                "listening on {listen}: {cause}; use another address or port with --listen"
             ))
         };
         let listener = TcpListener::bind(listen).map_err(failed)?;
@@ -246,7 +247,7 @@ impl Server {
         Ok(Server { address, shared, listening: Some(listening) })
     }
 
-    /// The address with its port.
+    /// Returns the address and port on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -263,7 +264,7 @@ impl Drop for Server {
         for (_, stream) in self.shared.open_connections().iter() {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        // Wakes the thread that waits for a connection.
+        // This connection wakes the thread that waits for clients.
         let reached = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
         if let Some(listening) = self.listening.take().filter(|_| reached.is_ok()) {
             let _ = listening.join();
@@ -271,7 +272,7 @@ impl Drop for Server {
     }
 }
 
-/// One of a limited number of places. Dropping the value frees the place.
+/// One of a limited number of slots. Dropping the value frees the slot.
 struct Seat<'a>(&'a AtomicUsize);
 
 impl Seat<'_> {
@@ -288,7 +289,8 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// An open connection. Dropping the value removes it from the list.
+/// An open connection in the list of connections. Dropping the value removes the connection from
+/// the list.
 struct Listed<'a>(&'a Shared, u64);
 
 impl Drop for Listed<'_> {
@@ -297,7 +299,7 @@ impl Drop for Listed<'_> {
     }
 }
 
-/// The read trial that is running. Dropping the value lets another one begin.
+/// The permission to run a read trial. Dropping the value allows the next read trial.
 struct Turn<'a>(&'a AtomicBool);
 
 impl Drop for Turn<'_> {
@@ -306,11 +308,12 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Delays the requests of a connection that come too fast.
+/// Limits the request rate of a connection by delaying requests.
 struct Pace {
     interval_ns: u64,
     burst_ns: u64,
-    /// When the next request would come if all so far had come at the allowed rate (ns).
+    /// Time at which the next request would arrive if all earlier requests had arrived at the
+    /// allowed rate (ns).
     due_ns: u64,
 }
 
@@ -321,7 +324,7 @@ impl Pace {
         Pace { interval_ns, burst_ns, due_ns: 0 }
     }
 
-    /// The time at which the next request may be answered (ns).
+    /// Returns the time at which the next request may be answered (ns).
     fn next_ns(&mut self, now_ns: u64) -> u64 {
         self.due_ns = self.due_ns.max(now_ns) + self.interval_ns;
         now_ns.max(self.due_ns.saturating_sub(self.burst_ns))
@@ -369,15 +372,15 @@ impl Shared {
                 }
             }
             Err(ChannelError::WrongKey) => {
-                let remedy = "copy this server's key file to the client, and name it with \
-                              --peer-key";
+                let remedy = "copy this server's key file to the client, and specify the \
+                              copy with --peer-key";
                 self.refused(from, &format!("{}; {remedy}", ChannelError::WrongKey));
             }
             Err(error) => self.refused(from, &error.to_string()),
         }
     }
 
-    /// Answers the requests of a client until it ends the connection.
+    /// Answers the requests of a client until the client ends the connection.
     fn converse(
         &self,
         channel: &mut Channel,
@@ -385,7 +388,7 @@ impl Shared {
         handshake: Seat<'_>,
     ) -> Result<(), ChannelError> {
         let limits = &self.served.limits;
-        // The first request proves that the client has the key, and did not just replay a recorded
+        // The first request proves that the client has the key and did not just replay a recorded
         // handshake.
         let Some(mut request) = channel.receive(limits.handshake, REQUEST_BYTES_MAX)? else {
             return Ok(());
@@ -409,8 +412,8 @@ impl Shared {
         Ok(())
     }
 
-    /// The answer to a request. A request that is not understood is answered too, so that a client
-    /// of another version can say why.
+    /// Returns the answer to a request. An invalid request is also answered, so that a client of
+    /// another version can report the reason.
     fn answer(&self, request: &[u8]) -> Reply {
         let answered = message::decode(request).and_then(|request| match request {
             Request::Hello {} => Ok(Reply::Hello(Box::new(Greeting {
@@ -436,7 +439,7 @@ impl Shared {
         answered.unwrap_or_else(Reply::Refused)
     }
 
-    /// Says why a client was refused, but not more often than once a second.
+    /// Reports why a client was refused, at most once per second.
     fn refused(&self, from: SocketAddr, why: &str) {
         if self.stop.load(Ordering::Relaxed) {
             return;
@@ -457,7 +460,7 @@ pub(crate) mod testing {
 
     pub const KEY: [u8; 32] = [42; 32];
 
-    /// A server of a new folder with the file `data` of 1 MiB.
+    /// Starts a server for a new folder that contains the file `data` of 1 MiB.
     pub fn server(limits: Limits) -> (tempfile::TempDir, Server) {
         let place = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(place.path().join("data"), vec![1; 1 << 20]).expect("a file");
@@ -500,7 +503,7 @@ mod tests {
         Request::ReadTrial(ReadTrial { path, request_bytes, depth, random, direct, milliseconds })
     }
 
-    /// Whether the server ends the connection without an answer.
+    /// Returns true if the server ends the connection without an answer.
     fn is_closed(mut stream: TcpStream) -> bool {
         stream.set_read_timeout(Some(SOON)).unwrap();
         let mut answer = Vec::new();
@@ -544,7 +547,7 @@ mod tests {
             stream.write_all(&recorded).unwrap();
             stream.set_read_timeout(Some(SOON)).unwrap();
             stream.read_exact(&mut [0; 50]).unwrap();
-            // Without the secret of the recorded client, no request can be encrypted.
+            // Without the secret of the recorded client, this client cannot encrypt a request.
             stream.write_all(&[&[0, 80][..], &[5; 80]].concat()).unwrap();
             assert!(is_closed(stream));
         }
@@ -631,7 +634,11 @@ mod tests {
         let times: Vec<u64> = (0..8).map(|_| pace.next_ns(1_000_000_000)).collect();
         let waits: Vec<u64> = times.iter().map(|ns| (ns - 1_000_000_000) / 1_000_000).collect();
         assert_eq!(waits, [0, 0, 0, 0, 0, 10, 20, 30]);
-        assert_eq!(pace.next_ns(9_000_000_000), 9_000_000_000, "a pause is forgotten");
+        assert_eq!(
+            pace.next_ns(9_000_000_000),
+            9_000_000_000,
+            "requests after a pause must not wait"
+        );
         let (_place, server) = server(limits);
         let (mut client, clock) = (connect(&server), Monotonic::new());
         let begun_ns = clock.now_ns();

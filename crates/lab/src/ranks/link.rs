@@ -1,7 +1,8 @@
-//! Frames on the socket between a worker and its relay.
+//! Sends and receives frames on the socket between a worker and its relay.
 //!
-//! A frame is the number of a rank (to which a worker sends, or from which a message came), the
-//! length of the message, and the message. Both numbers are little-endian, 32 bits each.
+//! A frame consists of the number of a rank, the length of a message, and the message. In a frame
+//! from a worker, the rank is the receiver of the message. In a frame to a worker, the rank is the
+//! sender. Both numbers are little-endian and have 32 bits.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,16 +14,16 @@ use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::ranks::message::Message;
 
-/// Maximum length of a message (bytes): far more than a merged result of thousands of ranks.
+/// Maximum length of a message (bytes). The merged result of thousands of ranks is much shorter.
 const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 
-/// Length of the two numbers before a message (bytes).
+/// Size of the header of a frame, which consists of the rank and the length of the message (bytes).
 const HEAD_BYTES: u64 = 8;
 
-/// Writes a frame.
+/// Writes a frame that contains the rank `peer` and a message.
 ///
 /// # Errors
-/// The other end is gone, or the message is too long.
+/// The other end of the socket is closed, or the message is too long.
 pub fn write_frame(out: &mut impl Write, peer: u32, message: &[u8]) -> io::Result<()> {
     let too_long = || io::Error::other("the message is too long");
     let length = u32::try_from(message.len()).map_err(|_| too_long())?;
@@ -36,7 +37,8 @@ pub fn write_frame(out: &mut impl Write, peer: u32, message: &[u8]) -> io::Resul
     out.write_all(&frame)
 }
 
-/// Reads a frame; None at the end of the stream.
+/// Reads a frame, and returns the rank and the message in it. Returns None at the end of the
+/// stream.
 ///
 /// # Errors
 /// The stream ends within a frame, or the frame is too long.
@@ -60,19 +62,19 @@ pub fn read_frame(input: &mut impl Read) -> io::Result<Option<(u32, Vec<u8>)>> {
     Ok(Some((peer, message)))
 }
 
-/// What a worker hears.
+/// The result of waiting for a message from the relay.
 #[derive(Debug)]
 pub enum Heard {
     /// A message, and the rank that sent it.
     Message(u32, Message),
-    /// Nothing within the time.
+    /// No message arrived within the time limit.
     Nothing,
-    /// The relay is gone.
+    /// The relay has closed the connection.
     Closed,
 }
 
-/// A worker's end of the socket to its relay. A thread reads, so that an interrupt is seen while
-/// the worker measures.
+/// A worker's end of the socket to its relay. A separate thread reads from the socket, so that an
+/// interrupt takes effect while the worker measures.
 #[derive(Debug)]
 pub struct Link {
     stream: UnixStream,
@@ -80,11 +82,11 @@ pub struct Link {
 }
 
 impl Link {
-    /// Starts the reading thread. A message that stops the run, and the end of the stream, set
-    /// `interrupt`.
+    /// Starts the thread that reads from the socket. The thread sets `interrupt` when a message
+    /// stops the run and when the stream ends.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// The thread cannot be started.
     pub fn new(stream: UnixStream, interrupt: &Interrupt) -> Outcome<Link> {
         let cannot =
             |error| Failure::failed(format!("starting a thread: {error}; raise ulimit -u"));
@@ -109,18 +111,18 @@ impl Link {
     /// Sends a message to a rank.
     ///
     /// # Errors
-    /// The relay is gone.
+    /// The relay has ended.
     pub fn send(&self, to: u32, message: &Message) -> Outcome<()> {
         let text =
             serde_json::to_vec(message).map_err(|error| Failure::failed(error.to_string()))?;
         write_frame(&mut &self.stream, to, &text).map_err(|_| {
             Failure::failed(
-                "the launcher's process of this rank is gone; look at the launcher's messages",
+                "the relay process of this rank has ended; check the messages of the launcher",
             )
         })
     }
 
-    /// The next message, waiting at most `limit`.
+    /// Returns the next message. Waits at most `limit`.
     pub fn hear(&self, limit: Duration) -> Heard {
         match self.inbox.recv_timeout(limit) {
             Ok((from, message)) => Heard::Message(from, message),

@@ -11,38 +11,38 @@ use workload::Sample;
 use crate::point::{State, Verdict};
 use crate::rank_trial::{self, RankTrial};
 
-/// The result of a trial of one rank.
+/// The result of one rank's trial.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RankResult {
-    /// The measurements.
+    /// The measurements of the rank.
     pub sample: Sample,
-    /// Names the block devices whose counters the sample has; empty if unknown.
+    /// Device numbers of the block devices whose counters are in `sample`, as text.
     pub devices: String,
-    /// What the rank's own checks found.
+    /// Verdict of the checks that the rank made.
     pub verdict: Verdict,
 }
 
-/// One rank, and what rank 0 received from it.
+/// A rank, and the result that rank 0 received from it.
 #[derive(Debug)]
 pub struct Part {
     /// Number of the rank.
     pub rank: u32,
-    /// Name of its host.
+    /// Name of the host of the rank.
     pub host: String,
-    /// Its clock minus the clock of rank 0 (ns).
+    /// Clock of the rank minus the clock of rank 0 (ns).
     pub offset_ns: i64,
-    /// Its result, or why there is none.
+    /// Result of the rank, or the reason why the rank has no result.
     pub result: Result<RankResult, String>,
 }
 
-/// The result of a trial of all ranks.
+/// The result of a trial, merged from the results of all ranks.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Merged {
-    /// The measurements of all ranks; times are of rank 0's clock.
+    /// The measurements of all ranks. Times are on the clock of rank 0.
     pub sample: Sample,
-    /// The share of each rank.
+    /// The contribution of each rank, in the order of the ranks. Lost ranks are included.
     pub ranks: Vec<RankTrial>,
-    /// What the checks of the ranks found.
+    /// Merged verdict of the checks that the ranks made.
     pub verdict: Verdict,
 }
 
@@ -53,7 +53,7 @@ struct Measured {
     result: RankResult,
 }
 
-/// Merges the parts, which are in the order of their ranks.
+/// Merges the parts of all ranks. `parts` must be in the order of the ranks.
 ///
 /// # Errors
 /// No rank has a result.
@@ -82,7 +82,7 @@ pub fn merge(parts: Vec<Part>) -> Result<Merged, String> {
     Ok(Merged { sample, ranks, verdict })
 }
 
-/// The share of each rank.
+/// Summarises what each rank contributed to the trial.
 fn shares(measured: &[Measured]) -> Vec<RankTrial> {
     let first_start = measured.iter().map(|one| one.result.sample.start_ns).min().unwrap_or(0);
     let first_end = measured.iter().map(|one| one.result.sample.end_ns).min().unwrap_or(0);
@@ -108,8 +108,8 @@ fn shares(measured: &[Measured]) -> Vec<RankTrial> {
     measured.iter().map(share).collect()
 }
 
-/// Bytes that a rank had moved at a time, from its series; within an interval the rate is taken as
-/// constant.
+/// Computes from the time series of a rank how many bytes the rank had transferred by `at_ns`. The
+/// rate within an interval is assumed to be constant.
 fn bytes_until(sample: &Sample, at_ns: u64) -> u64 {
     if at_ns >= sample.end_ns {
         return sample.bytes();
@@ -119,15 +119,15 @@ fn bytes_until(sample: &Sample, at_ns: u64) -> u64 {
     let whole = (passed_ns / interval_ns) as usize;
     let intervals = &sample.series.intervals;
     let before: u64 = intervals.iter().take(whole).map(|interval| interval.bytes).sum();
-    // The last interval ends with the trial.
+    // The last interval ends with the trial, so it can be shorter than the others.
     let start_ns = whole as u64 * interval_ns;
     let length_ns = interval_ns.min(sample.elapsed_ns().saturating_sub(start_ns)).max(1);
     let share = (passed_ns - start_ns) as f64 / length_ns as f64;
     before + intervals.get(whole).map_or(0, |interval| (interval.bytes as f64 * share) as u64)
 }
 
-/// Of the ranks with the same key, such as the same host, the one that ran longest, because its
-/// readings of shared counters cover the most time.
+/// Returns, for each key (such as a host), the rank that ran longest, because its readings of
+/// shared counters cover the most time.
 fn longest_of_each<'a, K: Ord>(
     measured: &'a [Measured],
     key: impl Fn(&'a Measured) -> K,
@@ -142,7 +142,7 @@ fn longest_of_each<'a, K: Ord>(
     longest.into_values().collect()
 }
 
-/// The sum of an optional counter; None if one is missing.
+/// Adds up an optional counter of several ranks. None if any rank lacks the counter.
 fn sum<'a>(
     samples: impl IntoIterator<Item = &'a Measured>,
     of: impl Fn(&CpuUsage) -> Option<u64>,
@@ -150,15 +150,15 @@ fn sum<'a>(
     samples.into_iter().map(|one| of(&one.result.sample.cpu)).sum()
 }
 
-/// CPU use of all ranks. Counters of a whole machine are counted once for each host.
+/// Returns the CPU use of all ranks. Counters of a whole machine are counted once for each host.
 fn cpu_of(measured: &[Measured]) -> CpuUsage {
     let by_host = longest_of_each(measured, |one| &one.host);
     let all =
         |of: fn(&CpuUsage) -> u64| measured.iter().map(|one| of(&one.result.sample.cpu)).sum();
     let hosts = |of: fn(&CpuUsage) -> Option<u64>| sum(by_host.iter().copied(), of);
     let user_ns: u64 = all(|cpu| cpu.user_ns);
-    // Each rank counts the other ranks of its host as other programs, so the user time of all ranks
-    // is subtracted from that of the hosts.
+    // Each rank counts the other ranks of its host as other programs. Therefore the user time of
+    // all ranks is subtracted from the user time of the hosts.
     let users_ns = hosts(|cpu| Some(cpu.others_user_ns? + cpu.user_ns));
     CpuUsage {
         elapsed_ns: measured.iter().map(|one| one.result.sample.cpu.elapsed_ns).max().unwrap_or(0),
@@ -176,14 +176,16 @@ fn cpu_of(measured: &[Measured]) -> CpuUsage {
     }
 }
 
-/// The counters of all devices, each once; None if a rank has none.
+/// Adds up the counters of all devices, each of which is counted once. None if a counter is
+/// missing.
 fn device_of(measured: &[Measured]) -> Option<DeviceCounters> {
     let by_device = longest_of_each(measured, |one| (&one.host, &one.result.devices));
     let counters = by_device.iter().map(|one| one.result.sample.device);
     counters.reduce(|sum, one| Some(sum? + one?)).flatten()
 }
 
-/// The verdicts of all ranks as one. A reason that not all ranks share names the first of them.
+/// Merges the verdicts of all ranks into one. A reason that does not apply to all ranks begins with
+/// the name of the first rank that it applies to.
 fn verdict_of(measured: &[Measured]) -> Verdict {
     let mut found: BTreeMap<(State, &str), Vec<&Measured>> = BTreeMap::new();
     for one in measured {
@@ -216,7 +218,8 @@ mod tests {
     use super::*;
     use crate::ranks::message::Message;
 
-    /// A rank that read for `seconds` at 1000 bytes a second, from `start_ns` of its clock.
+    /// Returns a rank that read 1000 bytes per second for `seconds`, starting at `start_ns` on its
+    /// clock.
     fn part(rank: u32, host: &str, (start_ns, offset_ns): (u64, i64), seconds: u64) -> Part {
         let mut sample = Sample::new(1_000_000_000);
         (sample.start_ns, sample.end_ns) = (start_ns, start_ns + seconds * 1_000_000_000);
@@ -246,9 +249,10 @@ mod tests {
         assert_eq!(merged.sample.latency().max(), Some(3000));
         let CpuUsage { process_ns, available_ns, others_user_ns, .. } = merged.sample.cpu;
         assert_eq!((process_ns, available_ns), (30, 200));
-        // Host a: ranks 0 and 1 are each other's 4 ns of other programs. Host b: 4 ns are others'.
+        // On host a, each of the ranks 0 and 1 counts the 4 ns of the other rank as CPU time of
+        // other programs. On host b, other programs used 4 ns.
         assert_eq!(others_user_ns, Some(4));
-        assert_eq!(merged.sample.device.unwrap().reads, 28 + 14, "the longest of each host");
+        assert_eq!(merged.sample.device.unwrap().reads, 28 + 14, "the longest rank of each host");
     }
 
     #[test]

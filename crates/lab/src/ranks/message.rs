@@ -1,5 +1,5 @@
-//! The messages between ranks, as JSON. Times in them are of `CLOCK_MONOTONIC`, the clock that all
-//! processes of a host share.
+//! The messages between ranks, as JSON. Times are on `CLOCK_MONOTONIC`, which all processes of a
+//! host share, except for times on the wall clock.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,46 +10,47 @@ use crate::ranks::merge::{Merged, RankResult};
 pub enum Message {
     /// A rank introduces itself to rank 0.
     Hello(Hello),
-    /// Rank 0 asks a rank for its clocks; the number of the question comes back with the answer.
+    /// Rank 0 requests the clocks of a rank. The answer contains the same number.
     Ping(u32),
-    /// The clocks of a rank.
+    /// A rank answers with its clocks.
     Pong(Pong),
-    /// Rank 0 tells every rank the hosts of all ranks.
+    /// Rank 0 sends the name of each rank's host to all ranks.
     Hosts(Vec<String>),
-    /// A rank is ready to start a trial, which this text describes.
+    /// A rank is ready to start the trial that this text describes.
     Ready(String),
-    /// All ranks start at this time of the receiver's clock (ns).
+    /// All ranks start the trial at this time on the receiver's clock (ns).
     Go(u64),
-    /// The result of a trial of one rank.
+    /// A rank sends the result of its trial to rank 0.
     Result(Box<RankResult>),
-    /// The result of a trial of all ranks.
+    /// Rank 0 sends the merged result of all ranks.
     Merged(Box<Merged>),
-    /// A value that ranks agree on or collect, as JSON.
+    /// A rank sends a value as JSON, so that the ranks can agree on the value or collect it.
     Value(String),
-    /// A relay reports that a rank ended, and how.
+    /// A relay reports that the rank with this number is lost, and why.
     Lost(u32, String),
-    /// A relay reports that the user or the launcher stops the run.
+    /// A relay reports that the user or the launcher has stopped the run.
     Interrupt,
 }
 
-/// What a rank tells rank 0 about itself.
+/// The first message of a rank to rank 0.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// Name of the host.
     pub host: String,
-    /// Version of the program.
+    /// Version of halfpower.
     pub version: String,
-    /// Names the monotonic clock of the rank: equal for ranks that share one.
+    /// Text that identifies the monotonic clock of the rank. Ranks that share a clock have the same
+    /// text.
     pub clock_domain: String,
 }
 
 /// The clocks of a rank at one moment.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Pong {
-    /// Number of the question.
+    /// Number in the [`Message::Ping`] that this message answers.
     pub number: u32,
-    /// `CLOCK_MONOTONIC` (ns).
+    /// Time on `CLOCK_MONOTONIC` (ns).
     pub monotonic_ns: u64,
-    /// Wall clock (ns since 1970).
+    /// Time on the wall clock (ns since 1970).
     pub unix_ns: i64,
 }

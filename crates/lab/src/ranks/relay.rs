@@ -1,8 +1,9 @@
-//! The relay of a rank: starts the worker, and carries messages between it and the other ranks.
+//! The relay of a rank, which starts the worker and forwards messages between the worker and the
+//! other ranks.
 //!
-//! A relay sends a sign of life once a second, so that a host that dies is noticed. It sleeps
-//! between messages: a library such as MPI, which spins while it waits, would take CPU time from
-//! the measurement.
+//! A relay sends a heartbeat once a second, so that the failure of a host is noticed. Between
+//! messages the relay sleeps, because an MPI library that waits for messages spins and would take
+//! CPU time from the measurement.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -21,45 +22,46 @@ use crate::ranks::RANK_VARIABLE;
 use crate::ranks::link::{read_frame, write_frame};
 use crate::ranks::message::Message;
 
-/// Shortest and longest sleep between two checks for messages from the transport.
+/// Shortest and longest time for which a relay sleeps between two checks for messages.
 const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(10)];
-/// Interval of the signs of life (ns).
+/// Interval between heartbeats (ns).
 const HEARTBEAT_NS: u64 = 1_000_000_000;
-/// A relay that is silent for longer counts as lost (ns).
+/// Time without a message or heartbeat after which a relay counts as lost (ns).
 const SILENCE_NS: u64 = 15_000_000_000;
-/// A relay that does not take a message for longer counts as lost (ns). This is less than
-/// `SILENCE_NS`, because the waiting relay sends no signs of life.
+/// Time after which a relay that accepts no message counts as lost (ns). It is shorter than
+/// `SILENCE_NS`, because a relay that waits to send a message sends no heartbeats.
 const STUCK_NS: u64 = 10_000_000_000;
-/// Time for which a worker may go on after rank 0 has ended (ns).
+/// Maximum time for which a worker may continue after rank 0 has ended or a rank was lost (ns).
 const GRACE_NS: u64 = 5_000_000_000;
-/// Part of a worker's error output that is kept (bytes).
+/// Number of bytes that are kept from the end of a worker's error output.
 const ERRORS_BYTES: usize = 4096;
 
-/// Carries messages between the relays of a run.
+/// Sends and receives the messages between the relays of a run.
 pub trait Transport {
-    /// Number of this rank.
+    /// Returns the number of this rank.
     fn rank(&self) -> u32;
-    /// Number of ranks.
+    /// Returns the number of ranks.
     fn count(&self) -> u32;
-    /// Sends a message to another rank. An empty message is a sign of life. While the other rank
-    /// does not take it, `give_up` is called repeatedly. If it returns an exit code, the run of all
-    /// ranks ends at once.
+    /// Sends a message to another rank. An empty message is a heartbeat. While the other rank does
+    /// not accept the message, `give_up` is called repeatedly. If `give_up` returns an exit code,
+    /// the run of all ranks ends at once.
     fn send(&mut self, to: u32, message: &[u8], give_up: &mut dyn FnMut() -> Option<u8>);
-    /// The next message that has arrived, with the rank that sent it; None if there is none yet.
+    /// Returns the next message that has arrived and the rank that sent it. None if no message has
+    /// arrived.
     fn receive(&mut self) -> Option<(u32, Vec<u8>)>;
 }
 
 /// How the worker of a rank ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// The exit code of the worker; 1 if a signal killed it.
+    /// The exit code of the worker. 1 if a signal killed the worker.
     pub code: u8,
     /// Whether all other relays were alive at the end. If not, the launcher's library must not wait
-    /// for them.
+    /// for the other ranks.
     pub all_alive: bool,
 }
 
-/// The worker process and its end of the socket.
+/// The worker process, and the relay's end of the socket to it.
 struct Worker {
     child: Child,
     socket: UnixStream,
@@ -68,10 +70,10 @@ struct Worker {
 }
 
 impl Worker {
-    /// Tells the worker that a rank takes no messages, waits until it has ended, and returns its
-    /// exit code.
+    /// Reports to the worker that rank `lost` accepts no messages, and waits until the worker ends.
+    /// Kills a worker that does not end in time. Returns the exit code, which is at least 1.
     fn end_without(&mut self, rank: u32, lost: u32, clock: &Monotonic) -> u8 {
-        let why = format!("it took no message for {} s", STUCK_NS / 1_000_000_000);
+        let why = format!("it accepted no message for {} s", STUCK_NS / 1_000_000_000);
         let message = serde_json::to_vec(&Message::Lost(lost, why)).unwrap_or_default();
         let _ = write_frame(&mut &self.socket, rank, &message);
         let until_ns = clock.now_ns() + GRACE_NS;
@@ -88,14 +90,14 @@ impl Worker {
     }
 }
 
-/// The exit code of a worker; 1 if a signal killed it.
+/// Returns the exit code of a worker. 1 if a signal killed the worker.
 fn exit_code(status: ExitStatus) -> u8 {
     status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Starts the worker of a rank, carries its messages until it ends, and says how it ended.
+/// Starts the worker of a rank, forwards messages until the worker ends, and returns how it ended.
 ///
-/// `command` is the program with its arguments. Workers of other ranks than 0 print nothing.
+/// `command` is the program with its arguments. Only the worker of rank 0 prints anything.
 ///
 /// # Errors
 /// The worker cannot be started.
@@ -128,14 +130,15 @@ fn start(transport: &dyn Transport, command: &mut Command) -> io::Result<Worker>
     let (socket, theirs) = UnixStream::pair()?;
     let (rank, count) = (transport.rank(), transport.count());
     command.env(RANK_VARIABLE, format!("{rank}/{count}"));
-    // The worker has its own process group: signals for the launcher's processes reach it only
-    // through its relay.
+    // The worker gets a separate process group. Signals for the processes of the launcher therefore
+    // reach the worker only through its relay.
     command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
     if rank > 0 {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
     }
     let mut child = command.spawn()?;
-    // Closes our copy of the worker's end, so that the socket ends with the worker.
+    // This closes the copy of the worker's end of the socket that this process holds, so that the
+    // connection is closed when the worker ends.
     command.stdin(Stdio::null());
     let errors = child.stderr.take().map(|stderr| thread::spawn(move || last_of(stderr)));
     let mut reader = socket.try_clone()?;
@@ -150,7 +153,7 @@ fn start(transport: &dyn Transport, command: &mut Command) -> io::Result<Worker>
     Ok(Worker { child, socket, frames, errors })
 }
 
-/// The last line of a stream, read to its end.
+/// Reads a stream to its end and returns its last line.
 fn last_of(mut stream: impl Read) -> String {
     let (mut kept, mut part) = (Vec::new(), [0; ERRORS_BYTES]);
     while let Ok(count @ 1..) = stream.read(&mut part) {
@@ -166,12 +169,12 @@ struct Relay<'a> {
     transport: &'a mut dyn Transport,
     worker: Worker,
     clock: Monotonic,
-    /// When each rank was last heard of (ns).
+    /// Time of the last message or heartbeat from each rank (ns).
     heard_ns: Vec<u64>,
     lost: Vec<bool>,
     beat_ns: u64,
     told_interrupt: bool,
-    /// When rank 0 said that it ended (ns).
+    /// Time at which rank 0 reported that it has ended (ns). None while rank 0 runs.
     first_ended_ns: Option<u64>,
 }
 
@@ -180,7 +183,7 @@ impl Relay<'_> {
         self.transport.rank() == 0
     }
 
-    /// Carries messages until the worker has ended.
+    /// Forwards messages until the worker has ended.
     fn until_worker_ends(&mut self, interrupt: &Interrupt) -> ExitStatus {
         let mut sleep = SLEEP[0];
         loop {
@@ -212,7 +215,7 @@ impl Relay<'_> {
         }
     }
 
-    /// Reports how the worker ended, and waits until rank 0 has ended.
+    /// Reports to other relays how the worker ended, and waits until rank 0 has ended or is lost.
     fn leave(mut self, status: ExitStatus) -> Ended {
         let rank = self.transport.rank();
         let errors = self.worker.errors.take().and_then(|errors| errors.join().ok());
@@ -243,7 +246,8 @@ impl Relay<'_> {
         self.transport.send(to, message, &mut give_up);
     }
 
-    /// Passes on all messages that have arrived; returns whether there was one.
+    /// Forwards all messages that have arrived, except heartbeats, to the worker. Returns whether a
+    /// message was forwarded.
     fn receive(&mut self) -> bool {
         let mut any = false;
         while let Some((from, message)) = self.transport.receive() {
@@ -257,13 +261,13 @@ impl Relay<'_> {
             if from == 0 && is_end {
                 self.first_ended_ns = Some(self.clock.now_ns());
             }
-            // A worker that has ended needs no messages.
+            // An error is ignored, because a worker that has ended needs no messages.
             let _ = write_frame(&mut &self.worker.socket, from, &message);
         }
         any
     }
 
-    /// Sends a sign of life if one is due, and notices silent relays.
+    /// Sends heartbeats if they are due, and reports silent relays as lost.
     fn beat(&mut self) {
         let now_ns = self.clock.now_ns();
         if now_ns - self.beat_ns < HEARTBEAT_NS {
@@ -275,7 +279,7 @@ impl Relay<'_> {
             let index = other as usize;
             if !self.lost[index] && now_ns - self.heard_ns[index] > SILENCE_NS {
                 self.lost[index] = true;
-                let why = format!("nothing was heard of it for {} s", SILENCE_NS / 1_000_000_000);
+                let why = format!("it sent nothing for {} s", SILENCE_NS / 1_000_000_000);
                 self.tell_worker(self.transport.rank(), &Message::Lost(other, why));
             }
             self.send(other, &[]);
@@ -289,7 +293,7 @@ impl Relay<'_> {
     }
 }
 
-/// How a worker ended, in words.
+/// Describes how a worker ended.
 fn how_it_ended(status: ExitStatus, errors: &str) -> String {
     let how = match (status.signal(), status.code()) {
         (Some(signal), _) => format!("its measuring process was killed by signal {signal}"),
@@ -302,7 +306,7 @@ fn how_it_ended(status: ExitStatus, errors: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A relay of two whose other end takes nothing.
+    /// The transport of rank 0 in a run of two ranks. Rank 1 accepts no messages.
     struct Frozen {
         ended_with: Option<u8>,
     }
@@ -332,7 +336,7 @@ mod tests {
     #[test]
     fn a_rank_that_takes_no_message_does_not_hold_the_others_for_ever() {
         let mut transport = Frozen { ended_with: None };
-        // A worker that ends when it is told something.
+        // This worker ends with exit code 3 as soon as it receives a byte.
         let mut command = Command::new("sh");
         command.args(["-c", "head -c 1 > /dev/null; exit 3"]);
         carry(&mut transport, &mut command, &Interrupt::default()).unwrap();

@@ -1,5 +1,5 @@
-//! Which part of a target a rank uses, and under which name. A shared region is divided among the
-//! ranks as IOR does: into segments, or request by request.
+//! Determines the path and the part of a target that a rank uses. As in IOR, the ranks divide a
+//! shared region into segments, or interleave their requests.
 
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,12 @@ use crate::machine;
 use crate::rank_trial::{RankFiles, RankGroup};
 use crate::ranks::of_environment;
 
-/// In the name of a target, replaced by the number of the rank.
+/// Placeholder for the number of the rank in the name of a target.
 const RANK: &str = "{rank}";
-/// In the name of a target, replaced by the name of the host.
+/// Placeholder for the name of the host in the name of a target.
 const HOST: &str = "{host}";
 
-/// The part of a rank.
+/// The part of a target that a rank uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// The ranks, and how they share files.
@@ -26,13 +26,13 @@ pub struct Share {
     pub number: u32,
 }
 
-/// The number of the rank whose part `rank` uses: `shift` ranks further, and from 0 again after the
-/// last rank.
+/// Returns the number of the rank whose part `rank` uses: `shift` ranks further, continuing at 0
+/// after the last rank.
 pub fn shifted(rank: u32, shift: u32, count: u32) -> u32 {
     ((u64::from(rank) + u64::from(shift)) % u64::from(count.max(1))) as u32
 }
 
-/// A target's name with `{rank}` and `{host}` replaced, if this process is a rank.
+/// Replaces `{rank}` and `{host}` in the name of a target, if this process is a rank.
 pub fn path_of_rank(path: &Path, shift: u32) -> PathBuf {
     let Some((rank, count)) = of_environment() else { return path.to_path_buf() };
     let Some(text) = path.to_str().filter(|text| text.contains('{')) else {
@@ -42,7 +42,8 @@ pub fn path_of_rank(path: &Path, shift: u32) -> PathBuf {
     PathBuf::from(text.replace(RANK, &number).replace(HOST, &machine::host_name()))
 }
 
-/// The permissions to write, with `{rank}` and `{host}` replaced as in the targets of this rank.
+/// Replaces `{rank}` and `{host}` in the paths that may be overwritten, in the same way as in the
+/// targets of this rank.
 pub fn consent_of_rank(consent: &Consent, shift: u32) -> Consent {
     let path = |path: &PathBuf| path_of_rank(path, shift);
     Consent {
@@ -52,16 +53,16 @@ pub fn consent_of_rank(consent: &Consent, shift: u32) -> Consent {
 }
 
 impl Share {
-    /// Checks that a workload on a region can be shared.
+    /// Checks that the ranks can divide a region among them for a workload.
     ///
     /// # Errors
-    /// The region is too small for a request of each rank, or strided parts are asked of a workload
-    /// whose requests do not follow each other at equal distances.
+    /// The region is smaller than one request of each rank. Or strided parts are requested for a
+    /// workload that does not consist of sequential requests of one size from one thread.
     pub fn check(&self, region_bytes: u64, workload: &Workload) -> Outcome<()> {
         if self.bytes(region_bytes, workload.request_bytes) == 0 {
             return Err(Failure::usage(format!(
-                "{} cannot be shared by {} ranks with requests of {}; use a larger --size or a \
-                 smaller --bs",
+                "a region of {} is too small for {} ranks with requests of {}; use a larger --size \
+                 or a smaller --bs",
                 units::size(region_bytes),
                 self.group.count,
                 units::size(workload.request_bytes.into())
@@ -72,15 +73,15 @@ impl Share {
             && workload.request_sizes.is_empty();
         if self.group.files == RankFiles::Strided && !is_plain {
             return Err(Failure::usage(
-                "--rank-files strided needs sequential requests of one size and one thread; use \
-                 --rw read or write, one --bs and --numjobs 1",
+                "--rank-files strided works only with sequential requests of one size from one \
+                 thread; use --rw read or write, a single --bs and --numjobs 1",
             ));
         }
         Ok(())
     }
 
-    /// Size of a rank's part of a region (bytes): the whole region, or an equal share in whole
-    /// requests.
+    /// Returns the size of the part of a region that a rank uses (bytes): the whole region if each
+    /// rank has separate files, else an equal share, rounded down to whole requests.
     pub fn bytes(&self, region_bytes: u64, request_bytes: u32) -> u64 {
         let (count, request_bytes) = (u64::from(self.group.count), u64::from(request_bytes));
         match self.group.files {
@@ -89,7 +90,8 @@ impl Share {
         }
     }
 
-    /// Moves a workload, whose region has the size of one part, to the part of this rank.
+    /// Moves the region of a workload to the part of this rank. The region must have the size of
+    /// one part.
     pub fn place(&self, workload: Workload) -> Workload {
         let (count, number) = (u64::from(self.group.count), u64::from(self.number));
         let request_bytes = u64::from(workload.request_bytes);

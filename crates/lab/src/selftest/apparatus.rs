@@ -1,4 +1,4 @@
-//! Measurements of the self-test: single trials on a reference device, and medians over several
+//! Runs single trials on reference devices for the self-test, and computes medians over several
 //! rounds of trials.
 
 use analysis::quantile::median;
@@ -11,9 +11,9 @@ use crate::selftest::devices::Source;
 use crate::selftest::devices::{self, Device};
 use crate::trials::{Lab, Setting};
 
-/// Size of the devices (bytes).
+/// Size of the reference devices (bytes).
 pub const DEVICE_BYTES: u64 = 256 << 20;
-/// The largest depth in the self-test; small enough to keep the buffers small.
+/// The largest queue depth of the self-test. It is limited to keep the buffers small.
 pub const DEEP: u32 = 32;
 
 /// The settings of one trial.
@@ -23,24 +23,24 @@ pub struct Probe {
     pub read_percent: u8,
     /// Size of each request (bytes).
     pub request_bytes: u32,
-    /// Requests outstanding.
+    /// Number of requests outstanding.
     pub depth: u32,
-    /// Order of offsets.
+    /// Order of the offsets.
     pub pattern: Pattern,
     /// Size of the accessed region (bytes).
     pub region_bytes: u64,
-    /// Length of the trial (ns).
+    /// Length of the trial (ns). None if the trial has no time limit.
     pub limit_ns: Option<u64>,
-    /// Bytes after which the trial ends.
+    /// Number of bytes after which the trial ends. None if the number is not limited.
     pub limit_bytes: Option<u64>,
-    /// Warm-up that is not counted (ns).
+    /// Length of the warm-up, which is not counted (ns).
     pub warm_up_ns: u64,
-    /// Run a soaker during the trial.
+    /// Whether a soaker runs during the trial.
     pub soaked: bool,
 }
 
 impl Probe {
-    /// Random reads for some milliseconds.
+    /// Returns the settings of a trial with random reads that lasts `milliseconds` ms.
     pub fn reads(request_bytes: u32, depth: u32, milliseconds: u64) -> Probe {
         Probe {
             read_percent: 100,
@@ -60,12 +60,12 @@ impl Probe {
 pub struct Apparatus<'a> {
     /// Runs the trials.
     pub lab: &'a Lab,
-    /// How the devices are served: behind FUSE or in this process.
+    /// How the devices are served: over FUSE or in this process.
     pub source: Source,
 }
 
 impl Apparatus<'_> {
-    /// A device with the given parameters, in the syntax of `--truth`.
+    /// Creates a device with the given parameters, in the syntax of `--truth`.
     pub fn device(&self, truth: &str) -> Outcome<Device> {
         devices::open(self.source, truth, DEVICE_BYTES)
     }
@@ -101,7 +101,7 @@ impl Apparatus<'_> {
             return Err(Failure::interrupted());
         }
         if let Some(failure) = trial.failure() {
-            return Err(Failure::failed(format!("the device failed: {failure}")));
+            return Err(Failure::failed(format!("a request failed: {failure}")));
         }
         // An invalid trial measured the wrong thing, so none of its values may be used.
         if trial.verdict.state == State::Invalid {
@@ -111,14 +111,14 @@ impl Apparatus<'_> {
         Ok(trial)
     }
 
-    /// Median latency of a trial (ns).
+    /// Runs one trial on a device, and returns its median latency (ns).
     pub fn latency_ns(&self, device: &Device, probe: Probe) -> Outcome<f64> {
         let trial = self.trial(device, probe)?;
         Ok(trial.latency().quantile(0.5).map_or(f64::NAN, |ns| ns as f64))
     }
 
-    /// Measures alternately on the device and on one with zero delay. Returns the two medians.
-    /// `measure` is called with true for the device.
+    /// Measures in alternation on the reference device and on a device with zero delay, and returns
+    /// the two medians. `measure` is called with true for the reference device.
     pub fn in_turn(
         &self,
         rounds: u32,
@@ -133,7 +133,7 @@ impl Apparatus<'_> {
     }
 }
 
-/// The median; NaN for no values.
+/// Returns the median. NaN if there are no values.
 pub fn middle(values: &[f64]) -> f64 {
     median(values).unwrap_or(f64::NAN)
 }

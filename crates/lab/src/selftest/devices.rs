@@ -1,5 +1,5 @@
-//! Creates the reference devices of a self-test: FUSE files served by a second process, or devices
-//! of the I/O engine `delay` in this process.
+//! Creates the reference devices of a self-test: FUSE files that a second process serves, or
+//! devices of the I/O engine `delay` in this process.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -15,14 +15,15 @@ use crate::fuse_server::{self, Served};
 /// How a reference device is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A file over FUSE; every request goes through the kernel.
+    /// The device is a FUSE file. Every request passes through the kernel.
     Fuse,
-    /// In this process; tests the load generator and its statistics without the kernel.
+    /// The device is in this process. The load generator and its statistics are tested without the
+    /// kernel.
     Delay,
 }
 
 impl Source {
-    /// The value of `--device`.
+    /// Returns the value of `--device`.
     pub fn name(self) -> &'static str {
         match self {
             Source::Fuse => "fuse",
@@ -31,11 +32,11 @@ impl Source {
     }
 }
 
-/// A reference device; dropping it removes it.
+/// A reference device. Dropping this value removes the device.
 pub struct Device {
     /// The target to measure.
     pub target: HostTarget,
-    /// The I/O engine that is used on it.
+    /// The I/O engine that is used on the device.
     pub engine_kind: EngineKind,
     _served: Option<Served>,
 }
@@ -44,7 +45,7 @@ pub struct Device {
 ///
 /// # Errors
 ///
-/// When FUSE files cannot be mounted.
+/// The parameters are invalid, or FUSE files cannot be mounted.
 pub fn open(source: Source, truth: &str, bytes: u64) -> Outcome<Device> {
     match source {
         Source::Delay => {
@@ -66,15 +67,15 @@ pub fn parse(truth: &str) -> Outcome<Truth> {
     crate::truth::parse_truth(truth).map_err(Failure::usage)
 }
 
-/// A helper process that uses CPU time for each byte it receives. It simulates work for a device
-/// that is not charged to this process, such as interrupts and kernel threads.
+/// A helper process that uses CPU time for each byte that it receives. This time represents the
+/// work of interrupts and kernel threads for a device, which is not charged to this process.
 pub struct Assistant {
     process: Child,
 }
 
 impl Assistant {
-    /// Starts an assistant that uses `cpu_ns` of CPU time for each byte. Returns the pipe through
-    /// which it receives bytes.
+    /// Starts a helper process that uses `cpu_ns` of CPU time for each byte. Returns the pipe
+    /// through which the process receives bytes.
     pub fn start(cpu_ns: u64) -> Outcome<(Assistant, File)> {
         let failed = |e| Failure::failed(format!("starting the helper process of the device: {e}"));
         let mut command = fuse_server::ourselves(false)?;
@@ -85,7 +86,7 @@ impl Assistant {
         let pipe = stdin.ok_or_else(|| {
             Failure::failed(
                 "the helper process of the device has no \
-            input",
+            standard input",
             )
         })?;
         Ok((Assistant { process }, pipe))

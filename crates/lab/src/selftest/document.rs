@@ -1,4 +1,4 @@
-//! The result of a self-test: the JSON document, and the table as text.
+//! Formats the result of a self-test as a JSON document and as a table.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,14 +7,14 @@ use super::Quantity;
 use crate::json::Program;
 use crate::machine::Host;
 
-/// What `--json` prints.
+/// The document that `selftest --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SelftestDocument {
-    /// The program.
+    /// The program that wrote the document.
     pub halfpower: Program,
-    /// The machine.
+    /// The machine on which the self-test ran.
     pub host: Host,
-    /// How the reference devices were made: fuse or delay.
+    /// How the reference devices were served: fuse or delay.
     pub device: String,
     /// All quantities.
     pub quantities: Vec<Quantity>,
@@ -22,7 +22,7 @@ pub struct SelftestDocument {
     pub pass: bool,
 }
 
-/// The table of the quantities, as text.
+/// Formats the quantities as a table.
 pub fn lines(quantities: &[Quantity]) -> Vec<String> {
     let row = |cells: [&str; 7]| {
         let [name, truth, measured, error, limit, path, pass] = cells;
@@ -51,15 +51,15 @@ pub fn lines(quantities: &[Quantity]) -> Vec<String> {
         lines.push(row([&name, &truth, &measured, &error, &limit, &path, &pass]));
     }
     lines.push(
-        "\npath: cost of the same device without delay (system calls, FUSE, wake-ups), in the unit \
-         of the\nrow; it is subtracted. Bounds: the truth must lie between them, and they must not \
-         differ by\nmore than the limit."
+        "\npath: overhead of the I/O path (system calls, FUSE, wake-ups), in the unit of the row. \
+         It was\nmeasured on a device without delay and subtracted. If two bounds were measured, \
+         they must enclose\nthe truth and must not differ by more than the limit."
             .to_owned(),
     );
     lines
 }
 
-/// The value with four significant digits.
+/// Formats a value with four significant digits.
 fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");

@@ -1,4 +1,4 @@
-//! The quantities of the self-test. Each has its device, its true value and its
+//! The quantities that the self-test measures. Each has a reference device, a true value and a
 //! tolerance.
 
 use analysis::changepoint::throttle;
@@ -17,22 +17,22 @@ use crate::selftest::throttled::Throttled;
 
 const KIB: u32 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// A device with zero delay, which measures the overhead of the path.
+/// Parameters of the device with zero delay, on which the overhead of the I/O path is measured.
 const ZERO: &str = "";
 /// Maximum relative error of a saturated rate.
 const RATE_TOLERANCE: f64 = 0.01;
 /// Maximum relative error of all other quantities.
 const TOLERANCE: f64 = 0.05;
-/// Maximum relative error of a rate that the kernel enforces in slices of 0.1 s, measured over some
-/// seconds.
+/// Maximum relative error of a rate limit that the kernel enforces in slices of 0.1 s. The rate is
+/// measured over several seconds.
 const SLICE_TOLERANCE: f64 = 0.02;
 /// Maximum distance between the bounds of the CPU cost, as a share of the lower bound.
 const BOUNDS_TOLERANCE: f64 = 0.15;
 
-/// Measures the quantities that need the same device.
+/// A function that measures the quantities of one group.
 pub type Group = fn(&Apparatus<'_>) -> Outcome<Vec<Quantity>>;
 
-/// All groups, each with its name for the progress line.
+/// All groups of quantities, each with the name that the progress line shows.
 pub const GROUPS: [(&str, Group); 8] = [
     ("latency", latency),
     ("saturated throughput", throughput),
@@ -44,7 +44,7 @@ pub const GROUPS: [(&str, Group); 8] = [
     ("CPU per request", cpu),
 ];
 
-/// Depth 1 on a device with a fixed latency.
+/// Measures the latency at depth 1 on a device with a fixed latency.
 fn latency(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (device, zero) = (with.device("fixed=2ms")?, with.device(ZERO)?);
     let probe = Probe::reads(4 * KIB, 1, 400);
@@ -59,14 +59,14 @@ fn latency(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let value = |name, measured| Quantity::value(name, "us", (2000.0, measured), TOLERANCE);
     Ok(vec![
         value("latency of a request", measured).with_path(path / 1000.0),
-        // The latency from the number of requests alone, without timestamps. It detects wrong
-        // timestamps, which the subtraction of the path would hide.
+        // The second latency is computed from the number of requests alone, without their
+        // timestamps. It detects wrong timestamps, which the subtraction of the path would hide.
         value("latency by counting", counted).with_path(counted_path / 1000.0),
     ])
 }
 
-/// A higher depth than the device serves in parallel, so that the overhead of the path does not
-/// lower the rate.
+/// Measures saturated rates. The depth is larger than the number of requests that the device serves
+/// in parallel, so that the overhead of the I/O path does not lower the rate.
 fn throughput(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let servers = with.device("fixed=1ms,parallel=4")?;
     let bus = with.device("rate=300MB/s")?;
@@ -88,11 +88,13 @@ fn throughput(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     ])
 }
 
-/// A device with requests so long that the CPU goes idle. An idle CPU takes about 40 us to wake up;
-/// the overhead measured at zero delay contains almost nothing of that.
+/// Parameters of a device whose requests take so long that the CPU goes idle. An idle CPU takes
+/// about 40 us to wake up. The overhead that is measured at zero delay hardly contains this time.
 const SIZED: &str = "fixed=2ms,rate=125MB/s";
 
-/// Fits T = f + s S at depth 1: fixed cost f, marginal cost s, half-power request size f / s.
+/// Measures fixed cost, marginal cost and half-power request size. Fits the time of a request of
+/// size S at depth 1 to T = f + s S, where f is the fixed cost, s the marginal cost, and f / s the
+/// half-power request size.
 fn cost_of_size(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (device, zero) = (with.device(SIZED)?, with.device(ZERO)?);
     let mut points = Vec::new();
@@ -128,8 +130,8 @@ fn cost_of_size(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     ])
 }
 
-/// The depth at which requests of 64 KiB exceed half of the device's rate: the first such depth
-/// that was measured, as a survey reports it, and the interpolated depth.
+/// Measures the half-power depth of 64 KiB requests. Reports the first measured depth whose rate
+/// exceeds half of the maximum, as a survey does, and the interpolated depth.
 fn half_power_depth(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let text = "fixed=1800us,rate=327.68MB/s,parallel=64";
     let (device, request) = (with.device(text)?, 64 * KIB);
@@ -149,13 +151,13 @@ fn half_power_depth(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let measured = crossing(&rates, saturated / 2.0);
     Ok(vec![
         Quantity::value("half-power depth", "requests", (truth, measured), TOLERANCE),
-        // At the true depth the rate is exactly half in theory. In practice, overhead makes it
-        // slightly lower, so the next depth is the first one above half.
+        // In theory, the rate at the true depth is exactly half of the maximum. In practice,
+        // overhead makes it slightly lower, so the next depth is the first one above half.
         Quantity::value("first depth past half", "requests", (truth + 1.0, first), 0.0),
     ])
 }
 
-/// The interpolated depth at which rates that rise with depth cross a level.
+/// Interpolates the depth at which the rate crosses `level`. Rates must rise with the depth.
 fn crossing(rates: &[(u64, f64)], level: f64) -> f64 {
     let pair = rates.windows(2).find(|pair| pair[0].1 <= level && pair[1].1 > level);
     pair.map_or(f64::NAN, |pair| {
@@ -164,13 +166,14 @@ fn crossing(rates: &[(u64, f64)], level: f64) -> f64 {
     })
 }
 
-/// The bytes that a device accepts before it becomes slower: burst credit and write buffer.
+/// Measures how many bytes a device accepts before it becomes slower: the burst credit and the size
+/// of the write buffer.
 fn reserves(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let spent = |text: &str, read_percent: u8| -> Outcome<f64> {
         let device = with.device(text)?;
         let probe = Probe { read_percent, ..Probe::reads(64 * KIB, DEEP, 3000) };
         let trial = with.trial(&device, probe)?;
-        // A run on such a device must report that it was throttled.
+        // A trial on such a device must report that it was throttled.
         if !trial.verdict.reasons.iter().any(|reason| reason.contains("throttled")) {
             return Ok(f64::NAN);
         }
@@ -186,7 +189,8 @@ fn reserves(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     ])
 }
 
-/// The size of the cache: the largest region whose second sequential read is served from it.
+/// Measures the size of the cache: the largest region whose second sequential read is served from
+/// the cache.
 fn cache(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let device = with.device("fixed=2ms,parallel=64,cache=48m,hit=50us")?;
     let request = u64::from(256 * KIB);
@@ -208,7 +212,7 @@ fn cache(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
         fitting *= 2;
     }
     missing = missing.min(fitting * 2);
-    // Bisects to a resolution of 2%.
+    // The search ends at a resolution of 2%.
     while missing - fitting > (fitting / 50).max(1) {
         let between = (fitting + missing) / 2;
         if fits(between)? { fitting = between } else { missing = between }
@@ -217,7 +221,7 @@ fn cache(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     Ok(vec![Quantity::value("cache size", "MiB", (48.0, measured), TOLERANCE)])
 }
 
-/// A block device with a rate limit that the kernel enforces in slices of 0.1 s.
+/// Measures the rate of a block device whose rate limit the kernel enforces in slices of 0.1 s.
 fn throttled(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (name, unit) = ("throttled block device", "MB/s");
     let device = match Throttled::new(DEVICE_BYTES, 50_000_000) {
@@ -232,19 +236,21 @@ fn throttled(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     Ok(vec![Quantity::value(name, unit, (50.0, measured), SLICE_TOLERANCE)])
 }
 
-/// CPU time per request that the device uses in the submitting thread (us).
+/// CPU time per request that the device uses in the thread that submits the request (us).
 const CHARGED_US: u64 = 100;
 /// CPU time per request that the device uses in a separate process (us).
 const UNCHARGED_US: u64 = 6;
 
-/// Minimum and maximum number of trials with a soaker. The same number runs without one.
+/// Minimum and maximum number of trials with a soaker. The same number of trials runs without a
+/// soaker.
 const CPU_ROUNDS: (u32, u32) = (7, 20);
-/// Trials are added until the upper bound of CPU time exceeds its median by at most this share of
-/// the true value, as in surveys. Other programs on the machine make more trials necessary.
+/// Trials are added, as in surveys, until the upper bound of the CPU time is at most this far above
+/// the median (as a share of the true value). If other programs use the machine, more trials are
+/// needed.
 const CPU_SPREAD: f64 = 0.04;
 
-/// A device of known CPU cost, partly used in another process. The truth must be between the
-/// bounds.
+/// Measures the CPU time per request of a device whose true CPU time is known. A part of this time
+/// is used in another process. The true value must lie between the bounds.
 fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (name, unit) = ("CPU per request", "us");
     let truth = (CHARGED_US + UNCHARGED_US) as f64;
@@ -274,7 +280,7 @@ fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     Ok(vec![cpu.with_path(path / 1000.0)])
 }
 
-/// Distance from the median to the upper bound of the CPU time (us).
+/// Returns the distance from the median to the upper bound of the CPU time (us).
 fn spread_us(point: &Point) -> f64 {
     let uncharged: Vec<f64> = point.trials.iter().filter_map(Trial::uncharged_ns).collect();
     let lower = point.cpu_lower_ns().unwrap_or(f64::NAN);

@@ -1,50 +1,50 @@
-//! A block device with a rate limit enforced by the kernel: a loop device with cgroup block
-//! throttling.
+//! A block device whose rate limit the kernel enforces: a loop device with cgroup block throttling.
 //!
-//! Needs root, loop devices and a block controller (cgroup v1 `blkio`, or v2 `io`). This process
-//! joins a control group of its own for the measurement and leaves it afterwards. Dropping the
-//! value removes the group, the device and its image.
+//! The device needs root, loop devices and a block controller (cgroup v1 `blkio`, or v2 `io`).
+//! During the measurement, this process is in a separate control group. Dropping [`Throttled`]
+//! removes the group, the device and its image.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Mount points of the controllers, each with the file that sets the limit.
+/// Mount points of the controllers, each with the name of the file that sets the limit.
 const CONTROLLERS: [(&str, &str); 2] =
     [("/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device"), ("/sys/fs/cgroup", "io.max")];
 
-/// A loop device with a rate limit for reads of this process.
+/// A loop device with a limit on the rate at which this process reads.
 pub struct Throttled {
     device: Loop,
     _group: Group,
 }
 
 impl Throttled {
-    /// A device of `bytes` bytes with a limit on the bytes per second that this process reads.
+    /// Creates a device of `bytes` bytes, and limits the bytes per second that this process reads
+    /// from it.
     ///
     /// # Errors
     ///
-    /// The reason why this host cannot provide the device, with the remedy.
+    /// This host cannot provide the device. The message contains the reason and the remedy.
     pub fn new(bytes: u64, bytes_per_s: u64) -> Result<Throttled, String> {
         let device = Loop::new(bytes)?;
         let group = Group::new(&device, bytes_per_s)?;
         Ok(Throttled { device, _group: group })
     }
 
-    /// Path of the device.
+    /// Returns the path of the device.
     pub fn path(&self) -> &Path {
         &self.device.path
     }
 
-    /// Marks the device for removal after its last user, so that it also disappears if this process
-    /// is killed.
+    /// Marks the device for removal after its last user has closed it, so that it also disappears
+    /// if this process is killed.
     pub fn is_open(&self) {
         self.device.let_go();
     }
 }
 
-/// A loop device whose image is one hole.
+/// A loop device whose image is a sparse file without data.
 struct Loop {
     path: PathBuf,
     image: PathBuf,
@@ -61,14 +61,16 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let line = said.lines().next().unwrap_or("failed").trim().to_owned();
-    Err(format!("{line}; run as root where the kernel has loop devices"))
+    Err(format!("{line}; run as root on a kernel with loop devices"))
 }
 
 impl Loop {
     fn new(bytes: u64) -> Result<Loop, String> {
         let image = std::env::temp_dir().join(format!("halfpower-{}.image", uuid::Uuid::new_v4()));
         let made = File::create_new(&image).and_then(|file| file.set_len(bytes));
-        made.map_err(|error| format!("creating {}: {error}; set TMPDIR", image.display()))?;
+        made.map_err(|error| {
+            format!("creating {}: {error}; set TMPDIR to a writable directory", image.display())
+        })?;
         let named = image.display().to_string();
         match run("losetup", &["--find", "--show", &named]) {
             Ok(path) => Ok(Loop { path: PathBuf::from(path), image }),
@@ -82,7 +84,8 @@ impl Loop {
 
 impl Loop {
     fn let_go(&self) {
-        // Only if it is still this device, because loop device numbers are reused.
+        // The device is detached only if it still has this image, because the numbers of loop
+        // devices are reused.
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let backing = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
         let image = self.image.display().to_string();
@@ -99,10 +102,10 @@ impl Drop for Loop {
     }
 }
 
-/// A control group that this process is in.
+/// The control group that this process is in during the measurement.
 struct Group {
     folder: PathBuf,
-    /// The `cgroup.procs` file of the group that this process was in before.
+    /// Path of the `cgroup.procs` file of the group that this process was in before.
     home: PathBuf,
 }
 
@@ -124,7 +127,7 @@ impl Group {
                 Err(error) => why = format!("{root}: {error}"),
             }
         }
-        Err(format!("{why}; run as root with that controller"))
+        Err(format!("{why}; run as root on a host with such a controller"))
     }
 
     fn join(root: &Path, limit: &str, rule: &str) -> std::io::Result<Group> {
@@ -145,13 +148,13 @@ fn remove_leftovers(root: &Path) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let pid = name.strip_prefix("halfpower-").and_then(|pid| pid.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            // Removing a group that is not empty fails, as it should.
+            // This fails if the group is not empty. Such a group must stay.
             let _ = fs::remove_dir(entry.path());
         }
     }
 }
 
-/// The `cgroup.procs` file of the group that this process is in.
+/// Returns the path of the `cgroup.procs` file of the group that this process is in.
 fn home_below(root: &Path, unified: bool) -> std::io::Result<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup")?;
     let wanted = if unified { "" } else { "blkio" };
@@ -166,7 +169,8 @@ fn home_below(root: &Path, unified: bool) -> std::io::Result<PathBuf> {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Returns to the old group, or to the root group if the old one no longer exists.
+        // The process returns to its old group, or to the root group if the old one no longer
+        // exists.
         let root = self.folder.parent().unwrap_or(Path::new("/")).join("cgroup.procs");
         let _ = fs::write(&self.home, "0").or_else(|_| fs::write(root, "0"));
         let _ = fs::remove_dir(&self.folder);

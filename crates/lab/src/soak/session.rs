@@ -1,7 +1,8 @@
-//! Runs a command beside the soaker and takes the readings before, during and after it.
+//! Runs a command together with the soaker, and takes the readings before, during and after the
+//! command.
 //!
-//! The command stays in the control group and session of this process; only the spinners are moved
-//! to the lowest priority.
+//! The command stays in the control group and session of this process. Only the spinners, which are
+//! the soaker's processes, run at the lowest priority.
 
 use analysis::units;
 use std::ffi::OsString;
@@ -19,18 +20,18 @@ use crate::console::Console;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupt;
 
-/// A command and how its CPU time is measured.
+/// A command, and how its CPU time is measured.
 #[derive(Clone, Debug)]
 pub struct SoakOptions {
-    /// The command and its arguments; at least one word.
+    /// The command and its arguments. There is at least one word.
     pub command: Vec<OsString>,
     /// Time for which the background load is measured before and after the command (ns).
     pub settle_ns: u64,
-    /// Run without spinners, and thus without an upper bound.
+    /// Whether the command runs without the soaker's spinners, so that there is no upper bound.
     pub unsoaked: bool,
-    /// Send what the command writes to standard output to standard error.
+    /// Whether the standard output of the command is sent to standard error.
     pub stdout_to_stderr: bool,
-    /// Print only warnings and errors.
+    /// Whether only warnings and errors are printed.
     pub quiet: bool,
 }
 
@@ -42,7 +43,7 @@ struct Ready {
 
 fn ready(options: &SoakOptions, clock: Monotonic) -> Result<Ready, Declined> {
     if options.unsoaked {
-        let (reason, remedy) = ("--unsoaked was given".into(), "drop it".into());
+        let (reason, remedy) = ("--unsoaked was specified".into(), "drop it".into());
         return Err(Declined { reason, remedy });
     }
     let mut soaker = Soaker::start()?;
@@ -63,7 +64,7 @@ fn background(
 /// Runs the command once, with all measurements.
 ///
 /// # Errors
-/// The command cannot be run, or the user interrupted before its start.
+/// The command cannot be run, or the user interrupted the program before the command started.
 pub fn run(options: &SoakOptions, interrupt: &Interrupt) -> Outcome<Readings> {
     let clock = Monotonic::new();
     if !options.unsoaked {
@@ -75,15 +76,16 @@ pub fn run(options: &SoakOptions, interrupt: &Interrupt) -> Outcome<Readings> {
         return Err(Failure::interrupted());
     }
     let machine_before = ProcStat::read().ok();
-    // Called after the start of the spinners, which are children too but must not count.
+    // Processes are counted as descendants only if they start after this point, because the
+    // soaker's spinners are children of this process too and are already running.
     let descendants = Descendants::adopt().ok();
     let start_ns = clock.now_ns();
     let started = match &mut ready {
         Ok(ready) => ready.soaker.begin(start_ns),
         Err(declined) => Err(declined.clone()),
     };
-    let (status, process) =
-        rusage::wait_for(start(options)?).map_err(|e| Failure::failed(format!("waiting: {e}")))?;
+    let (status, process) = rusage::wait_for(start(options)?)
+        .map_err(|e| Failure::failed(format!("waiting for the command: {e}")))?;
     let end_ns = clock.now_ns();
     let ended = started.and_then(|()| {
         let Ready { soaker, before } = ready.as_mut().map_err(|declined| declined.clone())?;
@@ -114,7 +116,7 @@ fn start(options: &SoakOptions) -> Outcome<Child> {
         match error.kind() {
             io::ErrorKind::NotFound => Failure::new(
                 Exit::Command(127),
-                format!("{name}: not found; name a program in the PATH, or give its path"),
+                format!("{name}: not found; use a program in the PATH, or specify a path"),
             ),
             _ => Failure::new(
                 Exit::Command(126),

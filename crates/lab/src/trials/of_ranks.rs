@@ -1,5 +1,5 @@
-//! What a [`Lab`] does together with other ranks: merged trials, and decisions that all ranks make
-//! alike.
+//! Methods of [`Lab`] for several ranks. They merge the trials of all ranks, and make decisions
+//! that are the same on all ranks.
 
 use cpucost::CpuUsage;
 use ioengine::clock::Clocks;
@@ -19,16 +19,16 @@ use crate::ranks::merge::RankResult;
 use crate::trials::Lab;
 
 impl Lab {
-    /// Fails if a rank was lost. What was measured until then is kept.
+    /// Fails if a rank was lost. Earlier results are kept.
     ///
     /// # Errors
-    /// The lost ranks, and why they are lost.
+    /// A rank was lost. The message contains the reason.
     pub fn check_ranks(&self) -> Outcome<()> {
         self.ranks.as_ref().map_or(Ok(()), Ranks::check_lost)
     }
 
-    /// The value of rank 0 on every rank, for decisions that must be the same on all of them;
-    /// without ranks the value itself.
+    /// Returns the value of rank 0 on every rank, for decisions that must be the same on all ranks.
+    /// Without ranks, returns `value`.
     ///
     /// # Errors
     /// Rank 0 is lost.
@@ -39,8 +39,8 @@ impl Lab {
         }
     }
 
-    /// Whether to stop measuring: the user interrupted the run, or a rank was lost. The answer is
-    /// the same on all ranks, so all ranks must call this.
+    /// Whether measuring must stop because the user interrupted the run or a rank was lost. The
+    /// answer is the same on all ranks, so all ranks must call this.
     ///
     /// # Errors
     /// Rank 0 is lost.
@@ -48,7 +48,7 @@ impl Lab {
         self.agree(self.interrupt.is_set() || self.check_ranks().is_err())
     }
 
-    /// The smallest value of all ranks, on every rank; without ranks the value itself.
+    /// Returns the smallest value of all ranks on every rank. Without ranks, returns `value`.
     ///
     /// # Errors
     /// A rank is lost.
@@ -57,18 +57,19 @@ impl Lab {
         Ok(ranks.gather(&value)?.into_iter().min().unwrap_or(value))
     }
 
-    /// Whether this process prints and stores: it is the first rank or the only process.
+    /// Whether this process prints and stores results: it is the first rank or the only process.
     pub fn is_first(&self) -> bool {
         self.ranks.as_ref().is_none_or(Ranks::is_first)
     }
 
-    /// The ranks that measure together, each with targets of its own; None for one process.
+    /// Returns the group of ranks that measure together, in which each rank has separate targets.
+    /// None for one process.
     pub fn rank_group(&self) -> Option<RankGroup> {
         let ranks = self.ranks.as_ref()?;
         Some(RankGroup { count: ranks.count(), files: RankFiles::Own })
     }
 
-    /// The seed of this rank, derived from the seed of all, so that ranks write different data and
+    /// Derives the seed of this rank from the common seed, so that ranks write different data and
     /// visit blocks in different orders.
     pub fn seed_of_rank(&self, seed: u64) -> u64 {
         match &self.ranks {
@@ -77,7 +78,8 @@ impl Lab {
         }
     }
 
-    /// The trial of all ranks together, judged by the checks of each rank and as a whole.
+    /// Merges the trials of all ranks into one. The result is judged as a whole, in addition to the
+    /// checks of each rank.
     pub(super) fn merged(
         &self,
         ranks: &Ranks,

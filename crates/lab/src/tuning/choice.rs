@@ -1,22 +1,23 @@
-//! Decides which settings to measure next, and which of the measured ones to choose: the cheapest
-//! of those with nearly the best rate.
+//! Decides which settings to measure next, and which of the measured settings to choose: the
+//! cheapest one whose rate is nearly the best.
 //!
-//! A setting is a request size and a depth. All functions are pure.
+//! A setting consists of a request size and a queue depth. All functions are pure.
 
 use analysis::quantile::median;
 use seqio::tune::Setting;
 
 /// Request sizes that are tried (KiB).
 const REQUEST_KIB: [u32; 6] = [256, 512, 1024, 2048, 4096, 8192];
-/// Depths that are tried.
+/// Queue depths that are tried.
 const DEPTHS: [u32; 5] = [1, 2, 4, 8, 16];
-/// Maximum memory of a setting: request size times depth (bytes).
+/// Maximum memory of a setting (bytes): request size times queue depth.
 const MEMORY_MAX: u64 = 64 << 20;
-/// Maximum loss of rate against the best setting, accepted for a lower cost.
+/// Maximum loss of rate that is accepted for a lower cost, as a share of the best rate.
 const LOSS_MAX: f64 = 0.03;
-/// Minimum share of the best rate for a setting to be measured again.
+/// Minimum rate of a setting that is measured again, as a share of the best rate.
 const IN_PLAY: f64 = 0.90;
-/// Minimum number of probes of a setting that can be chosen; less if no setting has that many.
+/// Minimum number of probes of a setting that can be chosen. If no setting has this many probes,
+/// only the settings with the most probes can be chosen.
 const PROBES_ENOUGH: usize = 3;
 /// Number of the fastest settings that are measured again in every round, because they determine
 /// the best rate.
@@ -25,7 +26,7 @@ const FASTEST: usize = 3;
 /// A setting and its measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Request size and depth.
+    /// Request size and queue depth.
     pub setting: Setting,
     /// Rate of each probe (bytes per second).
     pub rates: Vec<f64>,
@@ -34,18 +35,18 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The median rate (bytes per second).
+    /// Returns the median rate (bytes per second).
     pub fn bytes_per_s(&self) -> f64 {
         median(&self.rates).unwrap_or(0.0)
     }
 
-    /// The median CPU time (ns per byte).
+    /// Returns the median CPU time (ns per byte).
     pub fn cpu_ns_per_byte(&self) -> f64 {
         median(&self.costs).unwrap_or(f64::INFINITY)
     }
 }
 
-/// The memory for the requests of a setting (bytes).
+/// Returns the memory for the outstanding requests of a setting (bytes).
 pub fn memory(setting: Setting) -> u64 {
     u64::from(setting.request_bytes) * u64::from(setting.depth)
 }
@@ -53,14 +54,14 @@ pub fn memory(setting: Setting) -> u64 {
 /// The result of tuning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The cheapest setting that loses at most 3% of the best rate: the setting with the least
-    /// memory, then with the least CPU time.
+    /// The setting that needs the least memory, of those whose rate is at most 3% below the best
+    /// rate. Of settings with equal memory, the setting with the least CPU time.
     pub cheapest: Measured,
     /// The fastest setting.
     pub best: Measured,
 }
 
-/// Chooses a setting; None without measurements.
+/// Chooses a setting. None without measurements.
 pub fn choose(measured: &[Measured]) -> Option<Choice> {
     let by_rate = |a: &&Measured, b: &&Measured| a.bytes_per_s().total_cmp(&b.bytes_per_s());
     let most = measured.iter().map(|one| one.rates.len()).max()?;
@@ -75,21 +76,21 @@ pub fn choose(measured: &[Measured]) -> Option<Choice> {
     Some(Choice { cheapest: cheapest?.clone(), best: best.clone() })
 }
 
-/// All settings whose requests in flight fit in an eighth of the region and in the memory for
-/// buffers (both in bytes).
+/// Returns all settings whose outstanding requests fit in an eighth of the region and in the memory
+/// for buffers (both in bytes).
 pub fn grid(region_bytes: u64, memory_bytes: u64) -> Vec<Setting> {
     let most = MEMORY_MAX.min(region_bytes / 8).min(memory_bytes);
     let with = |kib: &u32| DEPTHS.map(|depth| Setting { request_bytes: kib << 10, depth });
     REQUEST_KIB.iter().flat_map(with).filter(|setting| memory(*setting) <= most).collect()
 }
 
-/// The settings to measure in the next round. The first round measures a coarse grid: every second
-/// size and depth.
+/// Returns the settings to measure in the next round. The first round measures a coarse grid: every
+/// second size and queue depth.
 ///
-/// Later rounds measure again the fastest settings, and those within 10% of the best that need no
-/// more memory than the present choice. While `explores`, they also measure unknown neighbours in
-/// the grid: all of the best setting, and those of other good settings that need no more memory
-/// than the present choice.
+/// Later rounds measure the fastest settings again, and also the settings within 10% of the best
+/// rate that need no more memory than the current choice. If `explores`, they also measure
+/// neighbours of known settings in the grid: all neighbours of the best setting, and those
+/// neighbours of other good settings that need no more memory than the current choice.
 pub fn round(grid: &[Setting], measured: &[Measured], explores: bool) -> Vec<Setting> {
     let Some(choice) = choose(measured) else {
         return grid.iter().copied().filter(|setting| is_coarse(*setting)).collect();
@@ -122,8 +123,8 @@ fn is_coarse(setting: Setting) -> bool {
     [256, 1024, 4096].contains(&kib) && [1, 4, 16].contains(&setting.depth)
 }
 
-/// Whether two settings are neighbours: the size or the depth differs by one step, or one is a step
-/// larger and the other a step smaller.
+/// Whether two settings are neighbours in the grid: either request size or queue depth differs by
+/// one step, or request size is one step larger and queue depth one step smaller, or the reverse.
 fn are_beside(one: Setting, other: Setting) -> bool {
     let step = |a: u32, b: u32| a.ilog2() as i32 - b.ilog2() as i32;
     let size = step(one.request_bytes, other.request_bytes);
@@ -197,8 +198,8 @@ mod tests {
         assert!(grid(64 << 20, u64::MAX).iter().all(|setting| memory(*setting) <= 8 << 20));
     }
 
-    /// Runs all rounds on a storage without noise; returns the chosen setting and the number of
-    /// measured settings.
+    /// Runs six rounds on storage without noise. Returns the choice and the number of measured
+    /// settings.
     fn tuned(rate: impl Fn(Setting) -> f64) -> (Choice, usize) {
         let (grid, mut all) = (grid(1 << 30, u64::MAX), Vec::<Measured>::new());
         for _ in 0..6 {

@@ -1,4 +1,4 @@
-//! What `tune --json` prints: the storage, the selected settings, and all measurements.
+//! The JSON document of `tune`: the storage, the selected settings, and all measurements.
 
 use schemars::JsonSchema;
 use seqio::Storage;
@@ -9,24 +9,24 @@ use super::Tuning;
 use super::choice::{self, Measured};
 use crate::json::Program;
 
-/// What `tune --json` prints.
+/// The document that `tune --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TuneDocument {
-    /// The program.
+    /// The program that wrote the document.
     pub halfpower: Program,
-    /// The path as typed.
+    /// Path of the target as typed.
     pub target: String,
-    /// The storage on which the path lies.
+    /// The storage that contains the target.
     pub storage: StorageDocument,
     /// Tuning for sequential reads.
     pub read: TuningDocument,
-    /// Tuning for sequential writes; null if nothing was written.
+    /// Tuning for sequential writes. Null if nothing was written.
     pub write: Option<TuningDocument>,
-    /// Why nothing was written; null if writes were measured.
+    /// Why nothing was written. Null if writes were measured.
     pub not_written: Option<String>,
-    /// Bytes written, including the test file.
+    /// Number of bytes that were written, including the test file.
     pub written_bytes: u64,
-    /// The file that stores the tuning; null with --no-store.
+    /// Path of the file that stores the tuning. Null with --no-store.
     pub kept_in: Option<String>,
 }
 
@@ -55,17 +55,17 @@ pub struct TuningDocument {
 /// A setting and its measurements.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SettingDocument {
-    /// Request size.
+    /// Size of each request (bytes).
     pub request_bytes: u32,
-    /// Requests outstanding.
+    /// Number of requests outstanding.
     pub depth: u32,
-    /// Memory of the outstanding requests.
+    /// Memory for the outstanding requests (bytes).
     pub buffer_bytes: u64,
-    /// Number of measurements.
+    /// Number of probes that measured the setting.
     pub probes: u64,
-    /// Median rate.
+    /// Median rate (bytes per second).
     pub bytes_per_s: f64,
-    /// Median CPU time of this process per byte.
+    /// Median CPU time of this process (ns per byte).
     pub cpu_ns_per_byte: f64,
 }
 

@@ -1,5 +1,5 @@
 //! Stores tunings in the file that `seqio` reads. The file is read before anything is measured, so
-//! that an invalid one is reported early, and it is replaced as a whole.
+//! that an invalid file is reported early. Storing a tuning replaces the whole file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -9,16 +9,16 @@ use seqio::tune::{Setting, Tuned, Tunings};
 
 use crate::failure::{Failure, Outcome};
 
-/// Path of the tuning file.
+/// Returns the path of the tuning file.
 ///
 /// # Errors
 ///
-/// This user has no home directory.
+/// No directory for the file is set in the environment.
 pub fn path() -> Outcome<PathBuf> {
-    let none = "no folder for the tuning file: set XDG_STATE_HOME or HOME to an absolute path, or \
-        use --no-store";
+    let none = "no directory for the tuning file: set XDG_STATE_HOME or HOME to an absolute path, \
+        or use --no-store";
     let path = Tunings::path().ok_or_else(|| Failure::usage(none))?;
-    // If the file is a symbolic link, its target is replaced and the link stays.
+    // If the file is a symbolic link, the target of the link is replaced and the link stays.
     Ok(path.canonicalize().unwrap_or(path))
 }
 
@@ -26,7 +26,7 @@ pub fn path() -> Outcome<PathBuf> {
 ///
 /// # Errors
 ///
-/// It cannot be read, or is invalid.
+/// The file cannot be read, or is invalid.
 pub fn load(path: &Path) -> Outcome<Tunings> {
     let shown = path.display();
     match fs::read_to_string(path) {
@@ -45,8 +45,8 @@ pub fn load(path: &Path) -> Outcome<Tunings> {
     }
 }
 
-/// Stores a tuning and keeps those of other storage. If only reads were measured, the earlier
-/// setting for writes is kept.
+/// Stores the tuning of one storage, and keeps the tunings of other storage. If only reads were
+/// measured, the earlier setting for writes is kept.
 ///
 /// # Errors
 ///

@@ -1,7 +1,8 @@
-//! One probe: measures the rate of a setting over 25 ms, through the reader or writer of `seqio`.
+//! Runs probes, each of which measures the rate of one setting for 25 ms with the reader or writer
+//! of `seqio`.
 //!
-//! The setup of a stream (ring, buffers and their pages) is done during its first requests, which
-//! are not timed.
+//! The first requests of a stream set up its ring, its buffers and their pages. These requests are
+//! not timed.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -12,12 +13,12 @@ use seqio::tune::Setting;
 use seqio::{Cache, Options, Reader, Writer};
 use workload::content;
 
-/// Length of a probe (ns).
+/// Length of the timed part of a probe (ns).
 const PROBE_NS: u64 = 25_000_000;
 /// Maximum length of a probe including its setup (ns). If a probe takes longer, the storage is too
-/// slow for its setting.
+/// slow for the setting.
 const PATIENCE_NS: u64 = 300_000_000;
-/// Probes start at multiples of the largest request size (bytes).
+/// Alignment of the offsets at which probes start (bytes). It is the largest request size.
 const GRID_BYTES: u64 = 8 << 20;
 
 /// The result of a probe.
@@ -27,35 +28,38 @@ pub struct Sample {
     pub cpu_ns_per_byte: f64,
 }
 
-/// Runs probes on a file. Each starts where the previous one ended, or again at the start of the
+/// Runs probes on a file. Each probe starts where the previous one ended, or at the start of the
 /// region.
 #[derive(Debug)]
 pub struct Probe<'a> {
     file: &'a File,
     region_bytes: u64,
-    /// Start of the next probe, and bytes moved by the longest probe (bytes).
+    /// Offset at which the next probe starts (bytes).
     next: u64,
+    /// Number of bytes that the longest probe moved.
     longest: u64,
-    /// Bytes that the probe may still write.
+    /// Number of bytes that probes may still write.
     write_left: u64,
     seed: u64,
     clock: Monotonic,
 }
 
-/// What a probe reads or writes.
+/// The reader or writer of a probe.
 enum Stream {
     Reading(Box<Reader>),
     Writing(Box<Writer>),
 }
 
 impl<'a> Probe<'a> {
-    /// Probes on a region of `region_bytes` bytes that write at most `write_most` bytes.
+    /// Creates probes on a region of `region_bytes` bytes. The probes write at most `write_most`
+    /// bytes.
     pub fn new(file: &'a File, region_bytes: u64, write_most: u64, seed: u64) -> Probe<'a> {
         let clock = Monotonic::new();
         Probe { file, region_bytes, next: 0, longest: 0, write_left: write_most, seed, clock }
     }
 
-    /// Measures a setting; None if the storage is too slow for it, or no more may be written.
+    /// Measures a setting. None if the storage is too slow for the setting, or if the write limit
+    /// is reached.
     ///
     /// # Errors
     ///
@@ -93,13 +97,13 @@ impl<'a> Probe<'a> {
         }))
     }
 
-    /// Bytes that the probe may still write.
+    /// Returns the number of bytes that probes may still write.
     pub fn write_left(&self) -> u64 {
         self.write_left
     }
 
-    /// The start of the next probe (bytes): the end of the previous one, if enough of the region is
-    /// left for the longest probe so far.
+    /// Returns the offset at which the next probe starts (bytes): the end of the previous probe, or
+    /// 0 if the region could end before the next probe does.
     fn begin(&self, setting: Setting) -> u64 {
         let beginning = u64::from(setting.request_bytes) * u64::from(setting.depth + 1);
         let room = beginning + self.longest + self.longest / 2;
@@ -115,13 +119,14 @@ impl<'a> Probe<'a> {
         file.seek(SeekFrom::Start(begin))?;
         Ok(match op {
             Op::Read => Stream::Reading(Box::new(options.keep_holes(false).reader(file)?)),
-            // The file keeps its size.
+            // With this size, the file keeps its length.
             Op::Write => Stream::Writing(Box::new(options.size(self.region_bytes).writer(file)?)),
         })
     }
 
-    /// Reads or writes a block; returns its length (bytes), 0 at the end. Blocks written before the
-    /// timed part are filled with incompressible data; later ones reuse that memory.
+    /// Reads or writes a block, and returns its length (bytes). Returns 0 at the end of the region
+    /// and when the write limit is reached. Blocks written before the timed part are filled with
+    /// incompressible data, and later blocks reuse the same memory.
     fn step(&mut self, stream: &mut Stream, early: bool) -> io::Result<u64> {
         let writer = match stream {
             Stream::Reading(reader) => {

@@ -1,5 +1,5 @@
-//! Tunes a target from options to exit code: prepares it, measures reads and writes, stores the
-//! selected settings for all programs that use `seqio`, and prints them.
+//! Runs the subcommand `tune`: prepares the target, measures reads and writes, stores the selected
+//! settings for all programs that use `seqio`, and prints them.
 
 use analysis::units;
 use ioengine::Op;
@@ -18,20 +18,20 @@ use crate::trials::Lab;
 /// Whether the result is stored, and how it is printed.
 #[derive(Clone, Copy, Debug)]
 pub struct TuneOptions {
-    /// Do not store the result.
+    /// Whether the result is not stored.
     pub no_store: bool,
-    /// Print one JSON document instead of text.
+    /// Whether one JSON document is printed instead of text.
     pub json: bool,
-    /// Print only the result, warnings and errors.
+    /// Whether only the result, warnings and errors are printed.
     pub quiet: bool,
-    /// Print what would be done and do nothing.
+    /// Whether the actions are only printed and not executed.
     pub plan: bool,
 }
 
 /// Tunes a target, stores the result and prints it.
 ///
 /// # Errors
-/// There is nothing to tune, the permissions do not fit the target, or an error of the storage.
+/// There is nothing to tune, the permissions do not fit the target, or a request fails.
 pub fn execute(wish: &Wish, options: &TuneOptions) -> Outcome {
     let prospect = Prospect::of(wish)?;
     let kept_in = if options.no_store { None } else { Some(keep::path()?) };
@@ -84,7 +84,7 @@ fn print_plan(wish: &Wish, prospect: &Prospect) {
     prospect.destroys().iter().for_each(|what| console::data(&format!("destroy {what}")));
     let seconds = EACH_NS as f64 / 1e9;
     console::data(&format!(
-        "read it with direct I/O for {seconds:.1} s, with up to 64 MiB in flight"
+        "read the file or device with direct I/O for {seconds:.1} s, with up to 64 MiB in flight"
     ));
     match &prospect.not_written {
         Some(why) => console::data(&format!("write nothing: {why}")),
@@ -92,7 +92,7 @@ fn print_plan(wish: &Wish, prospect: &Prospect) {
             let (region, most) =
                 (units::size(prospect.writable_bytes), units::size(prospect.write_most()));
             console::data(&format!(
-                "overwrite {region} of it repeatedly for {seconds:.1} s, at most {most}"
+                "overwrite {region} repeatedly for {seconds:.1} s, writing at most {most}"
             ));
         }
     }
@@ -104,14 +104,15 @@ fn print(document: &TuneDocument, read: &Tuning, write: Option<&Tuning>, console
     document.not_written.iter().for_each(|why| console.say(format!("writes not measured: {why}")));
     if let Some(path) = &document.kept_in {
         let identity = &document.storage.identity;
-        console.say(format!("stored for {identity} in {path}, for seqio, copy and cat"));
+        console
+            .say(format!("stored in {path} as the settings of {identity} for seqio, copy and cat"));
     }
 }
 
 fn line(name: &str, Tuning { choice, .. }: &Tuning) -> String {
     let (cheapest, best) = (&choice.cheapest, &choice.best);
     format!(
-        "{name}: {}: {}, {} of buffers; best measured {} at {}",
+        "{name}: {} reaches {} with {} of buffers; the best rate is {} at {}",
         shown(cheapest.setting),
         units::rate(cheapest.bytes_per_s()),
         units::size(choice::memory(cheapest.setting)),

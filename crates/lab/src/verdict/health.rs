@@ -5,24 +5,25 @@ use ioengine::nvme_drive::Health;
 use crate::check::Check;
 use crate::point::{State, Verdict};
 
-/// A drive is worn out when it has used this share of its endurance (percent).
+/// The minimum used share of the endurance at which a drive counts as worn out (percent).
 const USED_UP_PERCENT: u8 = 100;
 
-/// The bit of a drive's warnings that says that its temperature is beyond a limit.
+/// The bit of [`Health::warnings`] that is set if the temperature is outside its limits.
 const HOT: u8 = 1 << 1;
 
 /// The health of a drive before and after a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveHealth {
-    /// Kernel name of the disk.
+    /// The kernel's name for the drive.
     pub name: String,
-    /// Before the trial.
+    /// The health of the drive before the trial.
     pub before: Health,
-    /// After it.
+    /// The health of the drive after the trial.
     pub after: Health,
 }
 
-/// Throttling, new media errors, wear and warnings make a trial suspect.
+/// Marks a trial as suspect if a drive was too hot, has new media errors, is worn out, or reports
+/// another warning.
 pub fn check_drive_health(drives: &[DriveHealth], verdict: &mut Verdict) {
     for DriveHealth { name, before, after } in drives {
         let more = |of: fn(&Health) -> u32| of(after).saturating_sub(of(before));
@@ -35,10 +36,11 @@ pub fn check_drive_health(drives: &[DriveHealth], verdict: &mut Verdict) {
         };
         let is_hot = after.warnings & HOT != 0;
         if throttles > 0 || throttled_s > 0 || hot_min > 0 || is_hot {
-            let now = if is_hot { ", and warns of its temperature" } else { "" };
+            let now = if is_hot { ", and it reports a temperature warning" } else { "" };
             let text = format!(
-                "{name} throttled itself {throttles} times, for {throttled_s} s, and was too hot \
-                 for {hot_min} min during the trial{now}{celsius}; cool it, or pause between trials"
+                "{name} throttled itself {throttles} times ({throttled_s} s in total) and was too \
+                 hot for {hot_min} min during the trial{now}{celsius}; cool the drive, or pause \
+                 between trials"
             );
             verdict.flag(State::Suspect, Check::DriveHot, text);
         }
@@ -77,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_healthy_drive_raises_no_doubt() {
-        assert_eq!(judged(|_| ()), Vec::<String>::new(), "old errors are not of this trial");
+        assert_eq!(judged(|_| ()), Vec::<String>::new(), "earlier errors do not count");
         assert_eq!(judged(|health| health.used_percent = 99), Vec::<String>::new());
     }
 
@@ -89,10 +91,10 @@ mod tests {
         assert!(judged(|health| health.media_errors = 3)[0].contains("2 new media errors"));
         assert!(judged(|health| health.used_percent = 104)[0].contains("104% of its endurance"));
         let read_only = judged(|health| health.warnings = 8);
-        assert!(read_only[0].contains("reports: it takes no more writes; plan"), "{read_only:?}");
+        assert!(read_only[0].contains("reports: it accepts no more writes; plan"), "{read_only:?}");
         let warns = judged(|health| (health.warnings, health.kelvin) = (2, 0));
         assert!(
-            warns.len() == 1 && warns[0].contains("warns of its temperature; cool"),
+            warns.len() == 1 && warns[0].contains("reports a temperature warning; cool"),
             "{warns:?}"
         );
     }

@@ -1,7 +1,7 @@
 //! Checks of a trial's rate over time: pauses without a completion, sudden changes, and drift.
 //!
-//! An interval without a completion has a rate of 0. If many intervals are empty, because requests
-//! take longer than an interval, neighbours are joined before the drift is computed.
+//! An interval without a completion has a rate of 0. Many intervals are empty if requests take
+//! longer than an interval. Neighbouring intervals are then joined before the drift is computed.
 
 use analysis::changepoint::{Break, Throttle, early_burst, greatest_break};
 use analysis::drift::drift;
@@ -12,36 +12,36 @@ use crate::check::Check;
 use crate::point::{State, Trial, Verdict};
 use crate::point_key::PointKey;
 
-/// Smaller changes within a trial are not reported. For drift, this is a share of the median rate;
-/// for a sudden change, a share of the higher rate; for an early burst, the share of the trial's
-/// bytes that it moved beyond the later rate.
+/// The minimum change within a trial that is reported, as a share. For a drift, it is a share of
+/// the median rate. For a sudden change, it is a share of the higher of the two rates. For an early
+/// burst, it is the number of bytes above the later rate, as a share of the trial's bytes.
 const DRIFT_MIN: f64 = 0.15;
-/// Maximum p-value of a drift that counts.
+/// The p-value below which a drift is reported.
 const DRIFT_P_MAX: f64 = 0.01;
-/// A pause of this length is a stall in a trial of any length (ns).
+/// The minimum length of a pause that can count as a stall however long the trial is (ns).
 const LONG_STALL_NS: u64 = 10_000_000_000;
-/// Minimum number of open-loop requests due during a pause that counts as a stall.
+/// The number of open-loop requests that must be due during a pause before it counts as a stall.
 const DUE_IN_STALL: f64 = 20.0;
-/// Minimum length of a stall (ns). A stall must also be long compared with the trial and the
-/// device's latency.
+/// The minimum length of a stall (ns). A stall must also be long compared with the trial and with
+/// the median latency.
 const STALL_NS: u64 = 500_000_000;
-/// Minimum number of intervals of a series that is checked for drift.
+/// The minimum number of intervals that a series needs to be checked for drift.
 const DRIFT_INTERVALS_MIN: usize = 10;
-/// Maximum length of an early burst that is searched for by itself (intervals). The search for
-/// sudden changes finds longer ones.
+/// The maximum length of an early burst that `end_of_burst` looks for (intervals). `sudden_change`
+/// finds longer bursts.
 const BURST_INTERVALS_MAX: usize = 3;
-/// Maximum share of empty intervals; beyond it, neighbours are joined.
+/// The maximum share of empty intervals. If more are empty, neighbouring intervals are joined.
 const EMPTY_SHARE_MAX: f64 = 0.1;
 
-/// Checks whether the device completed nothing for a large share of the trial, which makes the mean
-/// rate meaningless.
+/// Marks a trial as suspect if no request completed for a long time. The mean rate of such a trial
+/// is meaningless.
 pub(super) fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let (mut longest_ns, mut still_ns) = (0, 0);
     for part in &trial.series {
         still_ns = if part.requests == 0 { still_ns + part.length_ns } else { 0 };
         longest_ns = longest_ns.max(still_ns);
     }
-    // A slow device is not stalled, and an open loop may have had no requests due.
+    // A pause is normal if requests usually take long, or if few requests of an open loop were due.
     let usual_ns = trial.latency().quantile(0.5).unwrap_or(0);
     let much = longest_ns >= LONG_STALL_NS || longest_ns >= trial.elapsed_ns / 20;
     let long = longest_ns >= STALL_NS.max(10 * usual_ns) && much;
@@ -51,7 +51,7 @@ pub(super) fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) 
         verdict.flag(
             State::Suspect,
             Check::Stall,
-            format!("no request completed for {still} of {all}"),
+            format!("no request completed for {still} in a trial of {all}"),
         );
     }
 }
@@ -78,8 +78,8 @@ pub(super) fn check_series(key: &PointKey, trial: &Trial, verdict: &mut Verdict)
     }
 }
 
-/// Joins neighbouring intervals, given as length (ns) and bytes, until at most a tenth of them are
-/// empty.
+/// Joins pairs of neighbouring intervals until at most a tenth of the intervals are empty, or too
+/// few intervals remain. Each interval has a length (ns) and a number of bytes.
 fn joined(mut moved: Vec<(u64, f64)>) -> Vec<(u64, f64)> {
     let is_sparse = |moved: &[(u64, f64)]| {
         let empty = moved.iter().filter(|(_, bytes)| *bytes == 0.0).count();
@@ -92,7 +92,7 @@ fn joined(mut moved: Vec<(u64, f64)>) -> Vec<(u64, f64)> {
     moved
 }
 
-/// The greatest change between two levels.
+/// Returns the greatest sudden change of the rate. None if the change is too small to report.
 fn sudden_change(moved: &[(u64, f64)]) -> Option<Break> {
     greatest_break(moved).filter(|change| {
         let (before, after) = (change.before_per_s, change.after_per_s);
@@ -100,7 +100,8 @@ fn sudden_change(moved: &[(u64, f64)]) -> Option<Break> {
     })
 }
 
-/// The end of a burst at the start of the trial that is too short for `sudden_change` to find.
+/// Returns the end of a burst at the start of the trial, if the burst is too short for
+/// `sudden_change` to find. None if there is no such burst.
 fn end_of_burst(moved: &[(u64, f64)]) -> Option<Break> {
     let bytes: f64 = moved.iter().map(|(_, bytes)| bytes).sum();
     let short_ns: u64 =
@@ -114,8 +115,8 @@ fn end_of_burst(moved: &[(u64, f64)]) -> Option<Break> {
     Some(Break { at_ns: at_ns as f64, before_per_s, after_per_s })
 }
 
-/// What a verdict says about a rate that fell suddenly within a trial, such as "the rate fell from
-/// 250 MB/s to 125 MB/s after 2 s: ..".
+/// Returns the text of a verdict about a rate that fell suddenly within a trial, such as "the rate
+/// fell from 250 MB/s to 125 MB/s after 2 s: ..". None if the rate did not fall suddenly.
 pub fn fall(verdict: &Verdict) -> Option<&str> {
     let reason = verdict.reason(Check::RateChange)?;
     let text = reason.split_once(": ").map_or(reason, |(_, text)| text);

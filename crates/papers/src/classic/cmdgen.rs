@@ -1,7 +1,8 @@
-//! Command lines for a whole set of tests, as the papers' `cmdgen` wrote them for SQLIO.
+//! Generates the command lines of a whole set of tests, as the papers' `cmdgen` did for SQLIO.
 //!
-//! A set is every combination of caching mode, direction, order, depth and request size. Each line
-//! has a comment with the name of the series, the caching mode, and "sync" or "async".
+//! A set has a test for every combination of caching mode, direction, access order, depth and
+//! request size. Each line has a comment with the name of the series, the caching mode, and "sync"
+//! or "async".
 
 use std::path::PathBuf;
 
@@ -11,38 +12,38 @@ use lab::failure::{Failure, Outcome};
 use crate::classic::flags::{Flags, Order, buffering};
 use crate::classic::sqlio::{has_own_way, quoted, translate};
 
-/// Maximum number of tests in a set.
+/// The maximum number of tests in a set.
 const TESTS_MAX: usize = 10_000;
-/// The file to which the SQLIO commands add their trace lines.
+/// The file to which the generated SQLIO commands append their trace lines.
 const TRACE: &str = "trace.csv";
 
-/// A set of tests: the product of its lists.
+/// A set of tests: one test for every combination of the values in the lists.
 #[derive(Clone, Debug)]
 pub struct TestSet {
-    /// The targets; every test measures all of them together.
+    /// The targets. Each test measures all targets together.
     pub targets: Vec<PathBuf>,
-    /// Caching modes.
+    /// The caching modes of the tests.
     pub caching: Vec<Caching>,
     /// The directions of the tests: true for writes.
     pub writes: Vec<bool>,
-    /// Access orders.
+    /// The access orders of the tests.
     pub orders: Vec<Order>,
-    /// Depths; 0 means synchronous.
+    /// The depths of the tests. A depth of 0 means synchronous requests.
     pub depths: Vec<u32>,
-    /// Request sizes (KiB).
+    /// The request sizes of the tests (KiB).
     pub block_kib: Vec<u64>,
-    /// Threads.
+    /// The number of threads of each test.
     pub threads: u32,
-    /// Length of each test as typed (s).
+    /// The length of each test, as the user typed it (s).
     pub seconds: String,
-    /// Trials of each test.
+    /// The number of trials of each test.
     pub trials: u32,
     /// The name of the series.
     pub note: String,
 }
 
 impl TestSet {
-    /// The number of tests.
+    /// Returns the number of tests.
     pub fn count(&self) -> usize {
         let lists = [
             self.caching.len(),
@@ -54,14 +55,14 @@ impl TestSet {
         lists.into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// The flags of every test; the request size changes fastest.
+    /// Returns the flags of every test. The request size varies fastest.
     ///
     /// # Errors
-    /// Usage, when there are more than [`TESTS_MAX`].
+    /// `Exit::Usage`, if there are more than [`TESTS_MAX`] tests.
     fn tests(&self) -> Outcome<Vec<Flags>> {
         if self.count() > TESTS_MAX {
             return Err(Failure::usage(format!(
-                "{} tests are more than {TESTS_MAX}; shorten the lists",
+                "a set of {} tests is too large (maximum {TESTS_MAX}); shorten the lists",
                 self.count()
             )));
         }
@@ -77,10 +78,10 @@ impl TestSet {
         Ok(each(tests, &self.block_kib, |flags, kib| flags.block_kib = kib))
     }
 
-    /// The tests as lines of `halfpower run`.
+    /// Returns the tests as command lines of `halfpower run`.
     ///
     /// # Errors
-    /// Too many tests, or a test that cannot be translated into one run.
+    /// There are too many tests, or a test cannot be translated into a single run.
     pub fn run_lines(&self) -> Outcome<Vec<String>> {
         let line = |flags: &Flags| {
             let line = translate(flags, &self.targets, None)?.line();
@@ -90,7 +91,8 @@ impl TestSet {
         self.tests()?.iter().map(line).collect()
     }
 
-    /// The tests as lines of `halfpower classic sqlio`, which add to one trace file.
+    /// Returns the tests as command lines of `halfpower classic sqlio` that append to one trace
+    /// file.
     ///
     /// # Errors
     /// As for [`TestSet::run_lines`].
@@ -98,7 +100,7 @@ impl TestSet {
         let files: Vec<String> =
             self.targets.iter().map(|path| quoted(&path.to_string_lossy())).collect();
         let line = |flags: &Flags| {
-            // `classic sqlio` translates its flags as well, so an untranslatable test fails here.
+            // A test that `classic sqlio` cannot translate later is reported here.
             translate(flags, &self.targets, None)?;
             let kind = if flags.writes { 'W' } else { 'R' };
             let order = if flags.order == Order::Random { "random" } else { "sequential" };
@@ -116,11 +118,11 @@ impl TestSet {
         self.tests()?.iter().map(line).collect()
     }
 
-    /// The tests as a plan file for `halfpower sweep`: a section for each caching mode and order,
-    /// and for synchronous and asynchronous requests.
+    /// Returns the tests as a plan file for `halfpower sweep`. Each caching mode and access order
+    /// has a section for synchronous requests and a section for asynchronous requests.
     ///
     /// # Errors
-    /// Too many tests.
+    /// There are too many tests.
     pub fn toml(&self) -> Outcome<String> {
         self.tests()?;
         // A JSON string is a valid TOML string.
@@ -131,7 +133,7 @@ impl TestSet {
         let title = if self.note.is_empty() { "a set of tests" } else { &self.note };
         let mut lines = vec![
             format!("title = {}", text(title)),
-            "asks = \"What does each combination give?\"".to_owned(),
+            "asks = \"How fast is each combination?\"".to_owned(),
             format!("target = {}", list(targets)),
             format!("bs = {}", list(sizes)),
             format!("numjobs = {}", self.threads),
@@ -149,8 +151,9 @@ impl TestSet {
         Ok(lines.join("\n"))
     }
 
-    /// The section of the plan file with the synchronous, or the asynchronous, tests of a caching
-    /// mode and order; empty without such tests.
+    /// Returns a section of the plan file: the tests of a caching mode and access order that are
+    /// synchronous (if `sync` is set) or asynchronous. The section is empty if there are no such
+    /// tests.
     fn part(&self, caching: Caching, order: Order, sync: bool) -> Vec<String> {
         let depths = self.depths.iter().filter(|depth| (**depth == 0) == sync);
         let depths: Vec<String> = depths.map(|depth| (*depth).max(1).to_string()).collect();
@@ -181,7 +184,8 @@ impl TestSet {
         lines
     }
 
-    /// The name of the series, the caching mode, and "sync" or "async".
+    /// Returns the comment of a test: the name of the series, the caching mode, and "sync" or
+    /// "async".
     fn comment(&self, caching: Caching, outstanding: u32) -> String {
         let name = if outstanding == 0 { "sync" } else { "async" };
         let letter = buffering(caching);
@@ -189,7 +193,7 @@ impl TestSet {
     }
 }
 
-/// Combines every test with every value.
+/// Combines every test with every value, by setting the value in a copy of the test.
 fn each<T: Copy>(tests: Vec<Flags>, values: &[T], set: impl Fn(&mut Flags, T)) -> Vec<Flags> {
     let mut found = Vec::with_capacity(tests.len() * values.len());
     for test in tests {
@@ -247,7 +251,7 @@ mod tests {
                 .collect();
             let flags = Flags::parse(&words).unwrap();
             let line = translate(&flags, &set().targets, None).unwrap().line();
-            assert!(run.starts_with(&line), "{sqlio} becomes {line}, not {run}");
+            assert!(run.starts_with(&line), "{sqlio} was translated to {line}, not to {run}");
         }
     }
 

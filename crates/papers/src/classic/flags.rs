@@ -1,7 +1,8 @@
-//! SQLIO's flags: a letter directly followed by its value, as its readme of 1999 defines them.
+//! The flags of SQLIO, as its readme of 1999 defines them. A flag is a letter that is directly
+//! followed by its value.
 //!
-//! A flag with a meaning here becomes a field of [`Flags`]. Every other flag is refused with the
-//! reason and the alternative, so that no test silently runs as a different one.
+//! Supported flags become fields of [`Flags`]. Every other flag is refused with the reason and an
+//! alternative, so that no test silently runs as a different test.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -9,29 +10,29 @@ use std::path::PathBuf;
 use ioengine::Caching;
 use lab::failure::{Failure, Outcome};
 
-/// Maximum number of threads, as in SQLIO.
+/// The maximum number of threads, as in SQLIO.
 pub const THREADS_MAX: u64 = 256;
-/// Maximum block size (KiB): 1 GiB, more than any real test uses.
+/// The maximum block size (KiB). It is 1 GiB, which is more than any real test uses.
 const BLOCK_KIB_MAX: u64 = 1 << 20;
-/// Maximum file size and offset (bytes).
+/// The maximum file size and the maximum offset (bytes).
 pub const BYTES_MAX: u64 = 1 << 62;
-/// Default number of rows of a strip, without -i, as in SQLIO.
+/// The default number of rows of a stripe (flag -i), as in SQLIO.
 pub const ROWS: u64 = 64;
-/// Default number of blocks in a row, without -f, as in SQLIO.
+/// The default number of blocks in a row (flag -f), as in SQLIO.
 const COLUMNS: u64 = 64;
 
 /// The order in which blocks are accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The flag -frandom.
+    /// The blocks are accessed in random order (flag -frandom).
     Random,
-    /// The flag -fsequential.
+    /// The blocks are accessed sequentially (flag -fsequential).
     Sequential,
-    /// The flag -fN: rows of N blocks, accessed column by column.
+    /// The blocks form rows of N blocks and are accessed column by column (flag -fN).
     Stripe {
-        /// Blocks in a row.
+        /// The number of blocks in a row.
         columns: u64,
-        /// Number of rows: the flag -i.
+        /// The number of rows (flag -i).
         rows: u64,
     },
 }
@@ -39,44 +40,46 @@ pub enum Order {
 /// The parsed flags, with SQLIO's defaults for missing flags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flags {
-    /// The flag -kW: write instead of read.
+    /// Whether the test writes (flag -kW) instead of reading.
     pub writes: bool,
-    /// Number of threads: the flag -t. `None` means 1, or the number in the parameter file.
+    /// The number of threads (flag -t). None means 1, or the number in the parameter file.
     pub threads: Option<u32>,
-    /// -s, as typed (s).
+    /// The length of the test, as the user typed it (s; flag -s).
     pub seconds: String,
-    /// Order of accesses: the flags -f and -i.
+    /// The order in which blocks are accessed (flags -f and -i).
     pub order: Order,
-    /// Requests outstanding: the flag -o; 0 means synchronous.
+    /// The number of outstanding requests (flag -o). 0 means synchronous requests.
     pub outstanding: u32,
-    /// Block size (KiB): the flag -b.
+    /// The block size (KiB; flag -b).
     pub block_kib: u64,
-    /// First block: the flag -S.
+    /// The number of the first block (flag -S).
     pub start_blocks: u64,
-    /// Caching mode: the flag -B.
+    /// The caching mode (flag -B).
     pub caching: Caching,
-    /// The flag -L: print latencies.
+    /// Whether latencies are printed (flag -L).
     pub latencies: bool,
-    /// The flag -U: print the CPU utilisation.
+    /// Whether the CPU utilisation is printed (flag -U).
     pub utilisation: bool,
-    /// -p or -aR: CPUs that the threads are pinned to, round-robin; empty if not pinned.
+    /// The CPUs that threads are pinned to, round-robin (flags -p and -aR). Empty if threads are
+    /// not pinned.
     pub cpus: Vec<usize>,
-    /// The parameter file: the flag -F.
+    /// The parameter file (flag -F). None if there is no such file.
     pub param_file: Option<PathBuf>,
 }
 
-/// Flags without a meaning here: the letter, the reason, and the alternative.
+/// The flags of SQLIO that are not supported: the letter, the reason, and the alternative.
 const REFUSED: [(&str, &str, &str); 7] = [
-    ("d", "Linux has no drive letters", "name each file with its path instead"),
-    ("R", "raw drives are ordinary targets here", "name the device itself, as in /dev/sdb"),
-    ("m", "each request has one buffer here", "drop it"),
-    ("v", "the bug of SQLIO 1.1.1 is not emulated", "drop it"),
-    ("6", "memory is always copied with the fastest instructions of this CPU", "drop it"),
-    ("D", "halfpower has no debugging levels", "drop it"),
-    ("?", "help is another command here", "use halfpower classic sqlio --help"),
+    ("d", "Linux has no drive letters", "specify each file with its path instead"),
+    ("R", "raw drives are ordinary targets here", "specify the device, as in /dev/sdb"),
+    ("m", "each request of halfpower has one buffer", "drop the flag"),
+    ("v", "the bug of SQLIO 1.1.1 is not emulated", "drop the flag"),
+    ("6", "memory is always copied with the fastest instructions of this CPU", "drop the flag"),
+    ("D", "halfpower has no debugging levels", "drop the flag"),
+    ("?", "halfpower has another flag for help", "use halfpower classic sqlio --help"),
 ];
 
-/// Flags whose meaning depends on other flags, as collected before all are known.
+/// The flags that were parsed so far. The flags -f and -i depend on each other, so their values are
+/// stored outside `flags` until all flags are known.
 #[derive(Default)]
 struct RawFlags {
     order: Option<OrderFlag>,
@@ -86,9 +89,9 @@ struct RawFlags {
 
 /// The value of -f.
 enum OrderFlag {
-    /// Blocks of a row.
+    /// The number of blocks in a row.
     Columns(u64),
-    /// An order of accesses without rows.
+    /// An access order without rows.
     Plain(Order),
 }
 
@@ -112,38 +115,39 @@ impl Default for Flags {
 }
 
 impl Flags {
-    /// Parses flags such as `-kR` and `-frandom`; the last of repeated flags wins.
+    /// Parses flags such as `-kR` and `-frandom`. If a flag is repeated, the last value counts.
     ///
     /// # Errors
-    /// Usage: an unknown flag or value, or a flag without a meaning here, with the alternative.
+    /// `Exit::Usage`, if a flag or value is unknown, or if a flag is not supported. The message
+    /// contains the alternative.
     pub fn parse(words: &[String]) -> Outcome<Flags> {
         let mut raw = RawFlags::default();
         words.iter().try_for_each(|word| raw.take(word))?;
         raw.finish()
     }
 
-    /// Block size (bytes).
+    /// Returns the block size (bytes).
     pub fn block_bytes(&self) -> u64 {
         self.block_kib * 1024
     }
 
-    /// The offset of the region (bytes).
+    /// Returns the offset of the region (bytes).
     ///
     /// # Errors
-    /// Usage, when it is larger than [`BYTES_MAX`].
+    /// `Exit::Usage`, if the offset is larger than [`BYTES_MAX`].
     pub fn start_bytes(&self) -> Outcome<u64> {
         let bytes = self.start_blocks.checked_mul(self.block_bytes());
         let bytes = bytes.filter(|bytes| *bytes <= BYTES_MAX);
-        bytes.ok_or_else(|| wrong("S", &self.start_blocks.to_string(), "no file is so large"))
+        bytes.ok_or_else(|| wrong("S", &self.start_blocks.to_string(), "no file is that large"))
     }
 
-    /// SQLIO's letter for the caching mode.
+    /// Returns SQLIO's letter for the caching mode.
     pub fn buffering(&self) -> char {
         buffering(self.caching)
     }
 }
 
-/// SQLIO's letter for a caching mode.
+/// Returns SQLIO's letter for a caching mode.
 pub fn buffering(caching: Caching) -> char {
     match caching {
         Caching::Buffered => 'Y',
@@ -153,7 +157,7 @@ pub fn buffering(caching: Caching) -> char {
     }
 }
 
-/// The caching mode of SQLIO's letter.
+/// Returns the caching mode for SQLIO's letter. None if the letter is unknown.
 pub fn caching_of(letter: &str) -> Option<Caching> {
     let found = |caching: &Caching| buffering(*caching).to_string() == letter.to_ascii_uppercase();
     Caching::ALL.into_iter().find(found)
@@ -163,26 +167,28 @@ fn wrong(letter: &str, value: &str, what: &str) -> Failure {
     Failure::usage(format!("-{letter}{value}: {what}; see halfpower classic sqlio --help"))
 }
 
-/// Parses a whole number within bounds.
+/// Parses the value of a flag as a whole number between two limits.
 fn number(letter: &str, value: &str, least: u64, most: u64) -> Outcome<u64> {
     let number = value.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| {
-        let most = if most == u64::MAX { "more".to_owned() } else { most.to_string() };
+        let most = if most == u64::MAX { "2^64 - 1".to_owned() } else { most.to_string() };
         wrong(letter, value, &format!("use -{letter} with a number from {least} to {most}"))
     })
 }
 
-/// Checks a number of seconds: digits with at most one decimal point.
+/// Checks a number of seconds, which has digits and at most one decimal point. Returns the text
+/// unchanged.
 fn seconds(value: &str) -> Outcome<String> {
     let digits = value.chars().all(|c| c.is_ascii_digit() || c == '.');
     let found = units::parse_duration(value).ok().filter(|ns| digits && *ns > 0);
     match found {
         Some(_) => Ok(value.to_owned()),
-        None => Err(wrong("s", value, "write the seconds to run, as in -s30")),
+        None => Err(wrong("s", value, "specify the duration in seconds, as in -s30")),
     }
 }
 
-/// The CPUs of a mask, decimal or hexadecimal with 0x.
+/// Returns the CPUs of a mask. The mask is a decimal number, or a hexadecimal number with the
+/// prefix 0x.
 ///
 /// # Errors
 /// The text is not a mask.
@@ -207,7 +213,7 @@ impl RawFlags {
                 flags.writes = match value.to_ascii_uppercase().as_str() {
                     "R" => false,
                     "W" => true,
-                    _ => return Err(wrong("k", value, "write -kR to read or -kW to write")),
+                    _ => return Err(wrong("k", value, "use -kR to read or -kW to write")),
                 }
             }
             "t" => flags.threads = Some(number("t", value, 1, THREADS_MAX)? as u32),
@@ -218,15 +224,15 @@ impl RawFlags {
             "b" => flags.block_kib = number("b", value, 1, BLOCK_KIB_MAX)?,
             "S" => flags.start_blocks = number("S", value, 0, u64::MAX)?,
             "B" => {
-                let what = "write -BY (all caches), -BH (past the file cache), -BS (write-through) \
-                            or -BN (both)";
+                let what = "use -BY (all caches), -BH (no file cache), -BS (write-through) or -BN \
+                            (no file cache, write-through)";
                 flags.caching = caching_of(value).ok_or_else(|| wrong("B", value, what))?;
             }
             "L" => flags.latencies = latencies(word, value)?,
             "U" if value.is_empty() => flags.utilisation = true,
             "p" => flags.cpus = vec![cpu(word, value)?],
             "a" => flags.cpus = round_robin(word, value)?,
-            "F" if value.is_empty() => return Err(wrong("F", "", "name the parameter file")),
+            "F" if value.is_empty() => return Err(wrong("F", "", "specify the parameter file")),
             "F" => flags.param_file = Some(PathBuf::from(value)),
             _ => {
                 return Err(Failure::usage(format!(
@@ -243,9 +249,8 @@ impl RawFlags {
             (Some(OrderFlag::Plain(order)), None) => order,
             (Some(OrderFlag::Plain(order)), Some(rows)) => {
                 let order = if order == Order::Random { "-frandom" } else { "-fsequential" };
-                let message =
-                    format!("-i{rows} counts the rows of -fN, and there are no rows with");
-                return Err(Failure::usage(format!("{message} {order}; drop it")));
+                let message = format!("-i{rows} sets the number of rows of -fN, but the order is");
+                return Err(Failure::usage(format!("{message} {order}; drop -i")));
             }
             (Some(OrderFlag::Columns(columns)), rows) => {
                 Order::Stripe { columns, rows: rows.unwrap_or(ROWS) }
@@ -254,7 +259,7 @@ impl RawFlags {
         };
         if flags.param_file.is_some() && (flags.threads.is_some() || !flags.cpus.is_empty()) {
             return Err(Failure::usage(
-                "the parameter file of -F sets threads and CPUs; drop -t, -p and -a",
+                "the parameter file (-F) already sets threads and CPUs; drop -t, -p and -a",
             ));
         }
         Ok(flags)
@@ -268,7 +273,7 @@ fn order(value: &str) -> Outcome<OrderFlag> {
         "sequential" => Ok(OrderFlag::Plain(Order::Sequential)),
         _ => match value.parse() {
             Ok(columns) if columns > 0 => Ok(OrderFlag::Columns(columns)),
-            _ => Err(wrong("f", value, "write -frandom, -fsequential or -f with a number")),
+            _ => Err(wrong("f", value, "use -frandom, -fsequential or -f with a number")),
         },
     }
 }
@@ -279,14 +284,14 @@ fn latencies(word: &str, value: &str) -> Outcome<bool> {
         "Si" | "Pi" => Err(Failure::usage(format!(
             "{word}: the time to initiate a request is not measured here; use -LS"
         ))),
-        _ => Err(wrong("L", value, "write -LS or -LP")),
+        _ => Err(wrong("L", value, "use -LS or -LP")),
     }
 }
 
 fn cpu(word: &str, value: &str) -> Outcome<usize> {
     match value.strip_prefix('I') {
         Some(cpu) => Err(Failure::usage(format!(
-            "{word} sets an ideal CPU, but Linux only pins threads; use -p{cpu}"
+            "{word} sets an ideal CPU, but Linux can only pin threads; use -p{cpu}"
         ))),
         None => Ok(number("p", value, 0, 65_535)? as usize),
     }
@@ -295,16 +300,16 @@ fn cpu(word: &str, value: &str) -> Outcome<usize> {
 fn round_robin(word: &str, value: &str) -> Outcome<Vec<usize>> {
     match value.strip_prefix('R') {
         Some(rest) if rest.starts_with('I') => Err(Failure::usage(format!(
-            "{word} sets an ideal CPU, but Linux only pins threads; use -aR{}",
+            "{word} sets an ideal CPU, but Linux can only pin threads; use -aR{}",
             &rest[1..]
         ))),
         Some(rest) => match mask(rest) {
             Ok(cpus) if !cpus.is_empty() => Ok(cpus),
-            _ => Err(wrong("a", value, "write a mask of CPUs, as in -aR0x3")),
+            _ => Err(wrong("a", value, "specify a CPU mask, as in -aR0x3")),
         },
         None => Err(Failure::usage(format!(
-            "{word} allows several CPUs, but each thread is pinned to one; use -aR{value}, or run \
-             the command under taskset {value}"
+            "{word} lets each thread run on several CPUs, but here each thread is pinned to one \
+             CPU; use -aR{value}, or run the command under taskset {value}"
         ))),
     }
 }
@@ -392,7 +397,7 @@ mod tests {
                 Flags::parse(&words).unwrap_err()
             };
             assert_eq!(failure.exit, Exit::Usage, "{line}");
-            assert!(failure.message.contains("; "), "no remedy: {failure}");
+            assert!(failure.message.contains("; "), "the message has no remedy: {failure}");
         }
     }
 

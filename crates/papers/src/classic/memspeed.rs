@@ -1,8 +1,9 @@
-//! memspeed: the rows of the papers' table of memory bandwidth, on one CPU and partly on all CPUs.
+//! The rows of the papers' Table 2, which lists memory bandwidths.
 //!
-//! memspeed had eight tests: five on one thread (load and store of doubles, read and write of a
-//! temporary file, copy) and three of these on all CPUs. Table 2 of the earlier paper has two more
-//! rows, which access one word per cache line. `lab::memory` measures them.
+//! The papers' program memspeed had eight tests: five on one thread (load and store of doubles,
+//! read and write of a temporary file, copy), and three of these five on all CPUs. Table 2 of the
+//! earlier paper has two more rows, which access one word per cache line. `lab::memory` measures
+//! all rows.
 
 use analysis::units;
 use std::path::Path;
@@ -12,18 +13,18 @@ use lab::memory::{self, MemoryPlan, MemoryReadings, MemorySpec};
 use memspeed::Kernel;
 use serde::Serialize;
 
-/// Bytes per MB as in the papers.
+/// The size of a MB in the papers (bytes).
 const MB: f64 = 1048576.0;
 
-/// The measurement that fills a row of the table.
+/// The measurement whose result is shown in a row of the table.
 #[derive(Clone, Copy)]
 enum Source {
     Kernel(Kernel),
     Path(&'static str),
 }
 
-/// A row of the papers' Table 2: its name there, and memspeed's test numbers (1 to 8) for one
-/// thread and for all CPUs.
+/// A row of the papers' Table 2: the name in the table, and memspeed's test numbers (1 to 8) for
+/// one thread and for all CPUs. A number is None if memspeed had no such test.
 struct Row {
     name: &'static str,
     source: Source,
@@ -32,7 +33,8 @@ struct Row {
 }
 
 impl Row {
-    /// The result of the row on one thread, or on all CPUs; None if it was not measured.
+    /// Returns the result of the row on one thread, or on all CPUs. None if the row was not
+    /// measured.
     fn test(&self, readings: &MemoryReadings, together: bool) -> Option<MemspeedTest> {
         let test = if together { self.together } else { self.alone };
         let (threads, bytes_per_s) = match self.source {
@@ -82,8 +84,9 @@ struct MemspeedTest {
     bytes_per_s: f64,
 }
 
-/// The kernels of all table rows with one working set: the given size (bytes), or a size far above
-/// all caches. The temporary file is written in `folder`.
+/// Returns the specification of a measurement of all table rows with a single working set. The set
+/// has the given size (bytes), or by default a size far above all caches. The temporary file is
+/// written in `folder`.
 ///
 /// # Errors
 /// As for [`memory::plan`].
@@ -109,13 +112,14 @@ pub fn spec(size: Option<u64>, folder: &Path, quick: bool) -> Outcome<MemorySpec
     Ok(spec)
 }
 
-/// What would be measured, as one line.
+/// Returns a line that says what would be measured.
 pub fn plan_line(spec: &MemorySpec, plan: &MemoryPlan) -> String {
     let set = spec.set_bytes.first().copied().unwrap_or(0);
     let folder = spec.folder.as_deref().unwrap_or(Path::new("."));
     format!(
-        "{} rows with {} per thread, on {:?} threads; write an unnamed file of {} in {}, and one \
-         in memory, both removed at the end; about {}; nothing was done",
+        "would measure {} rows with {} per thread, on {:?} threads, and write an unnamed file of \
+         {} in {} and another in memory, which are removed at the end; would take about {}; \
+         nothing was done",
         ROWS.len(),
         units::size(set),
         spec.threads,
@@ -126,7 +130,7 @@ pub fn plan_line(spec: &MemorySpec, plan: &MemoryPlan) -> String {
 }
 
 impl MemspeedTable {
-    /// The rows that were measured.
+    /// Returns the table with the rows that were measured.
     pub fn of(spec: &MemorySpec, readings: &MemoryReadings) -> MemspeedTable {
         let alone = ROWS.iter().filter_map(|row| row.test(readings, false));
         let together = ROWS.iter().filter(|row| row.together.is_some());
@@ -135,7 +139,7 @@ impl MemspeedTable {
         MemspeedTable { set_bytes, tests: alone.chain(together).collect() }
     }
 
-    /// The table as text.
+    /// Formats the table as text.
     pub fn lines(&self) -> Vec<String> {
         let head = format!("{:<32} {:>7} {:>13} {:>9}", "", "threads", "memspeed test", "MBps");
         let line = |row: &MemspeedTest| {

@@ -1,5 +1,5 @@
-//! The parameter file of SQLIO's -F: on each line a file, its number of threads, and optionally a
-//! mask of CPUs and a size in MB (2^20 bytes).
+//! Parses the parameter file of SQLIO's flag -F. Each line has the path of a test file, the number
+//! of threads for this file, and optionally a CPU mask and a size in MB (2^20 bytes).
 //!
 //! Lines that begin with # are comments.
 
@@ -9,23 +9,25 @@ use lab::failure::{Failure, Outcome};
 
 use crate::classic::flags::{THREADS_MAX, mask};
 
-/// A line of the file.
+/// A line of the parameter file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamLine {
     /// The file that is read or written.
     pub file: PathBuf,
-    /// Number of threads that work on the file.
+    /// The number of threads that access the file.
     pub threads: u32,
-    /// CPUs of the line's mask; empty if threads are not pinned.
+    /// The CPUs of the affinity mask in this line. Empty if threads are not pinned.
     pub cpus: Vec<usize>,
-    /// The used part of the file (MB of 2^20 bytes), if stated.
+    /// The size of the part of the file that is used (MB of 2^20 bytes). None if the line states no
+    /// size.
     pub size_mb: Option<u64>,
 }
 
 /// Parses a parameter file.
 ///
 /// # Errors
-/// Usage: the first wrong line with the expected format, or a file without lines.
+/// `Exit::Usage`, if a line is malformed or if there are no lines. The message contains the first
+/// malformed line and the expected format.
 pub fn parse(text: &str) -> Outcome<Vec<ParamLine>> {
     let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
     let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -43,8 +45,8 @@ pub fn parse(text: &str) -> Outcome<Vec<ParamLine>> {
 fn line(number: usize, text: &str) -> Outcome<ParamLine> {
     let wrong = |what: String| {
         Failure::usage(format!(
-            "line {number} of the parameter file: {what}; write FILE THREADS [MASK [MB]], as in \
-             test.dat 2 0x0 100"
+            "line {number} of the parameter file: {what}; write the line as FILE THREADS [MASK \
+             [MB]], such as: test.dat 2 0x0 100"
         ))
     };
     let fields: Vec<&str> = text.split_whitespace().collect();

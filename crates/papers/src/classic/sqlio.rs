@@ -1,7 +1,7 @@
-//! A test of SQLIO as a line of `halfpower run`.
+//! Translates a test of SQLIO into a command line of `halfpower run`.
 //!
-//! The words could be typed by a user, so `--plan` and docs/from-sqlio.md show the line that runs.
-//! If several threads access blocks in another order than in SQLIO, a note says so.
+//! A user could type this command line. `--plan` and docs/from-sqlio.md show it. If several threads
+//! access blocks in a different order than in SQLIO, a note tells the user.
 
 use std::path::{Path, PathBuf};
 
@@ -10,24 +10,24 @@ use lab::failure::{Failure, Outcome};
 use crate::classic::flags::{BYTES_MAX, Flags, Order};
 use crate::classic::params::ParamLine;
 
-/// SQLIO's file if none is named.
+/// The default test file of SQLIO.
 const FILE: &str = "testfile.dat";
-/// Prefixes of targets that bring their own I/O engine.
+/// The prefixes of targets whose type determines the I/O engine.
 const OWN_WAY: [&str; 2] = ["sim:", "truth:"];
 
-/// A test of SQLIO as a line of `halfpower run`.
+/// A test of SQLIO as a command line of `halfpower run`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// The targets.
+    /// The targets of the run.
     pub targets: Vec<PathBuf>,
-    /// Flags of `run`.
+    /// The flags of `run`.
     pub words: Vec<String>,
-    /// Differences from SQLIO.
+    /// Notes for the user about differences from SQLIO.
     pub notes: Vec<String>,
 }
 
 impl Translation {
-    /// The command line as it would be typed.
+    /// Returns the command line as a user would type it.
     pub fn line(&self) -> String {
         let targets = self.targets.iter().map(|path| quoted(&path.to_string_lossy()));
         let words: Vec<String> =
@@ -36,7 +36,7 @@ impl Translation {
     }
 }
 
-/// A word quoted for a shell if necessary.
+/// Returns a word, quoted for a shell if necessary.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -46,7 +46,7 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// The files of a test, and the threads that work on them.
+/// The files of a test, and the threads that access each file.
 struct Assignment {
     targets: Vec<PathBuf>,
     threads: u32,
@@ -54,10 +54,12 @@ struct Assignment {
     size_bytes: Option<u64>,
 }
 
-/// Translates a test into flags of `run`; `params` are the lines of the file of -F.
+/// Translates a test into flags of `run`. `params` has the lines of the parameter file, if there is
+/// one.
 ///
 /// # Errors
-/// Usage: a test that cannot be one run here, with the alternative.
+/// `Exit::Usage`, if the test cannot be translated into a single run. The message contains the
+/// alternative.
 pub fn translate(
     flags: &Flags,
     files: &[PathBuf],
@@ -75,7 +77,7 @@ pub fn translate(
     if assignment.targets.len() > 1 && flags.outstanding == 0 {
         return Err(Failure::usage(
             "without -o, each thread of SQLIO uses all files in turn, but here each file has its \
-             own threads; use -o1 or more, or name one file",
+             own threads; use -o1 or more, or specify only one file",
         ));
     }
     let mut words = Vec::new();
@@ -118,12 +120,12 @@ pub fn translate(
     })
 }
 
-/// Whether a target has an I/O engine of its own.
+/// Checks whether the type of a target determines the I/O engine.
 pub fn has_own_way(target: &Path) -> bool {
     OWN_WAY.iter().any(|prefix| target.to_string_lossy().starts_with(prefix))
 }
 
-/// The used part of each file (bytes); `None` means all of it.
+/// Returns the size of the part of each file that is used (bytes). None means the whole file.
 fn size_bytes(flags: &Flags, asked: Option<u64>) -> Outcome<Option<u64>> {
     let Order::Stripe { columns, rows } = flags.order else { return Ok(asked) };
     let blocks = columns.checked_mul(rows);
@@ -131,42 +133,42 @@ fn size_bytes(flags: &Flags, asked: Option<u64>) -> Outcome<Option<u64>> {
     match bytes.filter(|bytes| *bytes <= BYTES_MAX) {
         Some(bytes) => Ok(Some(bytes)),
         None => Err(Failure::usage(format!(
-            "-f{columns} -i{rows} -b{} exceeds the size of any file; use smaller numbers",
+            "-f{columns} -i{rows} -b{} needs a larger file than is possible; use smaller numbers",
             flags.block_kib
         ))),
     }
 }
 
-/// The files and threads of a parameter file. All lines must agree, because one run uses the same
-/// threads, CPUs and size for each file.
+/// Returns the files and threads of a parameter file. All lines must have the same threads, CPUs
+/// and size, because a run uses the same values for each file.
 fn assignment_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcome<Assignment> {
     if !files.is_empty() {
         return Err(Failure::usage(
-            "the parameter file of -F names the files; drop the other files",
+            "the parameter file (-F) already lists the files; drop the other files",
         ));
     }
     let Some(first) = lines.first() else {
-        return Err(Failure::usage("the parameter file lists no test file; add a line with one"));
+        return Err(Failure::usage("the parameter file lists no test file; add a line"));
     };
     let alike = |line: &ParamLine| ParamLine { file: first.file.clone(), ..line.clone() } == *first;
     if let Some(other) = lines.iter().find(|line| !alike(line)) {
         return Err(Failure::usage(format!(
-            "{} and {} of the parameter file differ in threads, mask or size, and one run treats \
-             all files alike; make them alike, or run them side by side",
+            "{} and {} of the parameter file differ in threads, mask or size, but a run treats \
+             all files alike; make them alike, or start a run for each file at the same time",
             first.file.display(),
             other.file.display()
         )));
     }
     if first.cpus.len() > 1 {
         return Err(Failure::usage(
-            "the parameter file has a mask of several CPUs, but each thread is pinned to one; set \
-             the mask to 0x0 and use taskset",
+            "the parameter file has a mask of several CPUs, but each thread is pinned to one CPU; \
+             set the mask to 0x0 and use taskset",
         ));
     }
     if first.size_mb.is_some() && matches!(order, Order::Stripe { .. }) {
         return Err(Failure::usage(
-            "a size in the parameter file needs -frandom or -fsequential; -fN and -iN already \
-             determine the size, so drop one of them",
+            "a size in the parameter file needs -frandom or -fsequential, because -fN and -iN \
+             already determine the size; drop the size, or use -frandom or -fsequential",
         ));
     }
     Ok(Assignment {
@@ -177,7 +179,7 @@ fn assignment_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcom
     })
 }
 
-/// Notes about the access order of several threads, if it differs from SQLIO's.
+/// Returns notes for the user if the access order of several threads differs from SQLIO's order.
 fn notes(order: Order, threads: u32) -> Vec<String> {
     if threads < 2 {
         return Vec::new();
@@ -185,11 +187,11 @@ fn notes(order: Order, threads: u32) -> Vec<String> {
     let note = match order {
         Order::Random => return Vec::new(),
         Order::Sequential => {
-            "threads of SQLIO together read or write the blocks of a file in order; here each \
+            "in SQLIO, all threads together read or write the blocks of a file in order; here each \
              thread has its own part of the file"
         }
         Order::Stripe { .. } => {
-            "threads of SQLIO share the columns of the stripe; here each thread has its own rows"
+            "in SQLIO, threads share the columns of the stripe; here each thread has its own rows"
         }
     };
     vec![note.to_owned()]

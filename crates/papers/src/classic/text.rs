@@ -1,19 +1,19 @@
-//! SQLIO's output for a test: its interpretation of the flags, then the metrics under SQLIO's
-//! names, so that scripts that parse SQLIO's output still work.
+//! Formats the result of a test like SQLIO's output: first the flags in words, then the metrics
+//! under SQLIO's names. Scripts that parse SQLIO's output still work.
 //!
-//! The histogram counts whole milliseconds, as SQLIO's did.
+//! The histogram counts latencies in whole milliseconds, as SQLIO did.
 
 use ioengine::Caching;
 use lab::point::Trial;
 
 use crate::classic::flags::{Flags, Order};
 
-/// Columns of SQLIO's histogram: one for each millisecond, the last for all longer latencies.
+/// The number of columns of SQLIO's histogram: one for each millisecond, and a last one for all
+/// longer latencies.
 const COLUMNS: usize = 25;
-/// A millisecond (ns).
 const MS: f64 = 1e6;
 
-/// The interpretation of the flags, as SQLIO printed it.
+/// Describes the flags in words, as SQLIO did.
 pub fn understood(flags: &Flags, threads: u32, files: &[String]) -> Vec<String> {
     let plural = if threads == 1 { "thread" } else { "threads" };
     let verb = if flags.writes { "writing to" } else { "reading from" };
@@ -44,7 +44,7 @@ pub fn understood(flags: &Flags, threads: u32, files: &[String]) -> Vec<String> 
     ]
 }
 
-/// The metrics of a trial.
+/// Formats the metrics of a trial.
 pub fn metrics(trial: &Trial, latencies: bool) -> Vec<String> {
     let mut lines = vec![
         "throughput metrics:".to_owned(),
@@ -57,7 +57,8 @@ pub fn metrics(trial: &Trial, latencies: bool) -> Vec<String> {
     lines
 }
 
-/// How busy the machine and the process were during a trial (-U), in percent of all CPUs.
+/// Formats the CPU utilisation of the machine and of the process during a trial (flag -U; percent
+/// of all CPUs).
 pub fn utilisation(trial: &Trial) -> Vec<String> {
     let cpu = &trial.cpu;
     let percent = |ns: u64| format!("{:5.1}", 100.0 * ns as f64 / cpu.available_ns.max(1) as f64);
@@ -69,7 +70,7 @@ pub fn utilisation(trial: &Trial) -> Vec<String> {
     ]
 }
 
-/// A time in whole milliseconds, as SQLIO counted them.
+/// Returns a time in whole milliseconds, rounded down as in SQLIO.
 fn whole_ms(ns: f64) -> u64 {
     (ns / MS) as u64
 }
@@ -81,7 +82,7 @@ fn latency_lines(trial: &Trial) -> Vec<String> {
     for bucket in all.buckets() {
         counts[(bucket.low_ns as f64 / MS).min((COLUMNS - 1) as f64) as usize] += bucket.count;
     }
-    // Latencies beyond the range of the buckets belong to the last column too.
+    // Latencies that are too long for the buckets also belong to the last column.
     counts[COLUMNS - 1] += all.count() - counts.iter().sum::<u64>();
     let share = |count: &u64| 100.0 * *count as f64 / all.count().max(1) as f64;
     let heads: Vec<String> = (0..COLUMNS - 1).map(|ms| format!("{ms:>2}")).collect();

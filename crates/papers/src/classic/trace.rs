@@ -1,8 +1,8 @@
-//! The line that the papers' SQLIO wrote for each test into its trace file: fourteen fields
-//! separated by commas, made from any trial.
+//! Converts a trial to the line that the papers' SQLIO wrote into its trace file for each test. A
+//! line has fourteen fields that are separated by commas.
 //!
-//! Fields and units are those of Table 8 of the second paper: MB are 2^20 bytes, KB 1024 bytes, CPU
-//! times milliseconds.
+//! The fields and units are those of Table 8 of the second paper: a MB is 2^20 bytes, a KB is 1024
+//! bytes, and CPU times are in milliseconds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use lab::date;
 use lab::point::Trial;
 use lab::point_key::PointKey;
 
-/// Names of the fields in their order.
+/// The names of the fields, in the order in which a line contains the fields.
 pub const FIELDS: [&str; 14] = [
     "MB/s",
     "IO/s",
@@ -31,52 +31,53 @@ pub const FIELDS: [&str; 14] = [
     "Comment",
 ];
 
-/// Bytes of a MB as the papers count them.
+/// The size of a MB in the papers (bytes).
 const MB: f64 = 1048576.0;
-/// Bytes of a KB.
+/// The size of a KB in the papers (bytes).
 const KB: f64 = 1024.0;
 
-/// The first line of a trace file, with the names of the fields.
+/// Returns the first line of a trace file, which has the names of the fields.
 pub fn header() -> String {
     FIELDS.join(",")
 }
 
-/// A line of the trace.
+/// A line of a trace file: the result of one test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceLine {
-    /// Throughput (MB of 2^20 bytes per second).
+    /// The throughput (MB/s; a MB is 2^20 bytes).
     pub mb_per_s: f64,
-    /// Requests completed per second.
+    /// The number of requests completed per second.
     pub io_per_s: f64,
-    /// read, write or mix.
+    /// The operation: read, write or mix.
     pub operation: String,
-    /// Request size (KB).
+    /// The request size (KB).
     pub block_kb: f64,
-    /// Depth; 0 means synchronous.
+    /// The queue depth. 0 means synchronous requests.
     pub outstanding: u32,
-    /// Caching mode: Y, H, S or N, as in `flags`.
+    /// The letter of the caching mode: Y, H, S or N, as in SQLIO's flag -B.
     pub buffering: char,
-    /// Threads.
+    /// The number of threads.
     pub threads: u32,
-    /// Requested length, if stated (s).
+    /// The requested length of the test (s). None if no length was requested.
     pub time_s: Option<f64>,
-    /// Size of all files together (KB).
+    /// The total size of all files (KB).
     pub file_kb: f64,
-    /// Actual length (s).
+    /// The actual length of the test (s).
     pub clock_s: f64,
-    /// CPU charged to the process in user mode (ms).
+    /// The CPU time charged to the process in user mode (ms).
     pub user_ms: f64,
-    /// CPU charged to the process in the kernel (ms).
+    /// The CPU time charged to the process in kernel mode (ms).
     pub kernel_ms: f64,
-    /// Start of the test [ns since 1970].
+    /// The start of the test (ns since 1970).
     pub started_unix_ns: i64,
-    /// The user's comment; commas become semicolons.
+    /// The user's comment. In the file, commas in the comment are replaced by semicolons.
     pub comment: String,
 }
 
 impl TraceLine {
-    /// The line of a trial on files of this total size. Only an I/O engine that waits for each
-    /// request counts as synchronous; the caller can correct [`TraceLine::outstanding`].
+    /// Returns the line of a trial. `file_bytes` is the total size of all files. A trial counts as
+    /// synchronous only if its I/O engine waits for each request. The caller can correct
+    /// [`TraceLine::outstanding`].
     pub fn of(key: &PointKey, trial: &Trial, file_bytes: u64, comment: &str) -> TraceLine {
         let waits = key.is_issued_by(EngineKind::Sync) || key.is_issued_by(EngineKind::Mmap);
         TraceLine {
@@ -104,7 +105,7 @@ impl FromStr for TraceLine {
     fn from_str(line: &str) -> Result<TraceLine, String> {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let fields: [&str; FIELDS.len()] = fields.try_into().map_err(|fields: Vec<&str>| {
-            format!("{} fields, not {}", fields.len(), FIELDS.len())
+            format!("the line has {} fields instead of {}", fields.len(), FIELDS.len())
         })?;
         let number = |index: usize| -> Result<f64, String> {
             let value: Option<f64> = fields[index].parse().ok();
@@ -139,13 +140,13 @@ impl FromStr for TraceLine {
     }
 }
 
-/// The caching mode of a letter.
+/// Returns the caching mode for SQLIO's letter.
 pub fn caching(buffering: char) -> Caching {
     let (direct, through) = (matches!(buffering, 'H' | 'N'), matches!(buffering, 'S' | 'N'));
     Caching::of(direct, through)
 }
 
-/// SQLIO's letter for the caching mode of a point.
+/// Returns SQLIO's letter for the caching mode of a point.
 fn letter(key: &PointKey) -> char {
     match (key.is_direct(), key.caching.is_write_through()) {
         (false, false) => 'Y',
@@ -155,7 +156,7 @@ fn letter(key: &PointKey) -> char {
     }
 }
 
-/// A number with at most three digits after the point, without trailing zeros.
+/// Formats a number with at most three digits after the decimal point and without trailing zeros.
 fn short(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,5 +1,5 @@
-//! The file of trace lines. It must be new or begin with the names of the fields; other files are
-//! refused.
+//! Appends trace lines to a file. The file must be new or empty, or begin with the names of the
+//! fields. Every other file is refused, so that no foreign file is changed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -9,7 +9,7 @@ use lab::failure::{Failure, Outcome, check_not_under_dev};
 
 use crate::classic::trace::{TraceLine, header};
 
-/// Refuses a path that cannot hold a trace, and leaves no file there.
+/// Checks whether a path can be used for a trace. Creates no file.
 pub fn check(path: &Path) -> Outcome<()> {
     if is_missing(path) {
         check_not_under_dev(path, "--csv")?;
@@ -17,7 +17,7 @@ pub fn check(path: &Path) -> Outcome<()> {
         return match folder.is_none_or(Path::is_dir) {
             true => Ok(()),
             false => Err(Failure::usage(format!(
-                "--csv {}: its folder does not exist; create it first",
+                "--csv {}: the parent directory does not exist; create it first",
                 path.display()
             ))),
         };
@@ -25,7 +25,8 @@ pub fn check(path: &Path) -> Outcome<()> {
     opened(path).map(drop)
 }
 
-/// Appends lines. A new or empty file gets the names of the fields first.
+/// Appends lines to a trace file. The names of the fields are written first if the file is new or
+/// empty.
 pub fn add(path: &Path, lines: &[TraceLine]) -> Outcome<()> {
     let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let (mut file, begins) = if is_missing(path) {
@@ -45,15 +46,15 @@ fn is_missing(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// An existing trace, opened for appending, and whether it is empty.
+/// Opens an existing trace file for appending. Also returns whether the file is empty.
 fn opened(path: &Path) -> Outcome<(File, bool)> {
     let foreign = || {
         Failure::refused(format!(
-            "{} exists and is not a trace of halfpower; give another --csv",
+            "{} exists and is not a trace of halfpower; use another --csv",
             path.display()
         ))
     };
-    // Opening a pipe or terminal might block.
+    // Only regular files are opened, because opening a pipe or a terminal might block.
     if !fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
         return Err(foreign());
     }
@@ -72,7 +73,7 @@ fn opened(path: &Path) -> Outcome<(File, bool)> {
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
     let cause = ioengine::error::cause(error);
-    Failure::failed(format!("--csv {}: {cause}; give another --csv", path.display()))
+    Failure::failed(format!("--csv {}: {cause}; use another --csv", path.display()))
 }
 
 #[cfg(test)]

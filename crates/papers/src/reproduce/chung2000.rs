@@ -1,41 +1,41 @@
-//! The tables and scattered numbers of the second paper as tables of values: rates, random
-//! requests, prices, CPU costs, and the plateaus stated in its text and captions.
+//! The tables of the second paper, and a table of the plateaus that the text and captions state.
+//! The tables contain rates, random requests, prices and CPU costs.
 //!
-//! The values of its figures are lost; `chung2000_figures` simulates the figures.
+//! The published values of the figures are lost. `chung2000_figures` only simulates the figures.
 
 use crate::reproduce::figure::{Cell, Chart, Column, Explanation, Figure, Metric};
 use crate::reproduce::probe::{Extent, Probe};
 use crate::reproduce::published::{self, Row};
 
-/// SCSI disks under Windows 2000.
+/// The system with SCSI disks under Windows 2000.
 pub const ATLAS: &str = "w2k-atlas10k";
-/// IDE disks on a 3ware card under Windows 2000.
+/// The system with IDE disks on a 3ware 3W-5400 card under Windows 2000.
 pub const FIREBALL: &str = "w2k-fireball-3ware";
-/// The IDE disk of [`FIREBALL`] on the motherboard's own channel.
+/// The system with the IDE disk of [`FIREBALL`] on a channel of the motherboard.
 pub const FIREBALL_IDE: &str = "w2k-fireball-ide";
-/// The IDE disks of [`FIREBALL`] on the next 3ware card, 3W-6800.
+/// The system with the IDE disks of [`FIREBALL`] on the later 3ware card 3W-6800.
 pub const CARD_6800: &str = "w2k-3w6800";
-/// Maxtor DiamondMax disks, also IDE.
+/// The system with Maxtor DiamondMax disks, which are also IDE disks.
 pub const DIAMONDMAX: &str = "w2k-diamondmax";
-/// A CIFS file server over Gigabit Ethernet.
+/// The system with a CIFS file server over Gigabit Ethernet.
 pub const CIFS: &str = "w2k-cifs-gigabit";
 /// The machine of the first paper under NT 4.0 SP6.
 pub const E5000_NT4: &str = "e5000-nt4sp6";
 /// The machine of the first paper under Windows 2000.
 pub const E5000_W2K: &str = "e5000-w2k";
 
-/// Known reasons for residuals.
+/// The known reasons for large errors in the tables.
 pub const EXPLANATIONS: &[Explanation] = &[
     ("t6", "3W-6800", 0.0, 1e9, FOUR_FIREBALLS),
     ("t6", "Ultra160 SCSI", 0.0, 1e9, PCI_AT_64_KB),
-    ("t7", "DMA", 0.0, 1e9, "C210 and C212, inputs, give 1.4% of two processors at 19 MB/s"),
-    ("t7", "PIO", 0.0, 1e9, "170 clocks per byte at 733 MHz, as the table has it, give 4.1 MB/s"),
+    ("t7", "DMA", 0.0, 1e9, "at 19 MB/s, the inputs C210 and C212 give 1.4% of two processors"),
+    ("t7", "PIO", 0.0, 1e9, "170 clocks per byte (Table 7) limit a 733 MHz CPU to 4.1 MB/s"),
     (
         "t10",
         "Fireball",
         0.0,
         1e9,
-        "KAPS of 78 is the mean of reads and writes: 66 and 90 (Table 9)",
+        "the KAPS value of 78 is the mean of 66 reads/s and 90 writes/s (Table 9)",
     ),
     ("plateaus", "3W-6800 alpha card", 0.0, 1e9, FOUR_FIREBALLS),
     ("plateaus", "SCSI Atlas 10K, controller cache", 0.0, 1e9, PCI_AT_64_KB),
@@ -43,18 +43,19 @@ pub const EXPLANATIONS: &[Explanation] = &[
     ("plateaus", "3ware single, write, 8", 0.0, 1e9, FRAMES_AT_5400_RPM),
 ];
 
-const PCI_AT_64_KB: &str = "the paper has 83.6, 84 and 87 MB/s for the same (C053, C058, C156)";
+const PCI_AT_64_KB: &str = "the paper also states 83.6, 84 and 87 MB/s (C053, C058, C156)";
 const WRITES_BESIDE_READS: &str =
-    "sorted writes take about 3.5 ms beside the reads of 64 KB; the published rate leaves 2.3 ms";
+    "each sorted write takes about 3.5 ms after its 64 KB read; the published rate leaves 2.3 ms";
 const FRAMES_AT_5400_RPM: &str =
-    "each write first reads 64 KB (C106), which alone allows 96 per second (C183, C162, C198)";
+    "each write first reads 64 KB (C106), so the rate is at most 96 per second (C183, C162, C198)";
 const FOUR_FIREBALLS: &str =
-    "published above four times the rate of one disk (C198: 19 MB/s), so not from the media";
+    "the published rate exceeds the media rate of four disks with 19 MB/s each (C198)";
 
 /// The request sizes of the figures (KB).
 pub const SIZES: [f64; 8] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
-/// A chart of request sizes; each series is a probe without its request size.
+/// Returns a chart with a row for each request size. Each series is a probe without its request
+/// size.
 pub fn by_sizes(title: &str, metric: Metric, series: Vec<(String, Probe)>) -> Chart {
     let cells =
         |probe: Probe| SIZES.map(|kib| Some(Cell::new(probe.clone().kib(kib), metric))).to_vec();
@@ -67,60 +68,61 @@ pub fn by_sizes(title: &str, metric: Metric, series: Vec<(String, Probe)>) -> Ch
     }
 }
 
-/// All tables, in the paper's order.
+/// Returns all tables, in the paper's order.
 pub fn tables() -> Vec<Figure> {
     vec![
-        given("t1", "Generations of software and hardware: an input", published::CHUNG_1),
-        given("t2", "Prices: an input", published::CHUNG_2),
-        given("t4", "Hardware, old and new (Tables 4 and 5): an input", published::CHUNG_4_5),
+        given("t1", "Generations of software and hardware (an input)", published::CHUNG_1),
+        given("t2", "Prices (an input)", published::CHUNG_2),
+        given("t4", "Old and new hardware (Tables 4 and 5; an input)", published::CHUNG_4_5),
         limits(),
         transfer_modes(),
-        given("t8", "Format of a trace: an input", published::CHUNG_8),
+        given("t8", "Format of a trace (an input)", published::CHUNG_8),
         random_requests(),
         price_performance(),
         costs(),
-        given("costs", "Fixed and marginal CPU costs: inputs", published::COSTS),
+        given("costs", "Fixed and marginal CPU costs (inputs)", published::COSTS),
         plateaus(),
     ]
 }
 
-/// A table with a single column of values, whose rows have names.
+/// Returns a table with named rows and a single column of values.
 fn table(key: &str, title: &str, unit: &str, rows: Vec<(String, Cell)>) -> Figure {
     let (names, cells): (Vec<String>, Vec<Option<Cell>>) =
         rows.into_iter().map(|(name, cell)| (name, Some(cell))).unzip();
     let column = Column { name: String::new(), cells };
     let title_of_chart = format!("({unit})");
     let chart =
-        Chart { title: title_of_chart, rows_are: "what", rows: names, columns: vec![column] };
+        Chart { title: title_of_chart, rows_are: "quantity", rows: names, columns: vec![column] };
     Figure { key: key.to_owned(), title: title.to_owned(), charts: vec![chart], given: None }
 }
 
-/// A published table that describes the set-up; it is an input.
+/// Returns a published table that describes the set-up and is an input of the simulator.
 fn given(key: &str, title: &str, file: &'static str) -> Figure {
     let (key, title) = (key.to_owned(), title.to_owned());
     Figure { key, title, charts: Vec::new(), given: Some(file) }
 }
 
-/// Repeated reads of the same 512 KB, or of a larger request, from four striped disks. They come
-/// from the drives' buffers, so that they show the limit of adapter and PCI bus.
+/// Returns a probe that reads the same 512 KB (or one larger request) repeatedly from four striped
+/// disks. The drives' buffers serve these reads, so the probe shows the limit of adapter and PCI
+/// bus.
 pub fn bus_test(system: &'static str, kib: f64) -> Probe {
     let stripe = Probe::of(system).striped(4).with("path", "driver").kib(kib).deep(8);
     stripe.over(Extent::Again(512 << 10))
 }
 
-/// A stripe made by a 3ware card. The stripe starts at the beginning of the disks, but the file
-/// system starts at the first partition, 63 sectors later.
+/// Returns a probe of a stripe that a 3ware card manages. The stripe starts at the beginning of the
+/// disks, but the file system starts at the first partition, 63 sectors later.
 pub fn hardware_stripe(card: &'static str, disks: u32) -> Probe {
     Probe::of(card).striped(disks).with("raid_in", "adapter").with("misalign", "31.5k")
 }
 
-/// Two disks mirrored by the 3ware card.
+/// Returns a probe of two disks that are mirrored by the 3ware card.
 pub fn twinstor() -> Probe {
     let mirror = Probe::of(FIREBALL).with("disks", 2).with("volume", "raid1");
     mirror.with("raid_in", "adapter").with("mirror_reads", "twinstor")
 }
 
-/// The disks of a system, each with its own requests.
+/// Returns a probe of several independent disks. Each disk has its own requests.
 pub fn apart(system: &'static str, disks: u32) -> Probe {
     Probe::of(system).with("disks", disks).with("hosts", disks)
 }
@@ -179,13 +181,13 @@ fn limits() -> Figure {
     Figure { given: Some(published::CHUNG_6), ..table }
 }
 
-/// 64 KB reads by programmed I/O, at the clocks per byte of Table 7.
+/// Returns a probe of 64 KB reads by programmed I/O, with the clocks per byte of Table 7.
 pub fn by_processor() -> Probe {
-    // 170 clocks a byte at 733 MHz.
+    // Table 7 has 170 clocks per byte. The processor runs at 733 MHz.
     Probe::of(FIREBALL_IDE).with("host.direct_read.each", "237.5us/KiB")
 }
 
-/// Table 7. Its rows are simulated with the clocks per byte of the table.
+/// Returns Table 7. The rows are simulated with the clocks per byte of the table.
 fn transfer_modes() -> Figure {
     let rows = published::rows(published::CHUNG_7);
     let row = |row: &Row| {
@@ -204,7 +206,7 @@ fn transfer_modes() -> Figure {
     Figure { given: Some(published::CHUNG_7), ..table }
 }
 
-/// The system and the price (USD) of a drive of Tables 9 and 10: C174, C172.
+/// Returns the system and the price (USD; C174, C172) of a drive of Tables 9 and 10.
 fn drive_of(name: &str) -> (&'static str, f64) {
     if name.contains("Atlas") { (ATLAS, 534.0) } else { (FIREBALL, 209.0) }
 }
@@ -245,12 +247,12 @@ fn price_performance() -> Figure {
         Some((format!("{drive}, {metric}"), cell))
     };
     let rows = rows.iter().filter_map(row).collect();
-    let title = "Accesses of a kilobyte and of a megabyte";
+    let title = "Kilobyte and megabyte accesses per second";
     let table = table("t10", title, "IO/s, IO/s for each USD", rows);
     Figure { given: Some(published::CHUNG_10), ..table }
 }
 
-/// Table 11: CPU costs of random requests, and sequential ones for comparison.
+/// Returns Table 11: CPU costs of random requests, with sequential requests for comparison.
 fn costs() -> Figure {
     let rows = published::rows(published::CHUNG_11);
     let of = |path: &str, operation: &str, term: &str| {
@@ -272,16 +274,18 @@ fn costs() -> Figure {
             let published = of(path, operation, "total").map(|us| per_mib(us, 8.0));
             let random = Cell { probe: probe.clone().random(), metric, published };
             cells.push((format!("random 8 KB, {path} {operation}"), random));
-            // Fixed and marginal costs of sequential requests are inputs.
+            // The fixed and marginal costs of sequential requests are inputs, so they are not
+            // scored.
             let sequential = Cell::new(probe, metric);
             cells.push((format!("sequential 64 KB, {path} {operation}"), sequential));
         }
     }
-    let table = table("t11", "CPU cost, all of the machine's processors", "ms/MB", cells);
+    let table = table("t11", "CPU cost of all processors of the machine", "ms/MB", cells);
     Figure { given: Some(published::CHUNG_11), ..table }
 }
 
-/// The plateaus of the text. Local network paths are left out because no system models them.
+/// Returns the plateaus of throughput that the text states. Local network paths are left out,
+/// because no system models these paths.
 fn plateaus() -> Figure {
     let rows = published::rows(published::PLATEAUS);
     let mut cells = Vec::new();
@@ -310,7 +314,8 @@ fn probe_of(row: &Row) -> Probe {
         _ if config.contains("6800") => CARD_6800,
         _ => FIREBALL,
     };
-    // More than the media of four drives deliver (C198), so it comes from their caches.
+    // The published rate exceeds the media rate of four drives (C198), so the reads must come from
+    // the drives' caches.
     let from_caches = config.contains("6800") && row.text("operation") == "read";
     if from_caches || row.text("pattern") == "bus test" {
         return bus_test(system, kib);

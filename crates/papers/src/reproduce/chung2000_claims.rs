@@ -1,4 +1,4 @@
-//! The claims of the second paper's text: each with the function that computes it in the simulator.
+//! The functions that compute the claims of the second paper's text in the simulator.
 //!
 //! `claims.csv` states why a claim fails.
 
@@ -15,9 +15,9 @@ use crate::reproduce::probe::{Extent, Lab, Probe};
 use crate::reproduce::published;
 use crate::reproduce::riedel97::{FAST, ULTRA};
 
-/// Depths of the paper's figures.
+/// The depths of the paper's figures.
 const DEPTHS: [f64; 5] = [1.0, 2.0, 3.0, 4.0, 8.0];
-/// Prices of a SCSI and an IDE disk (USD): C174, C172.
+/// The prices of a SCSI disk and of an IDE disk (USD): C174, C172.
 const PRICES: [f64; 2] = [534.0, 209.0];
 
 fn atlas() -> Probe {
@@ -32,41 +32,41 @@ fn cifs() -> Probe {
     Probe::of(CIFS)
 }
 
-/// Random 8 KB reads per second.
+/// Returns the rate of random 8 KB reads (requests/s).
 fn reads(lab: &Lab, probe: Probe) -> Answer {
     lab.rate(&probe.random())
 }
 
-/// Random 8 KB writes per second, with the write cache on.
+/// Returns the rate of random 8 KB writes with the write cache enabled (requests/s).
 fn writes(lab: &Lab, probe: Probe) -> Answer {
     lab.rate(&probe.random().wce())
 }
 
-/// The best throughput at depth 8 (MB/s).
+/// Returns the best throughput over all request sizes at depth 8 (MB/s).
 fn peak(lab: &Lab, probe: Probe) -> Answer {
     best(lab, &probe.deep(8), &SIZES)
 }
 
-/// The smallest depth that reaches nine tenths of the throughput at depth 8.
+/// Returns the smallest depth that reaches nine tenths of the throughput at depth 8.
 fn optimal_depth(lab: &Lab, probe: &Probe) -> Answer {
     let most = lab.mib(&probe.clone().deep(8))?;
     first_size(&DEPTHS, |depth| Ok(lab.mib(&probe.clone().deep(depth as u32))? >= 0.9 * most))
 }
 
-/// The percentage by which a number exceeds another.
+/// Returns by how much `more` exceeds `than` (percent).
 fn percent_more(more: f64, than: f64) -> f64 {
     (more / than - 1.0) * 100.0
 }
 
-/// Random requests per second that would saturate the PCI bus.
+/// Returns the rate of random requests that would saturate the PCI bus (requests/s).
 fn pci_requests(lab: &Lab) -> Answer {
     let measured = lab.measure(&atlas().random().deep(32))?;
     let share = measured.utilisation_percent("PCI").ok_or("the system has no PCI")?;
     Ok(measured.requests_per_s * 100.0 / share)
 }
 
-/// The number of disks beyond which one more disk adds less than a share of a single disk's
-/// throughput.
+/// Returns the number of disks after which one more disk adds less than `share` times the
+/// throughput of a single disk.
 fn disks_until_full(lab: &Lab, probe: impl Fn(u32) -> Probe, share: f64) -> Answer {
     for disks in 1..12 {
         let more = peak(lab, probe(disks + 1))? - peak(lab, probe(disks))?;
@@ -77,12 +77,12 @@ fn disks_until_full(lab: &Lab, probe: impl Fn(u32) -> Probe, share: f64) -> Answ
     Err("no number of disks up to 12 reaches the limit".to_owned())
 }
 
-/// Throughput of the probe `more` minus that of `fewer` (MB/s).
+/// Returns the best throughput of the probe `more` minus the best throughput of `fewer` (MB/s).
 fn adds(lab: &Lab, more: Probe, fewer: Probe) -> Answer {
     Ok(peak(lab, more)? - peak(lab, fewer)?)
 }
 
-/// Checks of the claims in section 1.
+/// The checks of the claims in section 1.
 pub const OVERVIEW: &[Check] = &[
     ("C004", |lab| lab.mib(&atlas().wce().deep(2))),
     ("C005", |lab| ratio(lab, &atlas().deep(2), &Probe::of(ULTRA))),
@@ -114,7 +114,7 @@ pub const OVERVIEW: &[Check] = &[
     ("C033", |lab| Ok(reads(lab, atlas())? / reads(lab, fireball())?)),
 ];
 
-/// Checks of the claims in sections 3 and 4.
+/// The checks of the claims in sections 3 and 4.
 pub const INTERNALS: &[Check] = &[
     ("C061", |lab| lab.mib(&apart(FIREBALL, 4).random().deep(8))),
     ("C073", |lab| {
@@ -123,14 +123,15 @@ pub const INTERNALS: &[Check] = &[
     }),
 ];
 
-/// Checks of the claims in sections 5 and 6.
+/// The checks of the claims in sections 5 and 6.
 pub const OLD_HARDWARE: &[Check] = &[
     ("C076", |lab| {
         let read = Probe::of(ULTRA).buffered();
         ratio(lab, &read.clone().kib(128.0), &read)
     }),
     ("C077", |lab| {
-        // Figure 5: the new system was measured with a soaker, the old one by process times.
+        // Figure 5 shows the CPU time of the whole machine for the new system, but only the CPU
+        // time charged to the process for the old system.
         let cheaper = |kib: f64| -> Result<bool, String> {
             let write = |system| Probe::of(system).buffered().writing().kib(kib);
             Ok(soaked(lab, &write(E5000_NT4))? * 333.0 / 200.0 < cost(lab, &write(ULTRA))?)
@@ -163,10 +164,10 @@ pub const OLD_HARDWARE: &[Check] = &[
     }),
 ];
 
-/// Checks of the claims in section 7.1.
+/// The checks of the claims in section 7.1.
 pub const RANDOM: &[Check] = &[
     ("C100", |lab| {
-        // The last depth of figure 11 before a gain shows.
+        // The value is the last depth of Figure 11 at which the rate does not yet increase.
         let alone = reads(lab, atlas())?;
         let first = first_size(&[2.0, 4.0, 8.0, 16.0, 32.0], |depth| {
             Ok(lab.rate(&atlas().random().deep(depth as u32))? > 1.05 * alone)
@@ -184,7 +185,7 @@ pub const RANDOM: &[Check] = &[
     ("C109", |lab| Ok(percent_more(reads(lab, atlas().buffered())?, reads(lab, atlas())?))),
 ];
 
-/// Checks of the claims in sections 7.2 and 7.3.
+/// The checks of the claims in sections 7.2 and 7.3.
 pub const ONE_SCSI_DISK: &[Check] = &[
     ("C116", |lab| ratio(lab, &atlas().deep(2), &Probe::of(ULTRA))),
     ("C118", |lab| lab.mib(&atlas().buffered().wce().kib(2.0))),
@@ -204,7 +205,7 @@ pub const ONE_SCSI_DISK: &[Check] = &[
     ("C138", |lab| Ok(lab.measure(&atlas().kib(2.0).deep(2))?.busy_percent())),
 ];
 
-/// Checks of the claims in section 7.4.
+/// The checks of the claims in section 7.4.
 pub const SCSI_STRIPES: &[Check] = &[
     ("C145", |lab| {
         first_size(&SIZES, |kib| {
@@ -215,14 +216,15 @@ pub const SCSI_STRIPES: &[Check] = &[
     ("C147", |lab| ratio(lab, &atlas().striped(2).deep(3), &atlas().deep(3))),
     ("C151", |lab| peak(lab, atlas().striped(3))),
     ("C152", |lab| peak(lab, atlas().striped(4))),
-    // Both gains are relative to two drives, because otherwise they exceed the 50 MB/s in the text.
+    // C154 and C155, the gains of the third and fourth drive, are both relative to two drives.
+    // Otherwise, four drives would exceed the 50 MB/s that the text states.
     ("C155", |lab| adds(lab, atlas().striped(4).wce(), atlas().striped(2).wce())),
     ("C156", |lab| lab.mib(&bus_test(ATLAS, 64.0))),
     ("C157", |lab| adds(lab, atlas().striped(3), atlas().striped(2))),
     ("C158", |lab| adds(lab, atlas().striped(4), atlas().striped(3))),
 ];
 
-/// Checks of the claims in section 8.1.
+/// The checks of the claims in section 8.1.
 pub const IDE_RANDOM: &[Check] = &[
     ("C160", |lab| lab.rate(&fireball().random().deep(32))),
     ("C161", |lab| Ok(lab.rate(&fireball().random().deep(32))? / 90.0)),
@@ -232,7 +234,8 @@ pub const IDE_RANDOM: &[Check] = &[
     ("C177", |lab| reads(lab, atlas())),
     ("C178", |lab| Ok(percent_more(2.5 * reads(lab, fireball())?, reads(lab, atlas())?))),
     ("C182", |lab| {
-        // The first position (GB of 40) at which the disk is faster than at its start.
+        // The value is the first position (GB of 40 GB) at which the disk is faster than at its
+        // start.
         let at = |gb: f64| {
             let place = format!("{:?}", gb / 40.0);
             lab.mib(&Probe::of(DIAMONDMAX).with("file_at", place).over(Extent::Bytes(32 << 20)))
@@ -256,7 +259,7 @@ pub const IDE_RANDOM: &[Check] = &[
     ("C195", |lab| lab.rate(&apart(FIREBALL, 4).random().wce())),
 ];
 
-/// Checks of the claims in sections 8.2 and 8.3.
+/// The checks of the claims in sections 8.2 and 8.3.
 pub const ONE_IDE_DISK: &[Check] = &[
     ("C197", |lab| Ok(ratio(lab, &fireball().buffered(), &atlas().buffered())? * 100.0)),
     ("C199", |lab| lab.mib(&fireball().buffered().wce().kib(2.0))),
@@ -271,7 +274,7 @@ pub const ONE_IDE_DISK: &[Check] = &[
     }),
     ("C205", |lab| plateau(lab, &fireball(), &SIZES)),
     ("C206", |lab| plateau(lab, &fireball().wce(), &SIZES)),
-    // Writes at depth 2 as well, because the claim is about the 3ware card.
+    // Reads and writes are simulated at depth 2, because the claim is about the 3ware card.
     ("C207", |lab| {
         let writes = plateau(lab, &fireball().wce().deep(2), &SIZES)?;
         Ok(plateau(lab, &fireball().deep(2), &SIZES)?.max(writes))
@@ -280,7 +283,7 @@ pub const ONE_IDE_DISK: &[Check] = &[
     ("C209", |lab| optimal_depth(lab, &Probe::of(FIREBALL_IDE).wce().kib(8.0))),
 ];
 
-/// Checks of the claims in section 8.4.
+/// The checks of the claims in section 8.4.
 pub const IDE_STRIPES: &[Check] = &[
     ("C215", |lab| peak(lab, fireball().striped(2))),
     ("C216", |lab| peak(lab, fireball().striped(2).wce())),
@@ -308,7 +311,7 @@ pub const IDE_STRIPES: &[Check] = &[
     ("C237", |lab| lab.rate(&twinstor().random().deep(2))),
 ];
 
-/// Checks of the claims in sections 9 and 10.
+/// The checks of the claims in sections 9 and 10.
 pub const NETWORK: &[Check] = &[
     ("C260", |lab| lab.mib(&cifs().kib(32.0).deep(2))),
     ("C274", pci_requests),
@@ -329,7 +332,6 @@ fn hardware_stripe_or_one(disks: u32) -> Probe {
     if disks == 1 { fireball() } else { hardware_stripe(FIREBALL, disks) }
 }
 
-/// All checks of this paper.
 const COMPUTED: &[&[Check]] = &[
     OVERVIEW,
     INTERNALS,
@@ -343,18 +345,20 @@ const COMPUTED: &[&[Check]] = &[
     NETWORK,
 ];
 
-/// The number of a claim of this paper.
+/// Returns the published number of a claim.
 fn stated(id: &str) -> Option<f64> {
     claims::named(id).map(|claim| claim.low)
 }
 
-/// CPU time of a 2 KB read of a volume with these costs (us).
+/// Returns the CPU time of a 2 KB read on a volume (us). `fixed` and `each` are the claims that
+/// state the fixed cost and the cost per KB.
 fn us_of_2_kib(fixed: &str, each: &str) -> Option<f64> {
     Some(stated(fixed)? + 2.0 * stated(each)?)
 }
 
-/// The smallest size (KB) above which buffered writes of NT 4.0 SP6, scaled from 333 to 200 MHz,
-/// always cost less than those of Figure 2 of the first paper.
+/// Returns the smallest request size (KB) at and above which buffered writes cost less CPU time
+/// under NT 4.0 SP6 than in Figure 2 of the first paper. The costs under NT 4.0 SP6 are scaled from
+/// 333 to 200 MHz.
 fn cheaper_under_sp6() -> Option<f64> {
     let (fixed, each) = (stated("C078")?, stated("C079")?);
     let mut from = None;
@@ -368,22 +372,22 @@ fn cheaper_under_sp6() -> Option<f64> {
     from
 }
 
-/// Upper limit of the buffered random writes per second of the IDE disk, if each write first reads
-/// 64 KB (C106). This read takes the time of a buffered read of 8 KB, and the time of the other 56
-/// KB at the rate of the media.
+/// Returns the upper limit of the IDE disk's rate of buffered random writes (requests/s), if each
+/// write first reads 64 KB (C106). The read takes the time of a buffered read of 8 KB, plus the
+/// time of the other 56 KB at the media rate.
 fn framed_ide_writes() -> Option<f64> {
     let read_s = 1.0 / (stated("C183")? * stated("C162")?);
     let more_s = (stated("C106")? - 8.0) / 1024.0 / stated("C198")?;
     Some(1.0 / (read_s + more_s))
 }
 
-/// Values that other numbers of the paper give for some of its claims.
+/// The values of some claims, computed from other numbers of the paper.
 const OWN: &[OwnValue] = &[
-    (&["C028", "C280"], || Some(stated("C264")? / stated("C260")?), "C264 over C260"),
+    (&["C028", "C280"], || Some(stated("C264")? / stated("C260")?), "C264 and C260 (C264 / C260)"),
     (
         &["C136"],
         || Some(percent_more(us_of_2_kib("C141", "C142")?, us_of_2_kib("C139", "C140")?)),
-        "C141 and C142 over C139 and C140, at 2 KB",
+        "C139 to C142 (the difference at 2 KB)",
     ),
     (
         &["C137"],
@@ -391,27 +395,32 @@ const OWN: &[OwnValue] = &[
             let more_us = us_of_2_kib("C141", "C142")? - us_of_2_kib("C139", "C140")?;
             Some(more_us * stated("C134")? * 512.0 / 1e4)
         },
-        "the CPU time of C141 and C142 less that of C139 and C140, as a share of a request at C134",
+        "C139 to C142 (the difference in CPU time, as a share of the time per request at the rate \
+         of C134)",
     ),
     (
         &["C138"],
         || Some(us_of_2_kib("C139", "C140")? * stated("C135")? * 512.0 / 2e4),
-        "C139 and C140 at the rate of C135",
+        "C139 and C140 (the CPU costs at the rate of C135)",
     ),
     (
         &["C185"],
         framed_ide_writes,
-        "the extra read before each write (section 8.1), a buffered one (C183 times C162) of 64 KB \
-         (C106) in place of 8, at C198, with no time for the write itself,",
+        "C106, C162, C183 and C198 (each write first reads 64 KB, section 8.1; the write itself is \
+         assumed to take no time)",
     ),
     (
         &["C186"],
         || Some(framed_ide_writes()? / stated("C184")?),
-        "the same as for C185, over C184,",
+        "C184 and the computed value of C185 (C185 / C184)",
     ),
-    (&["C077"], cheaper_under_sp6, "C078 and C079 at 200 MHz against Figure 2 of the first paper"),
-    (&["C232"], || stated("C060"), "C060"),
+    (
+        &["C077"],
+        cheaper_under_sp6,
+        "C078 and C079 (scaled to 200 MHz and compared with Figure 2 of the first paper)",
+    ),
+    (&["C232"], || stated("C060"), "the limits of the card (C060)"),
 ];
 
-/// How the claims of this paper are checked.
+/// The checks of this paper's claims, and the values that follow from other numbers of the paper.
 pub const CHECKS: Checks = Checks { computed: COMPUTED, own: OWN };

@@ -1,7 +1,7 @@
-//! The figures of the second paper, simulated as their captions and the text describe them.
+//! The figures of the second paper, set up as the captions and the text describe them.
 //!
-//! Their published values are lost, so there is nothing to compare with, and each chart has only
-//! simulated values. Numbers that the text quotes from a figure are claims.
+//! The published values of the figures are lost, so each chart has only simulated values. Numbers
+//! that the text quotes from a figure are claims.
 
 use crate::reproduce::chung2000::{
     ATLAS, CIFS, E5000_NT4, E5000_W2K, FIREBALL, apart, by_sizes, hardware_stripe, twinstor,
@@ -10,25 +10,25 @@ use crate::reproduce::figure::{Cell, Chart, Column, Figure, Metric};
 use crate::reproduce::probe::{Extent, Probe};
 use crate::reproduce::riedel97::{FAST, ULTRA};
 
-/// Depths of the figures of sequential requests.
+/// The depths of the figures with sequential requests.
 const DEPTHS: [u32; 5] = [1, 2, 3, 4, 8];
-/// Depths of the figures of random requests.
+/// The depths of the figures with random requests.
 const RANDOM_DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
 type Series = Vec<(String, Probe)>;
 
-/// A volume managed as a dynamic disk, with its CPU cost per read: C141, C142.
+/// Sets the CPU cost per read of a volume on a dynamic disk: C141, C142.
 pub fn dynamic(probe: Probe) -> Probe {
     probe.with("host.direct_read.fixed", "58us").with("host.direct_read.each", "0.43us/KiB")
 }
 
-/// A stripe of IDE disks, with its CPU costs: C222, C223, C224.
+/// Sets the CPU costs of a stripe of IDE disks: C222, C223, C224.
 fn stripe_cost(probe: Probe) -> Probe {
     let probe = probe.with("host.direct_read.each", "0.46us/KiB");
     probe.with("host.direct_write.each", "0.52us/KiB")
 }
 
-/// A mirror of IDE disks, with its CPU costs: C241, C242, C243.
+/// Sets the CPU costs of a mirror of IDE disks: C241, C242, C243.
 fn mirror_cost(probe: Probe) -> Probe {
     let probe = probe.with("host.direct_read.each", "0.60us/KiB");
     probe.with("host.direct_write.each", "0.55us/KiB")
@@ -42,7 +42,8 @@ fn depths(name: &str, probe: &Probe) -> Series {
     DEPTHS.map(|depth| (format!("{name}, {depth} deep"), probe.clone().deep(depth))).to_vec()
 }
 
-/// Series of reads, writes, and writes with WCE, all with a common name.
+/// Returns three series whose names begin with `name`: reads, writes, and writes with the write
+/// cache enabled (WCE).
 fn directions(name: &str, probe: &Probe) -> Series {
     let named = |what: &str| format!("{name} {what}").trim_start().to_owned();
     let off = probe.clone().writing().with("write_cache", "off");
@@ -61,7 +62,7 @@ fn soaked(title: &str, series: Series) -> Chart {
     by_sizes(title, Metric::SoakedPerMib, series)
 }
 
-/// A chart of random requests against depth.
+/// Returns a chart of random requests, with a row for each depth.
 fn by_depth(title: &str, metric: Metric, series: Series) -> Chart {
     let cells = |probe: Probe| {
         let cell = |depth| Some(Cell::new(probe.clone().random().deep(depth), metric));
@@ -76,7 +77,7 @@ fn by_depth(title: &str, metric: Metric, series: Series) -> Chart {
     }
 }
 
-/// Random requests to a disk, without and with the file-system cache.
+/// Returns series of random requests to a disk, with and without the file-system cache.
 fn random(system: &'static str) -> Series {
     let disk = Probe::of(system);
     vec![
@@ -91,7 +92,7 @@ fn figure(key: &str, title: &str, charts: Vec<Chart>) -> Figure {
     Figure { key: key.to_owned(), title: format!("{title} (simulated)"), charts, given: None }
 }
 
-/// Figures 2 to 38. Figure 1 is a drawing; its numbers are in Table 6.
+/// Returns Figures 2 to 38. Figure 1 is a drawing whose numbers are in Table 6.
 pub fn figures() -> Vec<Figure> {
     let mut all = vec![surface(), extension()];
     all.extend(old_hardware());
@@ -285,15 +286,15 @@ fn ide_random() -> Vec<Figure> {
         ),
         figure(
             "22",
-            "Random requests of several IDE disks, depth of each",
+            "Random requests of several IDE disks, by depth of each disk",
             vec![requests("read", apart_disks(false)), requests("write, WCE", apart_disks(true))],
         ),
         figure(
             "23",
-            "Random requests of two IDE disks, apart and striped",
+            "Random requests of two IDE disks, independent and striped",
             vec![
-                requests("apart, depth of each", pair(apart(FIREBALL, 2))),
-                requests("RAID0, depth of both", pair(Probe::of(FIREBALL).striped(2))),
+                requests("independent, depth of each disk", pair(apart(FIREBALL, 2))),
+                requests("RAID0, depth of the stripe", pair(Probe::of(FIREBALL).striped(2))),
             ],
         ),
     ]
@@ -392,7 +393,7 @@ fn network() -> Vec<Figure> {
     let client = Probe::of(CIFS);
     let none = |key: &str, what: &str| Figure {
         key: key.to_owned(),
-        title: format!("{what}: not simulated, no system has local UNC and mapped paths"),
+        title: format!("{what}: not simulated, because no system has local UNC and mapped paths"),
         charts: Vec::new(),
         given: None,
     };

@@ -1,9 +1,10 @@
-//! The numbers in a paper's text, computed by the simulator, and the score.
+//! Computes the claims (numbers) in a paper's text with the simulator, and scores them.
 //!
-//! Each claim is judged by [`claims::judge`] as on the paper's own machine. If the paper's own
-//! figures and tables have the values that a claim needs, the same computation is made from them.
-//! If its result contradicts the claim, nothing can meet both, and the claim is listed instead of
-//! scored. Claims that contradict each other form a group and count as one.
+//! [`claims::judge`] judges each claim by the standard for the paper's own machine. If the
+//! paper's own figures and tables contain the values that a claim needs, the claim is also computed
+//! from these values. If the result contradicts the claim, no simulation can meet both, so the
+//! claim is listed and not scored. Claims that contradict each other form a group, which counts as
+//! one claim.
 
 use std::collections::BTreeMap;
 
@@ -12,72 +13,73 @@ use lab::simulated;
 use crate::claims::{self, Claim, Paper, Role, Standard, Verdict};
 use crate::reproduce::probe::{Lab, Probe, known};
 
-/// The value that the simulator gives, or why it gives none.
+/// The simulated value of a claim, or the reason why there is none.
 pub type Answer = Result<f64, String>;
 /// The name of a claim, and the function that computes its value.
 pub type Check = (&'static str, fn(&Lab) -> Answer);
-/// Names of claims, the value that other numbers of the same paper give for them, and the source of
-/// that value.
+/// The names of claims, a function that computes their value from other numbers of the same paper,
+/// and the source of that value.
 pub type OwnValue = (&'static [&'static str], fn() -> Option<f64>, &'static str);
 
-/// How the claims of a paper are checked.
+/// The functions that check the claims of a paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Checks {
-    /// The computation of each claim that is checked.
+    /// The functions that compute the checked claims, in lists.
     pub computed: &'static [&'static [Check]],
-    /// Values that follow from other claims of the paper.
+    /// For some claims, the values that follow from other numbers of the paper.
     pub own: &'static [OwnValue],
 }
 
 /// A claim that was checked.
 #[derive(Clone, Debug)]
 pub struct Scored {
-    /// The claim.
+    /// The claim that was checked.
     pub claim: Claim,
-    /// The simulated value.
+    /// The simulated value, or the reason why there is none.
     pub answer: Answer,
-    /// Whether the simulated value matches the published one.
+    /// Whether the simulated value meets the claim.
     pub pass: bool,
-    /// The claim of the same group that is counted instead of this one, if any.
+    /// The claim of the same group that is counted instead of this claim. None if this claim is
+    /// counted.
     pub counted_as: Option<String>,
-    /// Why the claim does not pass; `None` if it passes.
+    /// Why the claim does not pass. None if the claim passes.
     pub reason: Option<String>,
 }
 
 /// A claim that other numbers of the same paper contradict.
 #[derive(Clone, Debug)]
 pub struct Contradicted {
-    /// The claim, with its simulated value.
+    /// The claim with its simulated value.
     pub scored: Scored,
-    /// The value that the paper's own figures, tables or other claims give.
+    /// The value that follows from the paper's own figures, tables or other claims.
     pub own: f64,
-    /// Where the contradicting value is from.
+    /// The source of the contradicting value.
     pub source: String,
 }
 
 /// The results of all claims of a paper.
 #[derive(Clone, Debug)]
 pub struct Claims {
-    /// Number of claims that are inputs of the simulator.
+    /// The number of claims that are inputs of the simulator.
     pub inputs: usize,
-    /// Claims that are out of scope.
+    /// The claims that a simulation of storage cannot compute.
     pub out: Vec<Claim>,
-    /// Claims about something that no system file describes.
+    /// The claims about a set-up that no system file describes.
     pub not_simulated: Vec<Claim>,
-    /// Checked claims that the paper's own numbers contradict.
+    /// The checked claims that the paper's own numbers contradict.
     pub contradicted: Vec<Contradicted>,
-    /// Claims that contradict an input of the simulator; they are not computed.
+    /// The claims that contradict an input of the simulator. These claims are not computed.
     pub contradict_inputs: Vec<Claim>,
-    /// All claims that were checked, including every claim of a group.
+    /// All checked claims that are not in `contradicted`, including every claim of a group.
     pub scored: Vec<Scored>,
 }
 
-/// How many claims passed, out of how many.
+/// The number of claims that passed, and the total number of claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Claims that passed.
+    /// The number of claims that passed.
     pub passed: usize,
-    /// Claims counted.
+    /// The total number of claims.
     pub of: usize,
 }
 
@@ -89,29 +91,30 @@ impl Count {
         })
     }
 
-    /// The share that passed (percent).
+    /// Returns the share of the claims that passed (percent).
     pub fn percent(self) -> f64 {
         self.passed as f64 * 100.0 / self.of.max(1) as f64
     }
 }
 
 impl Claims {
-    /// The claims that count: one of each group of equivalent claims.
+    /// Returns the claims that are counted. Of each group, only one claim is counted.
     pub fn counted(&self) -> impl Iterator<Item = &Scored> {
         self.scored.iter().filter(|scored| scored.counted_as.is_none())
     }
 
-    /// How many of the claims that count passed.
+    /// Counts how many of the counted claims passed.
     pub fn all(&self) -> Count {
         Count::of(self.counted())
     }
 
-    /// The claims that were measured or derived from measurements, one of each group.
+    /// Counts how many of the measured or derived claims passed. Of each group, only one claim is
+    /// counted.
     pub fn measured(&self) -> Count {
         Count::of(self.counted().filter(|scored| scored.claim.is_measured()))
     }
 
-    /// How many of the measured claims passed, including those that the paper's own numbers
+    /// Counts as [`Claims::measured`] does, but includes claims that the paper's own numbers
     /// contradict.
     pub fn measured_with_contradicted(&self) -> Count {
         let more = self.contradicted.iter().map(|one| &one.scored);
@@ -120,7 +123,8 @@ impl Claims {
     }
 }
 
-/// Checks all claims of a paper, with a simulated machine and with the values that it published.
+/// Checks all claims of a paper, both with the simulator and with the values that the paper itself
+/// published.
 pub fn score(lab: &Lab, published: &Lab, paper: Paper, checks: Checks) -> Claims {
     let all = claims::of(paper);
     let known: BTreeMap<&str, fn(&Lab) -> Answer> =
@@ -129,7 +133,7 @@ pub fn score(lab: &Lab, published: &Lab, paper: Paper, checks: Checks) -> Claims
     let asked: Vec<Claim> = of(Role::Check).collect();
     let answers = simulated::on_all_cores(&asked, |claim| match known.get(claim.id.as_str()) {
         Some(check) => check(lab),
-        None => Err("no check computes it".to_owned()),
+        None => Err("no check computes this claim".to_owned()),
     });
     let (mut scored, mut contradicted) = (Vec::new(), Vec::new());
     for (claim, answer) in asked.into_iter().zip(answers) {
@@ -155,14 +159,14 @@ pub fn score(lab: &Lab, published: &Lab, paper: Paper, checks: Checks) -> Claims
 /// A rate, time or cost that a paper's text states, and the function that computes it.
 #[derive(Clone, Debug)]
 pub struct Stated {
-    /// The claim.
+    /// The claim that states the value.
     pub claim: Claim,
-    /// The computation of its value.
+    /// The function that computes the value.
     pub check: fn(&Lab) -> Answer,
 }
 
-/// The rates, times and costs in a paper's text that its figures do not contradict, without those
-/// that only state a limit.
+/// Returns the rates, times and costs in a paper's text that the paper's figures do not contradict.
+/// Claims that only state a limit are left out.
 pub fn stated(published: &Lab, paper: Paper, checks: Checks) -> Vec<Stated> {
     let known: BTreeMap<&str, fn(&Lab) -> Answer> =
         checks.computed.iter().copied().flatten().copied().collect();
@@ -183,12 +187,13 @@ pub fn stated(published: &Lab, paper: Paper, checks: Checks) -> Vec<Stated> {
     with_check.filter(agrees).collect()
 }
 
-/// The value that another number of the paper gives for a claim, with its source.
+/// Returns the value of a claim that follows from other numbers of the paper, with the source of
+/// the value. None if there is no such value.
 fn own_value(claim: &Claim, in_figures: Option<f64>, own: &[OwnValue]) -> Option<(f64, String)> {
     let stated = own.iter().find(|(ids, _, _)| ids.contains(&claim.id.as_str()));
     match stated {
         Some((_, value, source)) => value().map(|value| (value, (*source).to_owned())),
-        None => in_figures.map(|value| (value, "the points of its figures and tables".to_owned())),
+        None => in_figures.map(|value| (value, "the paper's figures and tables".to_owned())),
     }
 }
 
@@ -196,8 +201,8 @@ fn meets(claim: &Claim, value: f64) -> bool {
     claims::judge(claim, value, Standard::Reproduction) == Verdict::Holds
 }
 
-/// Whether a claim holds in the simulated machine of its paper, given the simulated value. A claim
-/// without a value, such as a size at which nothing happens, does not hold.
+/// Judges a claim by its simulated value. A claim without a value does not hold, for example if the
+/// claimed effect occurs at no size.
 pub fn verdict(claim: &Claim, answer: &Answer) -> Verdict {
     match answer {
         Ok(value) => claims::judge(claim, *value, Standard::Reproduction),
@@ -215,8 +220,8 @@ fn judged(claim: Claim, answer: Answer) -> Scored {
     Scored { claim, answer, pass, counted_as: None, reason }
 }
 
-/// The claims of a group contradict each other, so only one of them is counted: one that passes,
-/// else the one with the smallest error.
+/// Chooses which claim of each group is counted: a claim that passes, or else the claim with the
+/// smallest error. The claims of a group contradict each other, so only one claim is counted.
 fn choose_of_groups(scored: &mut [Scored]) {
     let mut best: BTreeMap<String, (f64, String)> = BTreeMap::new();
     for one in scored.iter().filter(|one| !one.claim.group.is_empty()) {
@@ -234,7 +239,7 @@ fn choose_of_groups(scored: &mut [Scored]) {
     }
 }
 
-/// The first of these sizes (KB) that satisfies a condition.
+/// Returns the first of these sizes (KB) at which a condition holds.
 pub fn first_size(sizes: &[f64], mut holds: impl FnMut(f64) -> Result<bool, String>) -> Answer {
     for kib in sizes {
         if holds(*kib)? {
@@ -244,7 +249,7 @@ pub fn first_size(sizes: &[f64], mut holds: impl FnMut(f64) -> Result<bool, Stri
     Err("the claim holds at no size".to_owned())
 }
 
-/// The best throughput over these sizes (MB/s).
+/// Returns the best throughput over these sizes (MB/s).
 pub fn best(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     let mut best = 0.0_f64;
     for kib in sizes {
@@ -253,43 +258,43 @@ pub fn best(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     Ok(best)
 }
 
-/// The first size (KB) at which throughput reaches this rate (MB/s).
+/// Returns the first size (KB) at which the throughput reaches this rate (MB/s).
 pub fn reaches(lab: &Lab, probe: &Probe, sizes: &[f64], mib_per_s: f64) -> Answer {
     first_size(sizes, |kib| Ok(lab.mib(&probe.clone().kib(kib))? >= mib_per_s))
 }
 
-/// The first size (KB) at which throughput is within 10% of the best.
+/// Returns the first size (KB) at which the throughput is within 10% of the best.
 pub fn plateau(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     reaches(lab, probe, sizes, 0.9 * best(lab, probe, sizes)?)
 }
 
-/// The first size (KB) at which throughput is the best: within 2%, less than the 3% by which the
-/// measurements of the first paper repeat.
+/// Returns the first size (KB) at which the throughput is within 2% of the best. The limit is below
+/// the 3% within which the measurements of the first paper are repeatable.
 pub fn media_limit(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     reaches(lab, probe, sizes, 0.98 * best(lab, probe, sizes)?)
 }
 
-/// Throughput of the probe `over` divided by that of `under`.
+/// Returns the throughput of the probe `over` divided by the throughput of `under`.
 pub fn ratio(lab: &Lab, over: &Probe, under: &Probe) -> Answer {
     Ok(lab.mib(over)? / lab.mib(under)?)
 }
 
-/// How much lower the throughput of the probe `less` is than that of `than` (percent).
+/// Returns by how much the throughput of the probe `less` is below that of `than` (percent).
 pub fn loss(lab: &Lab, less: &Probe, than: &Probe) -> Answer {
     Ok((1.0 - ratio(lab, less, than)?) * 100.0)
 }
 
-/// How much higher the throughput of the probe `more` is than that of `than` (percent).
+/// Returns by how much the throughput of the probe `more` exceeds that of `than` (percent).
 pub fn gain(lab: &Lab, more: &Probe, than: &Probe) -> Answer {
     Ok((ratio(lab, more, than)? - 1.0) * 100.0)
 }
 
-/// CPU time charged to the program (ms/MB).
+/// Returns the CPU time charged to the program (ms/MB).
 pub fn cost(lab: &Lab, probe: &Probe) -> Answer {
     known(lab.measure(probe)?.cpu_ms_per_mib())
 }
 
-/// CPU time of the whole machine (ms/MB).
+/// Returns the CPU time of the whole machine (ms/MB).
 pub fn soaked(lab: &Lab, probe: &Probe) -> Answer {
     known(lab.measure(probe)?.soaked_ms_per_mib())
 }
@@ -304,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_group_of_contradicting_claims_counts_once() {
-        // For the same quantity, C188 says 35 ms/MB and C191 says 270.
+        // C188 states 35 ms/MB, and C191 states 270 ms/MB for the same quantity.
         let mut both = vec![scored("C191", 36.0), scored("C188", 36.0)];
         choose_of_groups(&mut both);
         assert_eq!(both[0].counted_as.as_deref(), Some("C188"));
@@ -326,7 +331,7 @@ mod tests {
         choose_of_groups(&mut both);
         assert_eq!(both.iter().filter(|one| one.counted_as.is_none()).count(), 1);
         assert!(both.iter().all(|one| !one.pass));
-        assert_eq!(both[1].counted_as.as_deref(), Some("C191"), "63% off against 186%");
+        assert_eq!(both[1].counted_as.as_deref(), Some("C191"), "the errors are 63% and 186%");
     }
 
     #[test]

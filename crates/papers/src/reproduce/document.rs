@@ -1,7 +1,7 @@
 //! The JSON document of `reproduce --json`: every value, score and claim.
 //!
-//! Its schema is published in `docs/schema/reproduce.schema.json`; the texts of this file appear
-//! there.
+//! The schema of the document is published in `docs/schema/reproduce.schema.json`. The doc comments
+//! of this file are the descriptions in the schema.
 
 use lab::json::Program;
 use schemars::JsonSchema;
@@ -12,18 +12,18 @@ use crate::reproduce::figure::{ChartResult, Column, Point, Residual, Score};
 use crate::reproduce::published::{self, Claim};
 use crate::reproduce::{FigureResult, Reproduction};
 
-/// A paper reproduced in the simulator.
+/// A paper that was reproduced in the simulator.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReproduceDocument {
-    /// The program and its version.
+    /// The program that wrote the document, and its version.
     pub halfpower: Program,
     /// The name of the paper.
     pub paper: String,
-    /// Authors, title and year.
+    /// The authors, the title and the year of the paper.
     pub title: String,
-    /// Figures and tables of the paper.
+    /// The figures and tables of the paper.
     pub figures: Vec<FigureDocument>,
-    /// Results for the claims in the text; absent if only one figure was requested.
+    /// The results for the claims in the text. Absent if only figures were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claims: Option<ClaimsDocument>,
 }
@@ -31,23 +31,24 @@ pub struct ReproduceDocument {
 /// A figure or table.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FigureDocument {
-    /// Name of the figure on the command line, such as 2 or t3.
+    /// The name of the figure on the command line, such as 2 or t3.
     pub key: String,
-    /// Name of the figure in the paper.
+    /// The name of the figure in the paper.
     pub name: String,
     /// What the figure shows.
     pub title: String,
-    /// How far the simulated values are from the published ones; absent if no values were
-    /// published.
+    /// The errors of the simulated values, relative to the published values. Absent if no values
+    /// were published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<ScoreDocument>,
-    /// How far the naive bound is from the published values.
+    /// The errors of the naive bound, relative to the published values. Absent if there is no
+    /// bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub naive_score: Option<ScoreDocument>,
-    /// Charts of the figure.
+    /// The charts of the figure.
     pub charts: Vec<ChartDocument>,
-    /// A published table that describes the set-up, with the names of its columns first. It is an
-    /// input and not scored.
+    /// A published table that describes the set-up. The first row has the names of the columns. The
+    /// table is an input and is not scored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub given: Vec<Vec<String>>,
 }
@@ -63,125 +64,127 @@ pub struct ChartDocument {
     pub rows: Vec<String>,
     /// The series of the chart, one for each column.
     pub columns: Vec<ColumnDocument>,
-    /// How far the simulated values of the chart are from the published ones.
+    /// The errors of the chart's simulated values, relative to the published values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<ScoreDocument>,
-    /// How far the naive bound is from the published values of the chart.
+    /// The errors of the naive bound in this chart, relative to the published values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub naive_score: Option<ScoreDocument>,
-    /// Values of the chart that are off by more than a tenth.
+    /// The values of the chart whose error is larger than 10%.
     pub residuals: Vec<ResidualDocument>,
 }
 
 /// A series of a chart.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ColumnDocument {
-    /// Name of the series.
+    /// The name of the series.
     pub name: String,
-    /// A value for each row; null if the series has no value in that row.
+    /// A value for each row. Null if the series has no value in the row.
     pub points: Vec<Option<PointDocument>>,
 }
 
-/// A value of a published chart, and what the simulation gives for it.
+/// A value of a chart, as published and as simulated.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PointDocument {
-    /// The simulated value.
+    /// The simulated value. Null if it could not be simulated.
     pub simulated: Option<f64>,
-    /// The published value.
+    /// The published value. Null if it is unknown.
     pub published: Option<f64>,
     /// The naive bound: min(depth x size / R0, disks x media, bus), where R0 is the time of a
-    /// single request.
+    /// single request. Null if there is no such bound.
     pub naive: Option<f64>,
-    /// Relative error; for shares in percent, the difference in percentage points divided by 100.
+    /// The relative error. For shares of bus time, this is the difference in percentage points,
+    /// divided by 100.
     pub error: Option<f64>,
-    /// Why there is no simulated value.
+    /// Why the value could not be simulated. Absent if it was simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// Errors of a set of values, as shares.
+/// The errors of a set of values. An error of 0.1 means 10%.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ScoreDocument {
-    /// Number of values compared.
+    /// The number of values that were compared.
     pub points: u64,
-    /// Mean absolute error.
+    /// The mean absolute error.
     pub mean: f64,
-    /// Median absolute error.
+    /// The median absolute error.
     pub median: f64,
-    /// 90th percentile of the absolute errors.
+    /// The 90th percentile of the absolute errors.
     pub p90: f64,
-    /// The worst error, with its sign.
+    /// The error with the largest absolute value.
     pub worst: f64,
-    /// Series and row of the value with the worst error.
+    /// The series and row of the value with the worst error.
     pub worst_point: String,
-    /// Root of the mean square error.
+    /// The root mean square error.
     pub demerit: f64,
 }
 
 /// A value of a chart with a large error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResidualDocument {
-    /// Names of the series and of the row.
+    /// The names of the series and of the row.
     pub point: String,
-    /// Relative error.
+    /// The error of the value, defined like the error of a point.
     pub error: f64,
-    /// The reason, if known.
+    /// The reason for the error. Null if it is unknown.
     pub explanation: Option<String>,
 }
 
-/// Results for the numbers in the paper's text.
+/// The results for the claims, which are the numbers in the paper's text.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ClaimsDocument {
-    /// Claims that are inputs of the simulator and not scored.
+    /// The number of claims that are inputs of the simulator. They are not scored.
     pub inputs: u64,
-    /// Claims that were checked and passed. A group of contradicting claims counts once.
+    /// The number of checked claims that passed. A group of contradicting claims counts once.
     pub passed: u64,
-    /// Claims that were checked and failed. A group of contradicting claims counts once.
+    /// The number of checked claims that failed. A group of contradicting claims counts once.
     pub failed: u64,
-    /// Checked claims whose kind is measured or derived; a group counts once.
+    /// The number of checked claims whose kind is measured or derived. A group counts once.
     pub measured_checked: u64,
-    /// Number of those claims that passed.
+    /// The number of measured or derived claims that passed.
     pub measured_passed: u64,
-    /// Claims that a simulation of storage cannot check.
+    /// The number of claims that a simulation of storage cannot check.
     pub out: u64,
-    /// All checked claims, including every claim of a group.
+    /// All checked claims that are not in `contradicted`, including every claim of a group.
     pub checked: Vec<ClaimDocument>,
-    /// Checked claims that the paper's own numbers contradict; they are not counted.
+    /// The checked claims that the paper's own numbers contradict. They are not counted.
     pub contradicted: Vec<ContradictedDocument>,
-    /// Claims that contradict an input of the simulator, with the reason.
+    /// The claims that contradict an input of the simulator, with the reason.
     pub contradict_inputs: Vec<OutDocument>,
-    /// Claims about something that no system file describes, with the reason.
+    /// The claims about a set-up that no system file describes, with the reason.
     pub not_simulated: Vec<OutDocument>,
-    /// The claims that are out of scope, with the reason.
+    /// The claims that a simulation of storage cannot check, with the reason.
     pub out_of_scope: Vec<OutDocument>,
 }
 
 /// A claim that was checked.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ClaimDocument {
-    /// Name of the claim: R or C and a number.
+    /// The name of the claim: the letter R or C, followed by a number.
     pub id: String,
-    /// Section of the paper that states the claim.
+    /// The section of the paper that states the claim.
     pub section: String,
     /// The statement of the paper.
     pub claim: String,
-    /// The published value or range, unit and qualifier.
+    /// The published value or range with its unit and qualifier.
     pub published: String,
-    /// Unit of the value.
+    /// The unit of the value.
     pub unit: String,
-    /// Kind of the claim: measured, derived and so on.
+    /// The kind of the claim, such as measured or derived.
     pub kind: String,
-    /// The simulated value.
+    /// The simulated value. Null if there is none.
     pub simulated: Option<f64>,
-    /// How the quantity is measured, where the statement leaves that open.
+    /// How the quantity is measured. Absent if the statement itself says how.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub quantity: String,
-    /// Whether the simulated value matches the published one.
+    /// Whether the simulated value meets the claim.
     pub pass: bool,
-    /// The claim of the same group that is counted in place of this one.
+    /// The claim of the same group that is counted instead of this claim. Absent if this claim is
+    /// counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_as: Option<String>,
-    /// Why the claim does not pass; absent if it passes.
+    /// Why the claim does not pass. Absent if the claim passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -191,16 +194,16 @@ pub struct ClaimDocument {
 pub struct ContradictedDocument {
     /// The claim with its simulated value.
     pub claim: ClaimDocument,
-    /// The value that the paper's own figures, tables or other claims give.
+    /// The value that follows from the paper's own figures, tables or other claims.
     pub own: f64,
-    /// Where the contradicting value is from.
+    /// The source of the contradicting value.
     pub source: String,
 }
 
 /// A claim that is not checked.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OutDocument {
-    /// Name of the claim: R or C and a number.
+    /// The name of the claim: the letter R or C, followed by a number.
     pub id: String,
     /// The statement of the paper.
     pub claim: String,
@@ -209,7 +212,7 @@ pub struct OutDocument {
 }
 
 impl ReproduceDocument {
-    /// The document of a reproduction.
+    /// Returns the document of a reproduction.
     pub fn of(reproduction: &Reproduction) -> ReproduceDocument {
         ReproduceDocument {
             halfpower: Program::this(),

@@ -1,8 +1,9 @@
-//! A figure or table of a paper, its simulated values, and their errors against the published ones.
+//! A figure or table of a paper, its simulated values, and the errors of these values relative to
+//! the published values.
 //!
-//! A figure has charts, a chart has rows and columns, and each cell has a simulated value,
-//! published value if known, and naive bound. Scores use relative errors, or differences in
-//! percentage points for shares.
+//! A figure has charts, and a chart has rows and columns. Each cell has a simulated value, a
+//! published value if one is known, and a naive bound if there is one. Scores use relative errors,
+//! or differences in percentage points for shares of bus time.
 
 use std::collections::HashMap;
 
@@ -10,40 +11,40 @@ use analysis::quantile::quantile;
 
 use crate::reproduce::probe::{Lab, MIB, Measured, Probe};
 
-/// Errors above this share are listed.
+/// The error above which a value is listed as a residual, as a share.
 pub const LISTED: f64 = 0.10;
 
 /// The quantity that a chart shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Metric {
-    /// Throughput (MB/s).
+    /// The throughput (MB/s).
     Throughput,
-    /// Requests per second.
+    /// The request rate (requests/s).
     Requests,
-    /// CPU time charged to the program (ms/MB).
+    /// The CPU time charged to the program (ms/MB).
     CpuPerMib,
-    /// CPU time charged to the program (ms/request).
+    /// The CPU time charged to the program (ms/request).
     CpuPerRequest,
-    /// Share of one processor charged to the program (percent).
+    /// The CPU time charged to the program, as a share of one processor (percent).
     CpuShare,
-    /// CPU time of the whole machine (ms/MB).
+    /// The CPU time of the whole machine (ms/MB).
     SoakedPerMib,
-    /// Share of all processors that is busy (percent).
+    /// The utilisation of all processors together (percent).
     BusyShare,
-    /// This price (USD) divided by the requests per second.
+    /// The given price (USD) divided by the request rate.
     PricePerRequest(f64),
-    /// Requests per second divided by this price (USD).
+    /// The request rate divided by the given price (USD).
     RequestsPerPrice(f64),
-    /// Median response time (ms).
+    /// The median response time (ms).
     Latency,
-    /// Share of certain phases in the bus's busy time (percent).
+    /// The share of the given phases in the busy time of the bus (percent).
     Phases(&'static [&'static str]),
-    /// Utilisation of the bus (percent).
+    /// The utilisation of the bus (percent).
     BusShare,
 }
 
 impl Metric {
-    /// The unit, as the papers write it.
+    /// Returns the unit, as the papers write it.
     pub fn unit(self) -> &'static str {
         match self {
             Metric::Throughput => "MB/s",
@@ -59,13 +60,13 @@ impl Metric {
         }
     }
 
-    /// Whether errors are differences in percentage points rather than relative errors.
+    /// Checks whether errors are differences in percentage points instead of relative errors.
     pub fn in_points(self) -> bool {
         matches!(self, Metric::Phases(_) | Metric::BusShare)
     }
 
-    /// Stores a published value, and what follows from it, in the fields of `point` that are still
-    /// unknown.
+    /// Stores a published value, and values that follow from it, in those fields of `point` that
+    /// are still unknown.
     fn put(self, value: f64, point: &mut Measured) {
         let mib = point.request_bytes / MIB;
         let set = |place: &mut f64, value: f64| {
@@ -92,7 +93,8 @@ impl Metric {
         }
     }
 
-    /// The value of the quantity in a simulation; `None` if the system does not have the quantity.
+    /// Returns the value of the quantity in a simulation. None if the system does not have the
+    /// quantity.
     pub fn of(self, measured: &Measured) -> Option<f64> {
         match self {
             Metric::Throughput => Some(measured.mib_per_s),
@@ -111,7 +113,7 @@ impl Metric {
     }
 }
 
-/// The published values of figures, in place of simulated results.
+/// Returns a lab whose results are the published values of figures instead of simulated values.
 pub fn published_lab(figures: &[Figure]) -> Lab {
     let mut points: HashMap<Probe, Measured> = HashMap::new();
     for figure in figures {
@@ -129,27 +131,27 @@ pub fn published_lab(figures: &[Figure]) -> Lab {
 /// A cell of a chart, before it is simulated.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// System and workload.
+    /// The system and the workload that are simulated.
     pub probe: Probe,
     /// The quantity that the chart shows.
     pub metric: Metric,
-    /// The published value.
+    /// The published value. None if it is unknown.
     pub published: Option<f64>,
 }
 
 impl Cell {
-    /// A cell without a published value.
+    /// Returns a cell without a published value.
     pub fn new(probe: Probe, metric: Metric) -> Cell {
         Cell { probe, metric, published: None }
     }
 }
 
-/// A column of a chart: one series.
+/// A column of a chart, which is one series.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Name of the series.
+    /// The name of the series.
     pub name: String,
-    /// A cell for each row; `None` if the series has no value there.
+    /// A cell for each row. None if the series has no value in the row.
     pub cells: Vec<Option<Cell>>,
 }
 
@@ -169,17 +171,18 @@ pub struct Chart {
 /// A figure or table.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Name of the figure on the command line, such as `2` or `t3`.
+    /// The name of the figure on the command line, such as `2` or `t3`.
     pub key: String,
     /// What the figure shows.
     pub title: String,
-    /// Charts of the figure.
+    /// The charts of the figure.
     pub charts: Vec<Chart>,
-    /// A published table that describes the set-up; an input and not scored.
+    /// The file of a published table that describes the set-up. The table is an input and is not
+    /// scored. None if there is no such table.
     pub given: Option<&'static str>,
 }
 
-/// The name of a figure with this key: `Figure 2` or `Table 3`.
+/// Returns the name of the figure with this key, such as `Figure 2` or `Table 3`.
 pub fn name_of(key: &str) -> String {
     match key.strip_prefix('t') {
         Some(number) => format!("Table {number}"),
@@ -189,12 +192,12 @@ pub fn name_of(key: &str) -> String {
 }
 
 impl Figure {
-    /// Name of the figure: `Figure 2` or `Table 3`.
+    /// Returns the name of the figure, such as `Figure 2` or `Table 3`.
     pub fn name(&self) -> String {
         name_of(&self.key)
     }
 
-    /// Whether the figure has published values to compare with.
+    /// Checks whether any value of the figure was published.
     pub fn has_published(&self) -> bool {
         let columns = self.charts.iter().flat_map(|chart| &chart.columns);
         columns
@@ -202,75 +205,77 @@ impl Figure {
             .any(|cell| cell.published.is_some())
     }
 
-    /// The probes of all cells of all charts.
+    /// Returns the probes of all cells of all charts.
     pub fn probes(&self) -> Vec<Probe> {
         let columns = self.charts.iter().flat_map(|chart| &chart.columns);
         columns.flat_map(|column| column.cells.iter().flatten()).map(|c| c.probe.clone()).collect()
     }
 }
 
-/// A value of a published chart, with what the simulation and the naive bound give for it.
+/// A value of a chart: as published, as simulated, and its naive bound.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// The simulated value; `None` if there is none.
+    /// The simulated value. None if it could not be simulated.
     pub simulated: Option<f64>,
-    /// The published value.
+    /// The published value. None if it is unknown.
     pub published: Option<f64>,
-    /// The naive bound for the value.
+    /// The naive bound for the value. None if there is no such bound.
     pub naive: Option<f64>,
-    /// Relative error; for shares in percent, the difference in percentage points divided by 100.
+    /// The relative error. For shares of bus time, this is the difference in percentage points,
+    /// divided by 100.
     pub error: Option<f64>,
-    /// Why there is no simulated value.
+    /// Why the value could not be simulated. None if it was simulated.
     pub why: Option<String>,
 }
 
-/// A published chart, with what the simulation and the naive bound give for each of its values.
+/// A simulated chart.
 #[derive(Clone, Debug)]
 pub struct ChartResult {
-    /// The chart with its published values.
+    /// The definition of the chart, with the published values.
     pub chart: Chart,
     /// The values by column and row.
     pub points: Vec<Vec<Option<Point>>>,
-    /// Errors against the published values; `None` if there are none.
+    /// The errors of the simulated values, relative to the published values. None if no values were
+    /// published.
     pub score: Option<Score>,
-    /// Errors of the naive bound against the published values; `None` if there are none.
+    /// The errors of the naive bound, relative to the published values. None if there is no bound.
     pub naive: Option<Score>,
-    /// Values with an error above [`LISTED`].
+    /// The values whose error is above [`LISTED`].
     pub residuals: Vec<Residual>,
 }
 
 /// A value of a chart with a large error.
 #[derive(Clone, Debug)]
 pub struct Residual {
-    /// Names of the series and of the row.
+    /// The names of the series and of the row.
     pub name: String,
     /// The error of the value, as a share.
     pub error: f64,
-    /// The reason, if known.
+    /// The reason for the error. None if it is unknown.
     pub explanation: Option<&'static str>,
 }
 
-/// Errors of a set of values, as shares.
+/// The errors of a set of values. An error of 0.1 means 10%.
 #[derive(Clone, Debug)]
 pub struct Score {
-    /// Number of values compared.
+    /// The number of values that were compared.
     pub points: usize,
-    /// Mean absolute error.
+    /// The mean absolute error.
     pub mean: f64,
-    /// Median absolute error.
+    /// The median absolute error.
     pub median: f64,
-    /// 90th percentile of the absolute errors.
+    /// The 90th percentile of the absolute errors.
     pub p90: f64,
-    /// The worst error, with its sign.
+    /// The error with the largest absolute value.
     pub worst: f64,
-    /// Series and row of the value with the worst error.
+    /// The series and row of the value with the worst error.
     pub worst_name: String,
-    /// Root of the mean square error.
+    /// The root mean square error.
     pub demerit: f64,
 }
 
 impl Score {
-    /// The score of named errors; `None` if there are none.
+    /// Computes the score of named errors. None if there are no errors.
     pub fn of(errors: &[(String, f64)]) -> Option<Score> {
         let (name, worst) = errors.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
         let mut sizes: Vec<f64> = errors.iter().map(|(_, error)| error.abs()).collect();
@@ -288,11 +293,11 @@ impl Score {
     }
 }
 
-/// Reason for residuals: figure, part of the name of the series, first and last row, and the
-/// reason.
+/// An explanation of residuals: the figure, a part of the name of the series, the first row, the
+/// last row, and the reason.
 pub type Explanation = (&'static str, &'static str, f64, f64, &'static str);
 
-/// Simulates a chart of a figure.
+/// Simulates a chart of a figure, and computes its errors.
 pub fn measure(lab: &Lab, key: &str, chart: Chart, known: &[Explanation]) -> ChartResult {
     let point = |cell: &Cell| measure_cell(lab, cell);
     let points: Vec<Vec<Option<Point>>> = chart
@@ -313,8 +318,8 @@ pub fn measure(lab: &Lab, key: &str, chart: Chart, known: &[Explanation]) -> Cha
 }
 
 impl ChartResult {
-    /// The errors of all published values with their names, of the simulation or of the naive
-    /// bound.
+    /// Returns the errors at all published values, with the names of the values. With `of_naive`,
+    /// returns the errors of the naive bound instead of the simulated values.
     pub fn errors(&self, of_naive: bool) -> Vec<(String, f64)> {
         let mut errors = Vec::new();
         for (column, points) in self.chart.columns.iter().zip(&self.points) {
@@ -346,8 +351,8 @@ fn explain(known: &[Explanation], key: &str, series: &str, row: &str) -> Option<
     found.map(|explanation| explanation.4)
 }
 
-/// The error of the simulated value against the published one, as a share; `None` if either is
-/// missing.
+/// Returns the error of the simulated value relative to the published value, as a share. None if
+/// either value is missing.
 pub fn error_of(lab: &Lab, cell: &Cell) -> Option<f64> {
     let measured = lab.measure(&cell.probe).ok()?;
     error_from(cell, cell.metric.of(&measured)?)
@@ -381,7 +386,7 @@ mod tests {
         let score = Score::of(&named(&[0.01, -0.05, 0.03])).unwrap();
         assert_eq!((score.worst, score.worst_name.as_str()), (-0.05, "1"));
         assert!((score.mean - 0.03).abs() < 1e-12 && (score.median - 0.03).abs() < 1e-12);
-        assert!(score.demerit > score.mean, "the square weighs large errors more");
+        assert!(score.demerit > score.mean, "the root mean square gives large errors more weight");
         assert!(Score::of(&[]).is_none());
     }
 

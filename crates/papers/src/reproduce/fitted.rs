@@ -1,8 +1,9 @@
-//! The fitted parameters of the systems that a paper's figures use. The source of such a value says
-//! what it was fitted to.
+//! Finds the fitted parameters of the systems that a paper's figures use. The source of a fitted
+//! value in a system file states which published values it was fitted to.
 //!
-//! A value that several systems, or several places of a system, share under the same source is one
-//! parameter: the same time of reads and of writes, or the same firmware in two drives.
+//! If several systems, or several keys of a system, have the same value with the same source, they
+//! share one parameter. Examples are the same time for reads and writes, or the same firmware in
+//! two drives.
 
 use std::collections::BTreeSet;
 
@@ -13,37 +14,38 @@ use crate::reproduce::figure::Figure;
 /// A parameter of a system file that was fitted to published values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// The places that share the parameter: name of the system, and path in its file, such as
-    /// `drive.firmware_read`.
+    /// The keys that share the parameter: the name of the system, and the path in the system file,
+    /// such as `drive.firmware_read`.
     pub places: Vec<(String, String)>,
-    /// Value of the parameter, in `unit`.
+    /// The value of the parameter, in `unit`.
     pub value: f64,
-    /// Unit of the value.
+    /// The unit of the value.
     pub unit: String,
-    /// What the value was fitted to.
+    /// The source of the value, which states what the value was fitted to.
     pub source: String,
 }
 
 impl Parameter {
-    /// The figures and tables to which the parameter was fitted, by their names on the command
-    /// line.
+    /// Returns the figures and tables to which the parameter was fitted, with their names on the
+    /// command line.
     pub fn figures(&self) -> Vec<String> {
         cited(&self.source)
     }
 
-    /// Path of the parameter in the first system file.
+    /// Returns the path of the parameter in the first system file.
     pub fn key(&self) -> &str {
         self.places.first().map_or("", |(_, key)| key)
     }
 
-    /// The systems that have the parameter.
+    /// Returns the names of the systems that have the parameter.
     pub fn systems(&self) -> BTreeSet<&str> {
         self.places.iter().map(|(system, _)| system.as_str()).collect()
     }
 
-    /// The value of the parameter if nothing were known about it: 0 for times and sizes, the
-    /// advertised rate for rates. Data that a drive retains are as large as its read-ahead, and
-    /// writes are merged up to the size of the largest request.
+    /// Returns the value that the parameter would have if nothing were known about it: 0 for times
+    /// and sizes, and the advertised rate for rates. There are two exceptions. The data that a
+    /// drive retains are as large as its read-ahead, and writes are merged up to the size of the
+    /// largest request.
     pub fn neutral(&self) -> f64 {
         let of = |key: &str| {
             let description = Description::named(&self.places.first()?.0).ok()?;
@@ -59,7 +61,7 @@ impl Parameter {
     }
 }
 
-/// The fitted parameters of the systems that some figures simulate.
+/// Returns the fitted parameters of all systems that these figures simulate.
 pub fn parameters<'a>(figures: impl IntoIterator<Item = &'a Figure>) -> Vec<Parameter> {
     let probes = figures.into_iter().flat_map(Figure::probes);
     let systems: BTreeSet<&str> = probes.map(|probe| probe.system()).collect();
@@ -88,12 +90,12 @@ pub fn parameters<'a>(figures: impl IntoIterator<Item = &'a Figure>) -> Vec<Para
     all
 }
 
-/// Whether a source says that the value was fitted.
+/// Checks whether a source states that the value was fitted.
 fn says_fit(source: &str) -> bool {
     source.split(|c: char| !c.is_ascii_alphabetic()).any(|word| word == "fit")
 }
 
-/// The figures and tables that a source cites: "Figure 2", "Figures 10 and 13", "Table 3".
+/// Returns the figures and tables that a source cites, such as "Figures 10 and 13" or "Table 3".
 fn cited(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut prefix = None;
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(of("host.direct_read.fixed")[0].systems().len(), 3);
         assert_eq!(of("host.direct_read.fixed"), of("host.direct_write.fixed"));
         assert_eq!(of("drive.firmware_write").len(), 2, "one for each drive");
-        assert!(of("drive.rotation").is_empty(), "it is from a data sheet");
+        assert!(of("drive.rotation").is_empty(), "its value is from a data sheet");
         assert!(!says_fit("benefit of the doubt"));
     }
 

@@ -1,8 +1,8 @@
-//! A reproduction as text: each chart is a table like the original, with sizes as rows and series
-//! as columns.
+//! Formats a reproduction as text. Each chart becomes a table, usually with request sizes as rows
+//! and series as columns.
 //!
-//! A cell shows simulated value, published value and error if a published value is known, and the
-//! simulated value otherwise.
+//! A cell shows the simulated value. If a published value is known, the cell also shows the
+//! published value and the error.
 
 use crate::reproduce::claim::{Claims, Contradicted, Count, Scored};
 use crate::reproduce::figure::{ChartResult, Point, Score};
@@ -10,12 +10,12 @@ use crate::reproduce::fitted;
 use crate::reproduce::published::{self, Claim};
 use crate::reproduce::{FigureResult, Reproduction};
 
-/// Width of a cell with a published value.
+/// The minimum width of a column with published values (characters).
 const PAIR: usize = 22;
-/// Width of a cell without a published value.
+/// The minimum width of a column without published values (characters).
 const SINGLE: usize = 14;
 
-/// All figures, then the scores, then the claims.
+/// Formats all figures, then the scores, then the claims.
 pub fn text(reproduction: &Reproduction) -> String {
     let mut lines = vec![reproduction.paper.title().to_owned()];
     for figure in &reproduction.figures {
@@ -31,7 +31,7 @@ pub fn text(reproduction: &Reproduction) -> String {
     lines.join("\n")
 }
 
-/// Only the claims, all of them.
+/// Formats only the claims, including those that pass.
 pub fn claims_text(claims: &Claims) -> String {
     claim_lines(claims, true).join("\n").trim_start().to_owned()
 }
@@ -46,7 +46,7 @@ fn figure_lines(figure: &FigureResult) -> Vec<String> {
     lines
 }
 
-/// A published table in aligned columns.
+/// Formats a published table in aligned columns.
 fn given_lines(file: &'static str) -> Vec<String> {
     let table = published::cells_of(file);
     let columns = table.first().map_or(0, Vec::len);
@@ -89,20 +89,20 @@ fn chart_lines(result: &ChartResult) -> Vec<String> {
         lines.push(format!("  {}", line.trim_end()));
     }
     if let Some(score) = &result.score {
-        lines.push(format!("  error: {}", score_text(score)));
+        lines.push(format!("  error of the simulation: {}", score_text(score)));
     }
     if let Some(naive) = &result.naive {
-        lines.push(format!("  naive bound: {}", score_text(naive)));
+        lines.push(format!("  error of the naive bound: {}", score_text(naive)));
     }
     for residual in &result.residuals {
         let why = residual.explanation.unwrap_or("unexplained");
-        lines.push(format!("  off: {} {}: {why}", residual.name, percent(residual.error)));
+        lines.push(format!("  large error: {} {}: {why}", residual.name, percent(residual.error)));
     }
     lines.extend(missing(result));
     lines
 }
 
-/// Why values could not be simulated, each reason once.
+/// Returns the reasons why values could not be simulated, without duplicates.
 fn missing(result: &ChartResult) -> Vec<String> {
     let reasons = result.points.iter().flatten().flatten().filter_map(|point| point.why.clone());
     let mut reasons: Vec<String> = reasons.collect();
@@ -163,7 +163,7 @@ fn summary(figures: &[FigureResult]) -> Vec<String> {
     lines
 }
 
-/// How many parameters were fitted, and to how many scored values.
+/// Formats how many parameters were fitted, and how many scored values they explain.
 fn parameter_line(reproduction: &Reproduction) -> String {
     let fitted = fitted::parameters(reproduction.figures.iter().map(|result| &result.figure)).len();
     let points = |figure: &FigureResult| -> usize {
@@ -172,7 +172,7 @@ fn parameter_line(reproduction: &Reproduction) -> String {
     let figures: usize = reproduction.figures.iter().map(points).sum();
     let claims = reproduction.claims.as_ref().map_or(0, |claims| claims.scored.len());
     format!(
-        "  {fitted} fitted parameters in the system files of this paper; they explain {figures} \
+        "  the system files of this paper have {fitted} fitted parameters, which explain {figures} \
          points and {claims} claims"
     )
 }
@@ -183,7 +183,7 @@ fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {
     let mut lines = vec![
         String::new(),
         format!(
-            "Claims of the text: {} were checked ({} met, {} not met; a group of contradicting \
+            "Claims in the text: {} were checked ({} met, {} not met; a group of contradicting \
              claims counts once), {} are contradicted by the paper's own numbers, {} are inputs, \
              {} are not simulated, {} are out of scope",
             count.of,
@@ -195,7 +195,7 @@ fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {
             claims.out.len()
         ),
         format!("  measured or derived claims: {} met within 10%", count_text(measured)),
-        format!("  with those contradicted by the paper: {}", count_text(with_contradicted)),
+        format!("  including claims that the paper contradicts: {}", count_text(with_contradicted)),
     ];
     let shown = |scored: &&Scored| all || (!scored.pass && scored.counted_as.is_none());
     lines.extend(claims.scored.iter().filter(shown).map(claim_line));
@@ -206,12 +206,12 @@ fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {
         };
         lines.extend(claims.contradict_inputs.iter().map(listed("contradicted")));
         lines.extend(claims.not_simulated.iter().map(listed("not simulated")));
-        lines.extend(claims.out.iter().map(listed("out")));
+        lines.extend(claims.out.iter().map(listed("out of scope")));
     }
     lines
 }
 
-/// A count as text, such as "73 of 96 (76.0%)".
+/// Formats a count, such as "73 of 96 (76.0%)".
 pub fn count_text(count: Count) -> String {
     format!("{} of {} ({:.1}%)", count.passed, count.of, count.percent())
 }
@@ -240,18 +240,19 @@ fn claim_line(scored: &Scored) -> String {
     let line =
         format!("  {} {verdict}  {}: {published}; simulated {simulated}", claim.id, claim.text);
     match (&scored.counted_as, &scored.reason) {
-        (Some(other), _) => format!("{line}; not counted, {other} is of the same group"),
+        (Some(other), _) => format!("{line}; not counted, because {other} of its group is counted"),
         (None, Some(reason)) => format!("{line}; {reason}"),
         (None, None) => line,
     }
 }
 
-/// A share as a percentage with its sign.
+/// Formats a share as a percentage with its sign.
 pub fn percent(share: f64) -> String {
     format!("{:+.1}%", share * 100.0)
 }
 
-/// A number with at least three significant digits; a whole number if it is 1000 or more.
+/// Formats a number with at least three significant digits. A value of 1000 or more is rounded to a
+/// whole number.
 pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),

@@ -1,15 +1,18 @@
-//! The error of a figure when its published values are not used: every parameter that was fitted
-//! to the figure is fitted again without it, and the figure is predicted.
+//! Computes how well each figure is predicted if its own published values are left out
+//! (leave-one-out cross-validation). Every parameter that was fitted to the figure is fitted again
+//! without the values of the figure. The figure is then simulated with the new parameters.
 //!
-//! The fit uses the published values that would remain if nobody had those of the figure: the other
-//! figures, and all rates, times and costs in the text, also those about the figure. They determine
-//! a parameter if a step of the parameter changes at least two of them by 1% or more. A value of
-//! another figure that is also in the left-out figure (Figure 5 repeats Figures 2 to 4) is left out
-//! too. The search for each determined parameter starts at the value of the system file. It takes
-//! smaller and smaller steps towards the least mean error of the values that the parameter changes.
-//! A parameter that the remaining values do not determine gets a neutral value: 0 for a time or a
-//! size, the advertised rate for a rate. Choices that are not numbers, such as which requests keep
-//! the bus, stay as they are, and so do the zones of Figure 14, which are a table.
+//! The new fit uses all remaining published values: those of the other figures, and all rates,
+//! times and costs in the text, including those about the left-out figure. A value of another
+//! figure is also left out if the left-out figure repeats it, as Figure 5 repeats Figures 2 to 4.
+//!
+//! The remaining values determine a parameter if a step of the parameter changes at least two of
+//! these values by more than 1%. The search for a determined parameter starts at the value of the
+//! system file, and takes smaller and smaller steps towards the least mean error of the values that
+//! the parameter changes. A parameter that is not determined gets a neutral value: 0 for a time or
+//! a size, and the advertised rate for a rate. Settings that are not numbers, such as which
+//! requests keep the bus, do not change. The zones of Figure 14, which are a table, do not change
+//! either.
 
 use lab::simulated::on_all_cores;
 
@@ -18,21 +21,22 @@ use crate::reproduce::figure::{self, Cell, Figure, Score};
 use crate::reproduce::fitted::Parameter;
 use crate::reproduce::probe::{self, Change, Lab, Probe};
 
-/// A parameter counts as determined if a step of it moves at least this many published values.
+/// The number of published values that a step of a parameter must change for the parameter to count
+/// as determined.
 const LEAST_POINTS: usize = 2;
-/// Relative change of a value above which the value counts as moved.
+/// The relative change of a value above which the value counts as changed by a step.
 const MOVED: f64 = 0.01;
-/// Steps of the search, as factors, for each round.
+/// The step of the search in each round, as a factor.
 const ROUNDS: [f64; 2] = [1.25, 1.08];
 
-/// A figure that was predicted without its own values.
+/// A figure that was predicted without its own published values.
 #[derive(Clone, Debug)]
 pub struct LeftOut {
-    /// Name of the figure, such as `Figure 10`.
+    /// The name of the figure, such as `Figure 10`.
     pub name: String,
-    /// Score of the figure with the values of the system files.
+    /// The score of the figure with the parameters of the system files.
     pub fitted: Score,
-    /// Score of the figure with parameters that were fitted to all other figures.
+    /// The score of the figure with the parameters that were fitted without the figure.
     pub predicted: Score,
     /// The parameters that were fitted to the figure.
     pub parameters: Vec<Refit>,
@@ -41,27 +45,28 @@ pub struct LeftOut {
 /// A parameter that was fitted to a figure, and its value if the figure is left out.
 #[derive(Clone, Debug)]
 pub struct Refit {
-    /// Its name, with the systems.
+    /// The name of the parameter, including the names of the systems that have it.
     pub name: String,
-    /// Its value in the file.
+    /// The value of the parameter in the system file.
     pub of_file: f64,
     /// The value that the other published values determine, or the neutral value.
     pub found: f64,
-    /// Whether the other published values determine it.
+    /// Whether the other published values determine the parameter.
     pub is_determined: bool,
-    /// The mean error of the figure if this parameter alone keeps its value of the file (a share).
-    /// Less than the predicted error means that the parameter causes part of it.
+    /// The mean error of the figure if only this parameter keeps its value from the system file (a
+    /// share). If it is less than the predicted mean error, the parameter causes part of that
+    /// error.
     pub error_as_in_file: f64,
 }
 
-/// A published value: of a figure, given by its number, or of the text.
+/// A published value, either in a figure or in the text. `figure` is the index of the figure.
 enum Point<'a> {
     Plotted { figure: usize, cell: &'a Cell },
     Stated { stated: &'a Stated, systems: Vec<&'static str> },
 }
 
 impl Point<'_> {
-    /// The simulated value.
+    /// Simulates the value.
     fn value(&self, lab: &Lab) -> Option<f64> {
         match self {
             Point::Plotted { cell, .. } => {
@@ -71,7 +76,7 @@ impl Point<'_> {
         }
     }
 
-    /// The error of the simulated value, as a share of the published one.
+    /// Returns the error of the simulated value, as a share of the published value.
     fn error(&self, lab: &Lab) -> Option<f64> {
         match self {
             Point::Plotted { cell, .. } => figure::error_of(lab, cell),
@@ -85,7 +90,7 @@ impl Point<'_> {
         matches!(self, Point::Plotted { figure, .. } if *figure == number)
     }
 
-    /// Whether this value and the value in `other` are of different measurements.
+    /// Checks whether this value and the value in `other` are from different measurements.
     fn differs_from(&self, other: &Cell) -> bool {
         match self {
             Point::Plotted { cell, .. } => other.probe != cell.probe || other.metric != cell.metric,
@@ -94,16 +99,17 @@ impl Point<'_> {
     }
 }
 
-/// The input of the search: parameters, and published values.
+/// The input of the search: the parameters and the published values.
 struct Search<'a> {
     parameters: &'a [Parameter],
     points: Vec<Point<'a>>,
-    /// For each parameter, the published values that a step of the parameter moves.
+    /// For each parameter, the indices of the published values that a step of the parameter
+    /// changes.
     moves: Vec<Vec<usize>>,
 }
 
-/// Predicts every figure that some parameter was fitted to, with the numbers in the text.
-/// `progress` is told the share of the work done and what is being done.
+/// Predicts every figure to which a parameter was fitted, from the other figures and the numbers in
+/// the text. `progress` is called with the share of the work done and the name of the current step.
 pub fn leave_out(
     figures: &[Figure],
     parameters: &[Parameter],
@@ -126,7 +132,7 @@ pub fn leave_out(
     let count = all.len() as f64;
     let predict = |(at, (number, fitted)): (usize, (usize, Vec<usize>))| {
         let name = figures[number].name();
-        progress(0.2 + 0.8 * at as f64 / count, &format!("{name} without its points"));
+        progress(0.2 + 0.8 * at as f64 / count, &format!("{name} without its own points"));
         search.predict(name, number, &fitted)
     };
     all.into_iter().enumerate().filter_map(predict).collect()
@@ -154,7 +160,7 @@ impl<'a> Search<'a> {
         let before = search.values(&base, &every);
         for (at, parameter) in parameters.iter().enumerate() {
             let share = 0.2 * at as f64 / parameters.len() as f64;
-            progress(share, &format!("what depends on {}", parameter.key()));
+            progress(share, &format!("effects of {}", parameter.key()));
             let of_systems: Vec<usize> = every
                 .iter()
                 .copied()
@@ -172,7 +178,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// The simulated values for some of the published values.
+    /// Simulates some of the published values.
     fn values(&self, lab: &Lab, points: &[usize]) -> Vec<Option<f64>> {
         self.learn(lab, points);
         points.iter().map(|point| self.points[*point].value(lab)).collect()
@@ -194,12 +200,13 @@ impl<'a> Search<'a> {
         on_all_cores(&of_text, |point| point.value(lab));
     }
 
-    /// The mean absolute error of some of the published values, with some parameters changed.
+    /// Returns the mean absolute error of some of the published values, with some parameters
+    /// changed.
     fn mean_error(&self, changes: &[Change], points: &[usize]) -> f64 {
         let lab = Lab::with(changes.to_vec());
         self.learn(&lab, points);
         let errors = points.iter().map(|point| {
-            // A setting that cannot be simulated is worse than any that can.
+            // A value that cannot be simulated counts as a larger error than any simulated value.
             self.points[*point].error(&lab).map_or(10.0, f64::abs)
         });
         errors.sum::<f64>() / points.len().max(1) as f64
@@ -216,8 +223,8 @@ impl<'a> Search<'a> {
         Score::of(&errors.collect::<Vec<_>>())
     }
 
-    /// Fits the parameters that were fitted to a figure again, without the values of the figure,
-    /// and predicts the figure with them.
+    /// Fits those parameters again that were fitted to a figure, without the values of the figure,
+    /// and predicts the figure with the new parameters.
     fn predict(&self, name: String, figure: usize, fitted: &[usize]) -> Option<LeftOut> {
         let is_kept = |point: &usize| {
             let point = &self.points[*point];
@@ -268,7 +275,8 @@ impl<'a> Search<'a> {
         all.flat_map(|(index, value)| self.parameters[*index].changed(*value)).collect()
     }
 
-    /// Changes one parameter as long as that lowers the mean error of the values that it moves.
+    /// Changes one parameter step by step until the mean error of its published values no longer
+    /// decreases.
     fn descend(
         &self,
         fitted: &[usize],
@@ -306,8 +314,8 @@ impl Parameter {
         }
     }
 
-    /// The factor of a step that is large enough to have an effect. A size is often a threshold
-    /// between two request sizes, so its step is larger.
+    /// Returns the factor of a step that is large enough to have an effect. A parameter in bytes
+    /// often is a threshold between two request sizes, so it needs a larger step.
     fn wide_step(&self) -> f64 {
         if self.unit.ends_with('B') { 0.25 } else { 1.3 }
     }
@@ -330,12 +338,12 @@ impl Parameter {
     }
 }
 
-/// The predictions as text: a line for each figure, then what was fitted again and what nothing
-/// else determines.
+/// Formats the predictions as text: a line for each figure, then the parameters that were fitted
+/// again and those that are not determined.
 pub fn text(all: &[LeftOut]) -> String {
     let share = |score: &Score| format!("{:.1}%", score.mean * 100.0);
     let mut lines = vec![
-        "Mean absolute error of each figure, fitted and predicted without its own points"
+        "Mean absolute error of each figure, and the error if its own points are left out"
             .to_owned(),
         format!("  {:10} {:>6} {:>8} {:>10}", "figure", "points", "fitted", "predicted"),
     ];
@@ -359,17 +367,20 @@ pub fn text(all: &[LeftOut]) -> String {
         for of in left.parameters.iter().filter(|of| !is_same(of)) {
             let Refit { name, of_file, found, .. } = of;
             let found = if of.is_determined {
-                format!("{found:.4} by the other figures")
+                format!("{found:.4} from the other published values")
             } else {
-                format!("undetermined, taken as {found}")
+                format!("not determined by other values, set to {found}")
             };
             let percent = of.error_as_in_file * 100.0;
-            lines.push(format!("  {name}: {found}; {of_file} in the file ({percent:.1}% with it)"));
+            lines.push(format!(
+                "  {name}: {found}; with the value of the system file ({of_file}), the mean error \
+                 is {percent:.1}%"
+            ));
         }
         let same = left.parameters.iter().filter(is_same).map(|of| of.name.as_str());
         let same: Vec<&str> = same.collect();
         if !same.is_empty() {
-            lines.push(format!("  as in the file: {}", same.join("; ")));
+            lines.push(format!("  same value as in the system file: {}", same.join("; ")));
         }
     }
     lines.join("\n")
@@ -399,8 +410,8 @@ mod tests {
         let [only] = &left[0].parameters[..] else { panic!("{left:?}") };
         assert_eq!(only.name, "drive.start_read (fastwide, narrow, ultrawide)");
         assert_eq!((only.is_determined, only.found), (false, 0.0));
-        assert!(left[0].predicted.mean > left[0].fitted.mean, "it was fitted for a reason");
-        assert!((only.error_as_in_file - left[0].fitted.mean).abs() < 1e-9, "it is the only one");
+        assert!(left[0].predicted.mean > left[0].fitted.mean, "the fit should reduce the error");
+        assert!((only.error_as_in_file - left[0].fitted.mean).abs() < 1e-9, "nothing else differs");
     }
 
     #[test]
@@ -410,7 +421,7 @@ mod tests {
         parameters[0].value = right * 1.6;
         let left = leave_out(&only(&["10", "13"]), &parameters, &[], |_, _| ());
         let found = left.iter().find(|left| left.name == "Figure 10").unwrap().parameters[0].found;
-        assert!((found / right - 1.0).abs() < 0.35, "{found} instead of {right}");
+        assert!((found / right - 1.0).abs() < 0.35, "the search found {found} instead of {right}");
     }
 
     #[test]

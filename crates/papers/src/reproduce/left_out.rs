@@ -1,7 +1,8 @@
-//! Published values that are not part of any score, each with the reason.
+//! Lists the published values that are not part of any score, with the reason for each.
 //!
-//! A file of published data is a list of rows. A row is either a value of a figure, which is
-//! scored, or a rule in this file excludes it. A test counts both against the rows of the file.
+//! A file of published data is a list of rows. A row is either a scored value of a figure, or a
+//! rule in this module excludes the row. A test checks that the scored rows and the excluded rows
+//! together are all rows of the file.
 
 use crate::reproduce::figure::name_of;
 use crate::reproduce::published::{self, Paper, Row};
@@ -9,18 +10,19 @@ use crate::reproduce::published::{self, Paper, Row};
 /// Published values of a figure that are not scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Figure or table in the paper.
+    /// The name of the figure or table in the paper.
     pub figure: String,
-    /// Number of rows of the published data.
+    /// The number of rows of the published data that are not scored.
     pub points: usize,
-    /// What the rows contain.
+    /// The kind of data that the rows contain.
     pub what: &'static str,
     /// Why the rows are not scored.
     pub why: &'static str,
 }
 
-/// Excludes from the score the rows whose text in `column` begins with one of `words`, or all rows
-/// if there are no words. `what` says what the rows contain, `why` why they are not scored.
+/// A rule that excludes rows from the score. It applies to rows whose text in `column` begins with
+/// one of `words`, or to all rows if there are no words. `what` describes the content of the rows,
+/// and `why` is the reason.
 struct Rule {
     column: &'static str,
     words: &'static [&'static str],
@@ -28,7 +30,7 @@ struct Rule {
     why: &'static str,
 }
 
-/// A figure or table, its file, and the rules that exclude rows; the first rule that matches a row
+/// A figure or table, its file, and the rules that exclude rows. The first rule that matches a row
 /// applies.
 struct Source {
     paper: Paper,
@@ -55,8 +57,8 @@ const fn rule(
     Rule { column, words, what, why }
 }
 
-const ADVERTISED: Rule = rule("kind", &["PAP"], "advertised rates", "inputs");
-const COPIES: &str = "inputs: measured by the host's memory tests";
+const ADVERTISED: Rule = rule("kind", &["PAP"], "advertised rates", "inputs of the simulator");
+const COPIES: &str = "inputs of the simulator, measured by the host's memory tests";
 
 /// All files of published values.
 const SOURCES: &[Source] = &[
@@ -70,7 +72,7 @@ const SOURCES: &[Source] = &[
         Paper::Riedel97,
         "11",
         published::FIGURE_11,
-        &[ADVERTISED, rule("component", &["memory bus"], "files in memory", "inputs: R128, R129")],
+        &[ADVERTISED, rule("component", &["memory bus"], "files in memory", "inputs R128, R129")],
     ),
     source(Paper::Riedel97, "13", published::FIGURE_13, &[]),
     source(Paper::Riedel97, "14", published::FIGURE_14, &[]),
@@ -78,13 +80,13 @@ const SOURCES: &[Source] = &[
         Paper::Riedel97,
         "t1",
         published::TABLE_1,
-        &[rule("", &[], "hardware", "inputs: the set-up")],
+        &[rule("", &[], "hardware", "inputs that describe the set-up")],
     ),
     source(
         Paper::Riedel97,
         "t2",
         published::TABLE_2,
-        &[rule("", &[], "memory bandwidth", "inputs: no storage is involved")],
+        &[rule("", &[], "memory bandwidth", "inputs that do not involve storage")],
     ),
     source(Paper::Riedel97, "t3", published::TABLE_3, &[]),
     source(
@@ -94,7 +96,7 @@ const SOURCES: &[Source] = &[
         &[rule(
             "phase",
             &["Arbitrate Win", "(Re)Select End", "Data In End", "Status"],
-            "second parts of a phase",
+            "later parts of a phase",
             "scored together with the first part of their phase",
         )],
     ),
@@ -105,14 +107,14 @@ const SOURCES: &[Source] = &[
         &[
             ADVERTISED,
             rule("component", &["memory bus"], "memory rates", COPIES),
-            rule("condition", &["1 MB read"], "Ultra160 SCSI, 1 MB", "the same as the PCI bus"),
+            rule("condition", &["1 MB read"], "Ultra160 SCSI, 1 MB", "same rate as the PCI bus"),
         ],
     ),
     source(
         Paper::Chung2000,
         "t7",
         published::CHUNG_7,
-        &[rule("unit", &["clocks/byte"], "clocks per byte", "inputs of the two rows of PIO")],
+        &[rule("unit", &["clocks/byte"], "clocks per byte", "inputs of the two PIO rows")],
     ),
     source(Paper::Chung2000, "t9", published::CHUNG_9, &[]),
     source(
@@ -126,26 +128,27 @@ const SOURCES: &[Source] = &[
         "t11",
         published::CHUNG_11,
         &[
-            rule("pattern", &["network"], "UNC and mapped paths", "no system has them"),
-            rule("pattern", &["sequential"], "fixed and marginal costs", "inputs: C123 to C140"),
+            rule("pattern", &["network"], "UNC and mapped paths", "no system has such paths"),
+            rule("pattern", &["sequential"], "fixed and marginal costs", "inputs C123 to C140"),
         ],
     ),
     source(
         Paper::Chung2000,
         "costs",
         published::COSTS,
-        &[rule("", &[], "fixed and marginal CPU costs", "inputs")],
+        &[rule("", &[], "fixed and marginal CPU costs", "inputs of the simulator")],
     ),
     source(
         Paper::Chung2000,
         "plateaus",
         published::PLATEAUS,
-        &[rule("interface", &["CIFS local"], "UNC and mapped paths", "no system has them")],
+        &[rule("interface", &["CIFS local"], "UNC and mapped paths", "no system has such paths")],
     ),
 ];
 
 impl Source {
-    /// For each row with a value, the rule that excludes it from the score, if any.
+    /// Returns, for each row with a value, the rule that excludes the row from the score. None if
+    /// the row is scored.
     fn rows(&self) -> impl Iterator<Item = Option<&'static Rule>> {
         let rules = self.rules;
         let fits = |row: &Row, rule: &Rule| {
@@ -157,7 +160,7 @@ impl Source {
     }
 }
 
-/// The published values of a paper that are not scored.
+/// Returns the published values of a paper that are not scored.
 pub fn left_out(paper: Paper) -> Vec<LeftOut> {
     let mut all: Vec<LeftOut> = Vec::new();
     for source in SOURCES.iter().filter(|source| source.paper == paper) {
@@ -187,7 +190,8 @@ mod tests {
             let columns = figure.charts.iter().flat_map(|chart| &chart.columns);
             let cells = columns.flat_map(|column| column.cells.iter().flatten());
             let scored = cells.filter(|cell| cell.published.is_some()).count();
-            // Table 6 gives both ends of the two disks as one row.
+            // Each of the two disks in Table 6 has one row for its innermost and outermost rate,
+            // but two scored values.
             let ranges = if source.key == "t6" { 2 } else { 0 };
             let rows: Vec<_> = source.rows().collect();
             let left_out = rows.iter().flatten().count();

@@ -1,6 +1,7 @@
-//! A probe of a paper: a system and its set-up, a workload, and the simulated result.
+//! Defines and simulates the measurements of the papers. A [`Probe`] is a system with its set-up
+//! and a workload.
 //!
-//! A [`Lab`] simulates each probe once, even if several figures and claims use it.
+//! A [`Lab`] simulates each probe only once, even if several figures and claims use the probe.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
@@ -12,28 +13,28 @@ use simulator::system::{CachingChoice, DriveModel, Setup, VolumeKind};
 use simulator::{Account, Description, SimWorld, System, account, geometry::Geometry};
 use workload::{Arrival, Distribution, Pattern, Workload, Zone};
 
-/// Bytes of a KB in the papers.
+/// The size of a KB in the papers (bytes).
 pub const KIB: f64 = 1024.0;
-/// Bytes of a MB in the papers.
+/// The size of a MB in the papers (bytes).
 pub const MIB: f64 = 1_048_576.0;
-/// Size of the file of all sequential measurements (bytes): R015.
+/// The size of the file in all sequential measurements (bytes): R015.
 const FILE_BYTES: u64 = 100 << 20;
 
-/// How much is read or written, and for how long.
+/// The amount of data that is read or written, or the time for which requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
-    /// This many bytes from the start of the file.
+    /// This many bytes from the start of the file are accessed once.
     Bytes(u64),
-    /// Any offsets of the file, for this time (ns).
+    /// Offsets anywhere in the file are accessed for this time (ns).
     Anywhere(u64),
-    /// This many bytes from the start of the file, but at least one request, repeatedly for one
-    /// second of simulated time.
+    /// This many bytes from the start of the file, but at least one request, are accessed
+    /// repeatedly for one second of simulated time.
     Again(u64),
-    /// 200 requests at this interval (ns).
+    /// 200 requests are issued at this interval (ns).
     Paced(u64),
 }
 
-/// A system, its changed settings, and a workload.
+/// A system, the settings of the system that are changed, and a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Probe {
     system: &'static str,
@@ -47,7 +48,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Sequential 64 KB direct reads of a system's file at depth 1.
+    /// Returns a probe of sequential 64 KB direct reads of a system's file at depth 1.
     pub fn of(system: &'static str) -> Probe {
         Probe {
             system,
@@ -61,7 +62,7 @@ impl Probe {
         }
     }
 
-    /// Name of the system.
+    /// Returns the name of the system.
     pub fn system(&self) -> &'static str {
         self.system
     }
@@ -78,49 +79,51 @@ impl Probe {
         self
     }
 
-    /// Sets the depth.
+    /// Sets the queue depth.
     pub fn deep(mut self, depth: u32) -> Probe {
         self.depth = depth;
         self
     }
 
-    /// Writes instead of reads.
+    /// Changes reads to writes.
     pub fn writing(mut self) -> Probe {
         self.writes = true;
         self
     }
 
-    /// Writes with the drives' write cache enabled (WCE).
+    /// Changes reads to writes, with the write cache of the drives enabled (WCE).
     pub fn wce(self) -> Probe {
         self.writing().with("write_cache", "on")
     }
 
-    /// Uses the file-system cache.
+    /// Changes direct requests to requests through the file-system cache.
     pub fn buffered(self) -> Probe {
         self.with("caching", "buffered")
     }
 
-    /// Uses the file-system cache, with each write durable before it returns.
+    /// Changes requests to write-through requests: they use the file-system cache, and each write
+    /// is durable before it returns.
     pub fn write_through(mut self) -> Probe {
         self.write_through = true;
         self
     }
 
-    /// Stripes over this many disks.
+    /// Stripes the file over this many disks.
     pub fn striped(self, disks: u32) -> Probe {
         if disks == 1 { self } else { self.with("disks", disks).with("volume", "stripe") }
     }
 
-    /// Sets how much is read or written, and for how long.
+    /// Sets how much data is accessed, or for how long.
     pub fn over(mut self, extent: Extent) -> Probe {
         self.extent = extent;
         self
     }
 
-    /// Random 8 KB requests for a minute of simulated time, drawn independently of each other, as
-    /// SQLIO draws them, so that some blocks come up again. Direct requests use files that fill the
-    /// devices, as SQLIO did (paper 2, section 7.1). Buffered requests use the usual file, because
-    /// they were measured with cacheflush (section 4.1) and the paper states no other file.
+    /// Changes the workload to random 8 KB requests for a minute of simulated time. As in SQLIO,
+    /// the offset of each request is chosen independently, so that some blocks are accessed more
+    /// than once. Direct requests use files that fill the devices, as with SQLIO (paper 2, section
+    /// 7.1). Buffered requests use the usual file, because they were measured with cacheflush
+    /// (section 4.1) and the paper states no other file.
     pub fn random(mut self) -> Probe {
         self.random = true;
         let cached = self.sets.iter().any(|(key, value)| *key == "caching" && value == "buffered");
@@ -189,8 +192,8 @@ impl Probe {
         }
     }
 
-    /// The naive bound of the throughput (MB/s): min(depth x size / R0, disks x media, bus), where
-    /// R0 is the time of a single request. `None` for a system without a disk model.
+    /// Returns the naive bound of the throughput (MB/s): min(depth x size / R0, disks x media,
+    /// bus), where R0 is the time of a single request. None if the system has no disk model.
     pub fn naive_mib_per_s(&self) -> Option<f64> {
         let system = self.description().ok()?.system().ok()?;
         let DriveModel::Disk(disk) = &system.drive else { return None };
@@ -206,10 +209,11 @@ impl Probe {
         Some(by_depth.min(media * f64::from(data)).min(bus) / MIB)
     }
 
-    /// R0, the time of a single request (ns): CPU, bus and firmware time, and the media time. The
-    /// media time is a seek over a third of the disk, half a revolution and the transfer for a
-    /// random request, a revolution and the transfer for a sequential write without write cache,
-    /// and otherwise 0. A sequential buffered request takes only CPU time.
+    /// Returns R0, the time of a single request (ns). It is the sum of CPU, bus, firmware and media
+    /// time. The media time of a random request is a seek over a third of the disk, half a
+    /// revolution and the transfer. The media time of a sequential write without write cache is a
+    /// revolution and the transfer. Otherwise, the media time is 0. A sequential buffered request
+    /// takes only CPU time.
     fn lone_request_ns(&self, system: &System, geometry: &Geometry) -> f64 {
         let DriveModel::Disk(disk) = &system.drive else { return f64::INFINITY };
         let bytes = u64::from(self.request_bytes);
@@ -243,30 +247,30 @@ impl Probe {
     }
 }
 
-/// The simulated result of a probe.
+/// The result of a probe, which was simulated or published.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Throughput (MB/s of the papers: 2^20 bytes).
+    /// The throughput (MB/s; a MB is 2^20 bytes).
     pub mib_per_s: f64,
-    /// Requests per second.
+    /// The request rate (requests/s).
     pub requests_per_s: f64,
-    /// CPU time charged to the program for each request (ns).
+    /// The CPU time charged to the program for each request (ns).
     pub cpu_lower_ns: f64,
-    /// CPU time of the whole machine for each request (ns).
+    /// The CPU time of the whole machine for each request (ns).
     pub cpu_upper_ns: f64,
-    /// Median response time (ns).
+    /// The median response time (ns).
     pub median_ns: f64,
-    /// From the first request to the last completion (ns).
+    /// The time from the first request to the last completion (ns).
     pub elapsed_ns: f64,
-    /// Requests completed by the program.
+    /// The number of requests that completed.
     pub requests: f64,
-    /// Bytes of a request.
+    /// The request size (bytes).
     pub request_bytes: f64,
-    /// Processors of the host.
+    /// The number of processors of the host.
     pub cpus: f64,
-    /// Name of the bus.
+    /// The name of the bus.
     bus: String,
-    /// Busy time of each resource of the system.
+    /// The busy time of each resource of the system.
     pub account: Account,
 }
 
@@ -288,12 +292,12 @@ impl Measured {
         }
     }
 
-    /// A result in which nothing is known but the request size.
+    /// Returns a result in which only the request size is known.
     pub fn unknown(probe: &Probe) -> Measured {
         Measured::all(f64::NAN, probe)
     }
 
-    /// A result that has the same number everywhere.
+    /// Returns a result in which every value except the request size is `value`.
     fn all(value: f64, probe: &Probe) -> Measured {
         Measured {
             mib_per_s: value,
@@ -310,38 +314,40 @@ impl Measured {
         }
     }
 
-    /// CPU time charged to the program (ms per MB).
+    /// Returns the CPU time charged to the program (ms/MB).
     pub fn cpu_ms_per_mib(&self) -> f64 {
         self.cpu_lower_ns / 1e6 * MIB / self.request_bytes
     }
 
-    /// CPU time of the whole machine (ms per MB).
+    /// Returns the CPU time of the whole machine (ms/MB).
     pub fn soaked_ms_per_mib(&self) -> f64 {
         self.cpu_upper_ns / 1e6 * MIB / self.request_bytes
     }
 
-    /// Share of one processor charged to the program (percent).
+    /// Returns the CPU time charged to the program, as a share of one processor (percent).
     pub fn cpu_percent(&self) -> f64 {
         self.cpu_lower_ns * self.requests_per_s / 1e7
     }
 
-    /// Utilisation of all processors together (percent).
+    /// Returns the utilisation of all processors together (percent).
     pub fn busy_percent(&self) -> f64 {
         self.cpu_upper_ns * self.requests_per_s / 1e7 / self.cpus
     }
 
-    /// Utilisation of a resource of the system (percent).
+    /// Returns the utilisation of a resource of the system (percent). None if there is no such
+    /// resource.
     pub fn utilisation_percent(&self, name: &str) -> Option<f64> {
         let part = self.account.resources.iter().find(|part| part.name == name)?;
         Some(part.utilisation(self.account.elapsed_ns) * 100.0)
     }
 
-    /// Utilisation of the bus (percent).
+    /// Returns the utilisation of the bus (percent). None if there is no bus.
     pub fn bus_percent(&self) -> Option<f64> {
         self.utilisation_percent(&self.bus)
     }
 
-    /// Share of some phases in the busy time of the bus (percent).
+    /// Returns the share of the given phases in the busy time of the bus (percent). None if the bus
+    /// was idle or there is no bus.
     pub fn phase_percent(&self, phases: &[&str]) -> Option<f64> {
         let bus = self.account.resources.iter().find(|part| part.name == self.bus)?;
         let of = |wanted: &dyn Fn(&str) -> bool| -> u64 {
@@ -352,17 +358,17 @@ impl Measured {
     }
 }
 
-/// The result of a probe, or why it could not be simulated.
+/// The result of a probe, or the reason why the probe could not be simulated.
 pub type Reading = Result<Arc<Measured>, String>;
 
-/// A value of a system file that is replaced, in the unit of the file.
+/// A change of a value in a system file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Name of the system.
+    /// The name of the system.
     pub system: String,
-    /// Path of the value, such as `drive.firmware_read`.
+    /// The path of the value, such as `drive.firmware_read`.
     pub key: String,
-    /// The new number.
+    /// The new value, in the unit of the file.
     pub value: f64,
 }
 
@@ -374,34 +380,34 @@ pub struct Lab {
     source: Source,
 }
 
-/// Where a lab gets results that it does not know.
+/// The source of the results that a lab does not know yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Source {
-    /// It simulates the probe.
+    /// The lab simulates the probe.
     #[default]
     Simulation,
-    /// It has no other results.
+    /// There are no further results.
     None,
-    /// It returns placeholders, to find out which probes a computation needs.
+    /// The lab returns placeholders. This shows which probes a computation needs.
     StandIns,
 }
 
 impl Lab {
-    /// A lab that simulates nothing and only returns these results.
+    /// Returns a lab that simulates nothing and has only these results.
     pub fn of_published(points: HashMap<Probe, Measured>) -> Lab {
         let known = points.into_iter().map(|(probe, point)| (probe, Ok(Arc::new(point))));
         Lab { known: Mutex::new(known.collect()), source: Source::None, ..Lab::default() }
     }
 
-    /// A lab in which some values of the system files are replaced.
+    /// Returns a lab that simulates with changed values in the system files.
     pub fn with(changes: Vec<Change>) -> Lab {
         Lab { changes, ..Lab::default() }
     }
 
-    /// The result of a probe.
+    /// Returns the result of a probe.
     ///
     /// # Errors
-    /// When the system cannot be set up like that.
+    /// The system cannot be set up in this way, or the result was not published.
     pub fn measure(&self, probe: &Probe) -> Reading {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reading) = known().get(probe) {
@@ -417,42 +423,43 @@ impl Lab {
         reading
     }
 
-    /// Simulates many probes on all cores, so that later calls find the results.
+    /// Simulates many probes on all cores, so that later calls return the results immediately.
     pub fn learn(&self, probes: &[Probe]) {
         simulated::on_all_cores(probes, |probe| drop(self.measure(probe)));
     }
 
-    /// Throughput (MB/s).
+    /// Returns the throughput (MB/s).
     ///
-    /// # Errors When the result has no throughput, else as for [`Lab::measure`].
+    /// # Errors
+    /// As for [`Lab::measure`], or the published result has no throughput.
     pub fn mib(&self, probe: &Probe) -> Result<f64, String> {
         known(self.measure(probe)?.mib_per_s)
     }
 
-    /// Requests per second.
+    /// Returns the request rate (requests/s).
     ///
     /// # Errors
-    /// As for [`Lab::measure`].
+    /// As for [`Lab::measure`], or the published result has no request rate.
     pub fn rate(&self, probe: &Probe) -> Result<f64, String> {
         known(self.measure(probe)?.requests_per_s)
     }
 }
 
-/// Names of the systems that a computation measures, sorted. Nothing is simulated.
+/// Returns the names of the systems that a computation measures, sorted. Nothing is simulated.
 pub fn systems_of(compute: fn(&Lab) -> Result<f64, String>) -> Vec<&'static str> {
     let lab = Lab { source: Source::StandIns, ..Lab::default() };
-    // The results are placeholders, so the value has no meaning.
+    // The value has no meaning, because it is computed from placeholders.
     let _ = compute(&lab);
     let points = lab.known.into_inner().unwrap_or_else(PoisonError::into_inner);
     let systems: BTreeSet<&'static str> = points.keys().map(Probe::system).collect();
     systems.into_iter().collect()
 }
 
-/// Returns a value of a result, unless it is unknown. A published result has only the published
-/// quantities.
+/// Returns a value of a result, unless the value is unknown. A published result has values only for
+/// the published quantities.
 ///
 /// # Errors
-/// When it is not a number.
+/// The value is not a number.
 pub fn known(value: f64) -> Result<f64, String> {
     if value.is_finite() { Ok(value) } else { Err("not published".to_owned()) }
 }

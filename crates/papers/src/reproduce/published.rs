@@ -1,6 +1,7 @@
-//! The published data of the papers: values of figures, tables, and every number of their text.
+//! The published data of the papers: the values of figures and tables, and every number in the
+//! text.
 //!
-//! The files are in the folder `data` of this crate and are compiled into the program.
+//! The data files are in the directory `data` of this crate and are compiled into the program.
 
 pub use crate::claims::{Claim, Paper, Role, of as claims};
 pub use crate::data_file::{Row, cells_of, rows};
@@ -38,9 +39,9 @@ files! {
     TABLE_3 = "riedel97_table03_cache_prefetch.csv";
     /// Table 4 of the first paper.
     TABLE_4 = "riedel97_table04_scsi_phases.csv";
-    /// Plateaus and scaling of the second paper.
+    /// The throughput plateaus of the second paper, and their scaling with the number of disks.
     PLATEAUS = "chung2000_plateaus_scaling.csv";
-    /// Fixed and marginal CPU costs of the second paper.
+    /// The fixed and marginal CPU costs of the second paper.
     COSTS = "chung2000_fixed_marginal_costs.csv";
     /// Table 1 of the second paper.
     CHUNG_1 = "chung2000_table01_test_naming.csv";

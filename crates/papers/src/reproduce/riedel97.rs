@@ -1,7 +1,7 @@
-//! The figures and tables of the first paper as tables of values.
+//! The figures and tables of the first paper, as tables of values.
 //!
-//! If the published values are available, the data states how each was measured. The other figures
-//! are set up as their captions and the text describe.
+//! If the published values of a figure are available, the data file states how each value was
+//! measured. The other figures are set up as the captions and the text describe them.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use crate::reproduce::published::{self, Row};
 
 /// The request sizes of the figures (KB).
 pub const SIZES: [f64; 8] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 192.0];
-/// The ultra-wide disks.
+/// The system with Ultra-Wide SCSI disks.
 pub const ULTRA: &str = "nt4-ultrawide";
-/// The fast-wide disks.
+/// The system with Fast-Wide SCSI disks.
 pub const FAST: &str = "nt4-fastwide";
-/// The narrow disk of Table 3.
+/// The system with the narrow SCSI disk of Table 3.
 const NARROW: &str = "nt4-narrow";
-/// Misalignment of the papers' striped files.
+/// The misalignment of the papers' striped files.
 const MISALIGN: &str = "12k";
 
 const ABOVE_THE_MEDIA: &str =
-    "published above the media rate at any position (6.71 MB/s, Figure 14)";
+    "the published value exceeds the media rate at any position (6.71 MB/s, Figure 14)";
 
-/// Known reasons for residuals of the figures.
+/// The known reasons for large errors in the figures.
 pub const EXPLANATIONS: &[Explanation] = &[
-    ("4", "ST15150W, Read", 192.0, 192.0, "plotted at 192 KB, but measured at 256 KB (flagged)"),
+    ("4", "ST15150W, Read", 192.0, 192.0, "plotted at 192 KB, but probably measured at 256 KB"),
     ("6", "3 Buffers", 192.0, 192.0, ABOVE_THE_MEDIA),
     ("6", "8 Buffers", 64.0, 192.0, ABOVE_THE_MEDIA),
-    ("5", "ST15150W, Read", 192.0, 192.0, "plotted at 192 KB, but measured at 256 KB (flagged)"),
+    ("5", "ST15150W, Read", 192.0, 192.0, "plotted at 192 KB, but probably measured at 256 KB"),
 ];
 
-/// All figures and tables, in the paper's order.
+/// Returns all figures and tables, in the paper's order.
 pub fn figures() -> Vec<Figure> {
     let mut all = vec![
         table_1_pipeline(),
@@ -45,7 +45,7 @@ pub fn figures() -> Vec<Figure> {
         one_bus_or_two(),
         from_file(
             "10",
-            "Three Ultra-Wide disks, through the file-system cache and past it",
+            "Three Ultra-Wide disks, with and without the file-system cache",
             published::FIGURE_10,
         ),
         advertised_and_real(),
@@ -63,7 +63,8 @@ fn figure(key: &str, title: &str, charts: Vec<Chart>) -> Figure {
     Figure { key: key.to_owned(), title: title.to_owned(), charts, given: None }
 }
 
-/// A chart of request sizes; each column is a probe without its request size.
+/// Returns a chart with a row for each request size. Each column is a probe without its request
+/// size.
 fn by_size(title: &str, metric: Metric, columns: Vec<(String, Probe)>) -> Chart {
     let cells =
         |probe: Probe| SIZES.map(|kib| Some(Cell::new(probe.clone().kib(kib), metric))).to_vec();
@@ -80,7 +81,7 @@ fn throughput(title: &str, columns: Vec<(String, Probe)>) -> Chart {
     by_size(title, Metric::Throughput, columns)
 }
 
-/// The charts of a file of published values.
+/// Returns a figure with the charts of a file of published values.
 fn from_file(key: &str, title: &str, file: &'static str) -> Figure {
     let mut charts: Vec<Chart> = Vec::new();
     let sizes = sizes_of(file);
@@ -111,8 +112,8 @@ fn from_file(key: &str, title: &str, file: &'static str) -> Figure {
     figure(key, title, charts)
 }
 
-/// The request sizes in a file of published values (KB): those of the other figures, and larger
-/// ones that occur in the file.
+/// Returns the request sizes in a file of published values (KB): the sizes of the other figures,
+/// and all larger sizes in the file.
 fn sizes_of(file: &'static str) -> Vec<f64> {
     let mut sizes = SIZES.to_vec();
     let rows = published::rows(file);
@@ -133,8 +134,8 @@ fn system_of(drive: &str) -> &'static str {
     }
 }
 
-/// The name of the series. In the overhead chart of Figure 5, both drives have series of the same
-/// name, so the name of the ST15150W is added to its series.
+/// Returns the name of the series of a row. In the overhead chart of Figure 5, both drives have
+/// series with the same names, so the drive's name is added to the series of the ST15150W.
 fn series_of(row: &Row) -> String {
     let name = row.text("series");
     match (row.text("figure"), row.text("chart"), system_of(row.text("drive"))) {
@@ -143,9 +144,9 @@ fn series_of(row: &Row) -> String {
     }
 }
 
-/// The probe of a published value, without its request size. Files on stripes are not aligned to
-/// the chunks unless the row says so. Figure 13 does not state whether WCE is on; its writes at
-/// depth 3 are those of Figure 10 with WCE.
+/// Returns the probe of a published value, without the request size. Files on stripes are not
+/// aligned to the chunks unless the row states so. Figure 13 does not state whether WCE is on. WCE
+/// is set for Figure 13, because its writes at depth 3 are the same as in Figure 10 with WCE.
 fn probe_of(row: &Row) -> Probe {
     let disks = row.number("disks").map_or(1, |disks| disks as u32);
     let system = system_of(row.text("drive"));
@@ -156,8 +157,8 @@ fn probe_of(row: &Row) -> Probe {
     let cached = row.text("wce") == "on" || row.text("figure") == "13";
     if row.text("buffering") == "fs_buffered" {
         probe = probe.buffered();
-        // Section 2 measures synchronous requests. With several disks, section 4 keeps requests in
-        // flight.
+        // Section 2 measures synchronous requests. Section 4, which has several disks, keeps
+        // requests in flight.
         if disks > 1 {
             probe = probe.with("overlapped", "on");
         }
@@ -177,7 +178,7 @@ fn metric_of(row: &Row) -> Metric {
     }
 }
 
-/// Figure 1: what passes through each component while a file is read or written on one disk.
+/// Returns Figure 1: the load of each component while a file is read or written on one disk.
 fn table_1_pipeline() -> Figure {
     let read = Probe::of(FAST).buffered();
     let column = |name: &str, probe: Probe| Column {
@@ -188,8 +189,8 @@ fn table_1_pipeline() -> Figure {
     };
     let chart = Chart {
         title: "one disk, 64 KB".to_owned(),
-        rows_are: "of the pipeline",
-        rows: ["MB/s at each step", "processor %", "SCSI bus %"].map(str::to_owned).to_vec(),
+        rows_are: "quantity",
+        rows: ["throughput, MB/s", "processor %", "SCSI bus %"].map(str::to_owned).to_vec(),
         columns: vec![
             column("buffered read", read.clone()),
             column("buffered read, 2 KB", read.kib(2.0)),
@@ -211,10 +212,11 @@ fn depth_on_four_disks() -> Figure {
     figure("7", "Four Fast-Wide disks striped on one bus", charts)
 }
 
-/// A stripe made by ftdisk, in which files are not aligned to chunks. The paper does not say where
-/// on the disks the stripes were. Three Ultra-Wide disks reach 27 to 28 MB/s (Figure 10), the media
-/// rate of the outermost cylinders; four Fast-Wide disks on two buses reach "nearly 24 MBps"
-/// (section 4), the media rate in the middle.
+/// Returns a probe of a stripe that ftdisk manages. Files on the stripe are not aligned to chunks.
+/// The paper does not state the position of the stripes on the disks. Three Ultra-Wide disks reach
+/// 27 to 28 MB/s (Figure 10), which is the media rate of the outermost cylinders. Four Fast-Wide
+/// disks on two buses reach "nearly 24 MBps" (section 4), which is the media rate in the middle of
+/// the disks.
 pub fn striped(system: &'static str, disks: u32) -> Probe {
     let probe = Probe::of(system).striped(disks);
     if disks == 1 {
@@ -279,11 +281,11 @@ fn advertised_and_real() -> Figure {
     let cell = |(probe, published)| Some(Cell { probe, metric: Metric::Throughput, published });
     let chart = Chart {
         title: "real application performance (MB/s)".to_owned(),
-        rows_are: "of",
+        rows_are: "component",
         rows: ["one disk", "a bus with 4 disks", "PCI with 9 disks"].map(str::to_owned).to_vec(),
         columns: vec![Column { name: "read".to_owned(), cells: cells.map(cell).to_vec() }],
     };
-    figure("11", "Advertised and real performance of each part", vec![chart])
+    figure("11", "Advertised and real performance of each component", vec![chart])
 }
 
 fn allocation() -> Figure {
@@ -299,12 +301,12 @@ fn allocation() -> Figure {
         vec![("preallocated".to_owned(), probe), ("extending".to_owned(), extending)]
     };
     let charts = vec![
-        throughput("write past the cache, four Fast-Wide disks", columns(FAST)),
-        throughput("write through the cache, one Ultra-Wide disk", {
+        throughput("unbuffered write, four Fast-Wide disks", columns(FAST)),
+        throughput("buffered write, one Ultra-Wide disk", {
             one(Probe::of(ULTRA).buffered().writing())
         }),
     ];
-    figure("12", "Writing a file that is there, and one that grows", charts)
+    figure("12", "Writing a preallocated file, and a file that grows", charts)
 }
 
 fn radial_position() -> Figure {
@@ -323,7 +325,7 @@ fn radial_position() -> Figure {
             columns.push(Column { name: name.to_owned(), cells: vec![None; places.len()] });
             columns.len() - 1
         });
-        // At the innermost position, there must still be room for the file.
+        // The innermost position must leave room for the file.
         let at_share = row.number("radial_fraction").unwrap_or_default().min(0.995);
         let probe = Probe::of(system_of(row.text("drive")))
             .with("file_at", format!("{at_share:?}"))
@@ -345,7 +347,7 @@ fn striping_in() -> Figure {
         ["host", "adapter", "array"].map(of).to_vec()
     };
     let charts = vec![throughput("read", columns(false)), throughput("write, WCE", columns(true))];
-    figure("16", "Striping three Ultra-Wide disks in the host, the adapter, the array", charts)
+    figure("16", "Striping of three Ultra-Wide disks by the host, the adapter or the array", charts)
 }
 
 fn raid5_in() -> Figure {
@@ -362,7 +364,7 @@ fn raid5_in() -> Figure {
     };
     let charts =
         vec![throughput("throughput", columns()), by_size("CPU", Metric::SoakedPerMib, columns())];
-    figure("17", "RAID 5 of four Ultra-Wide disks in the host and in the array", charts)
+    figure("17", "RAID 5 of four Ultra-Wide disks, managed by the host or by the array", charts)
 }
 
 fn hit_times() -> Figure {
@@ -378,7 +380,8 @@ fn hit_times() -> Figure {
         });
         let kib = row.number("request_kib").unwrap_or_default();
         let extent = if hit == "cache_hit" { Extent::Again(0) } else { Extent::Paced(20_000_000) };
-        // The driver's program reads blocks of the disk rather than of a file: here the first ones.
+        // The driver's test program reads blocks of the disk and not of a file. This probe reads
+        // the first blocks.
         let probe = Probe::of(system_of(row.text("drive"))).with("path", "driver");
         let probe = probe.with("file_at", "0.0").kib(kib).over(extent);
         if let Some(at) = sizes.iter().position(|size| *size == kib) {
@@ -389,11 +392,11 @@ fn hit_times() -> Figure {
     let rows = sizes.map(|kib| kib.to_string()).to_vec();
     let title = "elapsed time of a request (ms)".to_owned();
     let chart = Chart { title, rows_are: "request KB", rows, columns };
-    figure("t3", "Reads from the drives' buffers, by the driver", vec![chart])
+    figure("t3", "Reads from the drives' buffers, issued by the driver", vec![chart])
 }
 
-/// The rows of the simulated Table 4: name, phases of the published table, phases of the model. The
-/// model combines some phases of the table.
+/// The rows of the simulated Table 4: the name, the phases in the published table, and the phases
+/// in the model. The model combines some phases of the table.
 const PHASES: [(&str, &[&str], &[&str]); 7] = [
     ("Arbitrate", &["Arbitrate", "Arbitrate Win"], &["arbitrate"]),
     ("Reselect", &["Reselect", "(Re)Select End"], &["reselect"]),
@@ -404,7 +407,7 @@ const PHASES: [(&str, &[&str], &[&str]); 7] = [
     ("Data In", &["Data In", "Data In End"], &["data"]),
 ];
 
-/// The columns of Table 4: name, request size (KB), disks.
+/// The columns of Table 4: the name, the request size (KB), and the number of disks.
 const PHASE_RUNS: [(&str, f64, u32); 4] = [
     ("8 KB, 1 disk", 8.0, 1),
     ("64 KB, 1 disk", 64.0, 1),
@@ -439,7 +442,7 @@ fn bus_phases() -> Figure {
     let mut rows: Vec<String> = PHASES.map(|(name, _, _)| name.to_owned()).to_vec();
     rows.push("Bus Utilization".to_owned());
     let chart = Chart {
-        title: "share of bus activity, and of the time (percent)".to_owned(),
+        title: "share of the bus activity, and bus utilization (percent)".to_owned(),
         rows_are: "phase",
         rows,
         columns: PHASE_RUNS.map(column).to_vec(),
@@ -447,7 +450,8 @@ fn bus_phases() -> Figure {
     figure("t4", "SCSI activity by phase (Ultra-Wide)", vec![chart])
 }
 
-/// Table 1, an input: it describes the set-up. The chart adds the media rate of each modelled disk.
+/// Returns Table 1, an input that describes the set-up. The chart adds the media rate of each
+/// modelled disk.
 fn hardware() -> Figure {
     let rows = [("ST15150W", FAST), ("ST34371W", ULTRA)];
     let column = |(name, at): (&str, &str)| Column {
@@ -461,17 +465,18 @@ fn hardware() -> Figure {
             .collect(),
     };
     let chart = Chart {
-        title: "media rate of the disks as built, read (MB/s)".to_owned(),
+        title: "simulated media rate of the disks, read (MB/s)".to_owned(),
         rows_are: "disk",
         rows: rows.map(|(name, _)| name.to_owned()).to_vec(),
         columns: [("outermost", "0.0"), ("innermost", "0.99")].map(column).to_vec(),
     };
-    let table = figure("t1", "Hardware: an input, see the system files", vec![chart]);
+    let table = figure("t1", "Hardware (an input; see the system files)", vec![chart]);
     Figure { given: Some(published::TABLE_1), ..table }
 }
 
-/// Table 2, an input: rates of processors and their memory. Files in memory are inputs of the host.
+/// Returns Table 2, an input: the memory bandwidth of processors. The rates of files in memory are
+/// inputs of the host.
 fn memory() -> Figure {
-    let table = figure("t2", "Processor to memory bandwidth: an input (R128, R129)", Vec::new());
+    let table = figure("t2", "Processor to memory bandwidth (an input: R128, R129)", Vec::new());
     Figure { given: Some(published::TABLE_2), ..table }
 }

@@ -1,6 +1,6 @@
-//! The claims of the first paper's text: each with the function that computes it in the simulator.
+//! The functions that compute the claims of the first paper's text in the simulator.
 //!
-//! Each group of sections has a list of checks; `CHECKS` has all lists.
+//! Each group of sections has a list of checks. `CHECKS` contains all lists.
 
 use crate::reproduce::claim::{
     Answer, Check, Checks, best, cost, first_size, gain, loss, media_limit, plateau, ratio, reaches,
@@ -8,15 +8,15 @@ use crate::reproduce::claim::{
 use crate::reproduce::probe::{Extent, Lab, MIB, Probe, known};
 use crate::reproduce::riedel97::{FAST, SIZES, ULTRA, striped as stripe};
 
-/// Request sizes of the paper's figures, and larger sizes that only its text mentions (KB).
+/// The request sizes of the paper's figures, and larger sizes that only the text mentions (KB).
 const TO_1_MIB: [f64; 11] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 192.0, 256.0, 512.0, 1024.0];
-/// Instructions of a request divided by its CPU time: 10,000 in 120 us (instructions/ns).
+/// The processor's speed (instructions/ns): a request takes 10,000 instructions in 120 us.
 const INSTRUCTIONS_PER_NS: f64 = 10_000.0 / 120_000.0;
-/// The innermost position of Figure 14, as a share of the disk.
+/// The innermost position in Figure 14, as a share of the disk.
 const INNERMOST: &str = "0.9667";
-/// Media limit of the Ultra-Wide disk (MB/s): figure 11.
+/// The media limit of the Ultra-Wide disk (MB/s): Figure 11.
 const ULTRA_MEDIA: f64 = 9.0;
-/// Media limit of the Fast-Wide disk (MB/s): section 3.
+/// The media limit of the Fast-Wide disk (MB/s): section 3.
 const FAST_MEDIA: f64 = 6.5;
 
 fn ultra() -> Probe {
@@ -27,17 +27,19 @@ fn fast() -> Probe {
     Probe::of(FAST)
 }
 
-/// A file on a stripe of ultra-wide disks that is aligned to the chunks, as in Figure 13.
+/// Returns a probe of a stripe of Ultra-Wide disks whose file is aligned to the chunks, as in
+/// Figure 13.
 fn aligned(disks: u32) -> Probe {
     stripe(ULTRA, disks).with("misalign", "0")
 }
 
-/// A stripe of three ultra-wide disks through the file-system cache, as in Figure 10.
+/// Returns a probe of a stripe of three Ultra-Wide disks that is accessed through the file-system
+/// cache, as in Figure 10.
 fn cached_stripe() -> Probe {
     stripe(ULTRA, 3).buffered().with("overlapped", "on")
 }
 
-/// The number of disks on one bus beyond which one more disk adds less than 10%.
+/// Returns the number of disks on one bus after which one more disk adds less than 10%.
 fn saturating(lab: &Lab, probe: impl Fn(u32) -> Probe) -> Result<f64, String> {
     for disks in 1..8 {
         if ratio(lab, &probe(disks + 1), &probe(disks))? < 1.1 {
@@ -51,12 +53,13 @@ fn disks_that_saturate(lab: &Lab) -> Result<f64, String> {
     saturating(lab, |disks| stripe(ULTRA, disks).deep(8))
 }
 
-/// The rate at which the CPU time of the requests saturates one processor (MB/s).
+/// Returns the throughput at which the CPU time of the requests saturates one processor (MB/s).
 fn saturated(lab: &Lab, probe: &Probe) -> Result<f64, String> {
     Ok(1000.0 / cost(lab, probe)?)
 }
 
-/// The depth at which three disks reach 90% of their rate at depth 16, with 64 KB requests.
+/// Returns the smallest depth at which three disks reach 90% of their throughput at depth 16, with
+/// 64 KB requests.
 fn depth_of_three_disks(lab: &Lab) -> Result<f64, String> {
     let three = stripe(ULTRA, 3);
     let most = lab.mib(&three.clone().deep(16))?;
@@ -65,8 +68,8 @@ fn depth_of_three_disks(lab: &Lab) -> Result<f64, String> {
     })
 }
 
-/// The smallest size (KB) above which the probe `this` always comes within this share of `other` or
-/// is faster.
+/// Returns the smallest request size (KB) at and above which the throughput of the probe `this` is
+/// at least `1 - within` times the throughput of `other`.
 fn overtakes(lab: &Lab, this: &Probe, other: &Probe, within: f64) -> Answer {
     let mut from = Err("the claim holds at no size".to_owned());
     for kib in SIZES {
@@ -82,37 +85,40 @@ fn overtakes(lab: &Lab, this: &Probe, other: &Probe, within: f64) -> Answer {
     from
 }
 
-/// The series of Figure 4, whose costs "are very similar for both reads and writes regardless of
-/// the generation of the disk and disk caching".
+/// Returns the series of Figure 4. According to the paper, their costs "are very similar for both
+/// reads and writes regardless of the generation of the disk and disk caching".
 fn series_of_figure_4() -> [Probe; 6] {
     [ultra(), fast(), ultra().writing(), fast().writing(), ultra().wce(), fast().wce()]
 }
 
-/// CPU time of unbuffered requests of this size (ms/MB): the mean of the series of Figure 4.
+/// Returns the CPU time of unbuffered requests of this size, as the mean of the series of Figure 4
+/// (ms/MB).
 fn unbuffered_cost(lab: &Lab, kib: f64) -> Answer {
     let costs = series_of_figure_4().map(|probe| cost(lab, &probe.kib(kib)));
     Ok(costs.into_iter().sum::<Result<f64, String>>()? / 6.0)
 }
 
-/// Throughput of buffered requests (MB/s): the mean of all sizes but the smallest.
+/// Returns the throughput of buffered requests, as the mean of all sizes except the smallest
+/// (MB/s).
 fn buffered_mean(lab: &Lab, probe: &Probe) -> Answer {
     let rates = SIZES[1..].iter().map(|kib| lab.mib(&probe.clone().kib(*kib)));
     Ok(rates.sum::<Result<f64, String>>()? / (SIZES.len() - 1) as f64)
 }
 
-/// The factor that WCE gains for buffered writes: the mean of all sizes but the smallest.
+/// Returns the factor by which WCE increases the throughput of buffered writes, as the mean of all
+/// sizes except the smallest.
 fn gain_of_wce(lab: &Lab) -> Answer {
     let write = ultra().buffered();
     Ok(buffered_mean(lab, &write.clone().wce())? / buffered_mean(lab, &write.writing())?)
 }
 
-/// Throughput of one disk for reads, and for writes with WCE, of 64 KB (MB/s): the mean of both.
+/// Returns the throughput of one disk, as the mean of 64 KB reads and 64 KB writes with WCE (MB/s).
 fn one_disk(lab: &Lab, disk: &Probe) -> Answer {
     Ok((lab.mib(disk)? + lab.mib(&disk.clone().wce())?) / 2.0)
 }
 
-/// The largest loss of throughput (percent) of a file that is not aligned to the chunks of four
-/// disks, over the sizes of Figure 13, at depth 3.
+/// Returns the loss of throughput at depth 3 (percent) if a file on four disks is not aligned to
+/// the chunks. The result is the largest loss over the sizes of Figure 13.
 fn loss_by_misalignment(lab: &Lab, set: impl Fn(Probe) -> Probe) -> Answer {
     let mut most = f64::NEG_INFINITY;
     for kib in SIZES {
@@ -126,14 +132,14 @@ fn instructions_per_byte(lab: &Lab, probe: &Probe) -> Result<f64, String> {
     Ok(cost(lab, probe)? * 1e6 / MIB * INSTRUCTIONS_PER_NS)
 }
 
-/// The median time of a prefetch hit (ms).
+/// Returns the median time of a read that the drive has prefetched (ms).
 fn hit(lab: &Lab, system: &'static str, kib: f64) -> Result<f64, String> {
     let probe = Probe::of(system).with("path", "driver").with("file_at", "0.0").kib(kib);
     known(lab.measure(&probe.over(Extent::Paced(20_000_000)))?.median_ns / 1e6)
 }
 
-/// The fixed part of a prefetch hit of the smallest request of Table 3, 0.5 KB: its time without
-/// the transfer at the advertised rate (ms).
+/// Returns the fixed time of a prefetch hit (ms): the time of the smallest request of Table 3,
+/// which is 0.5 KB, minus the transfer at the advertised rate.
 fn fixed_ms(lab: &Lab, system: &'static str, advertised_mb_per_s: f64) -> Result<f64, String> {
     fixed_ms_at(lab, system, 0.5, advertised_mb_per_s)
 }
@@ -146,15 +152,15 @@ fn at(probe: Probe, place: &str) -> Probe {
     probe.with("file_at", place).over(Extent::Bytes(16 << 20))
 }
 
-/// Throughput as a share of the advertised media rate, the mean of the outermost and innermost
-/// position of Figure 14 (percent).
+/// Returns the throughput as a share of the advertised media rate (percent). The share is the mean
+/// of the outermost and the innermost position of Figure 14.
 fn share_of_media(lab: &Lab, probe: &Probe, outer: f64, inner: f64) -> Result<f64, String> {
     let outer = lab.mib(&at(probe.clone(), "0.0"))? / outer;
     let inner = lab.mib(&at(probe.clone(), INNERMOST))? / inner;
     Ok((outer + inner) * 50.0)
 }
 
-/// Checks of the claims in sections 1 and 2.
+/// The checks of the claims in sections 1 and 2.
 pub const OUT_OF_BOX: &[Check] = &[
     ("R001", |lab| lab.mib(&fast().buffered())),
     ("R002", |lab| known(lab.measure(&ultra().buffered().kib(2.0))?.cpu_percent())),
@@ -190,7 +196,7 @@ pub const OUT_OF_BOX: &[Check] = &[
     ("R041", gain_of_wce),
 ];
 
-/// Checks of the claims in section 3.
+/// The checks of the claims in section 3.
 pub const UNBUFFERED: &[Check] = &[
     ("R042", |lab| {
         let share = |probe: Probe, advertised: f64| -> Result<f64, String> {
@@ -252,7 +258,7 @@ pub const UNBUFFERED: &[Check] = &[
     ("R076", |lab| overtakes(lab, &ultra().writing(), &ultra().buffered().writing(), 0.03)),
 ];
 
-/// Checks of the claims in section 4.
+/// The checks of the claims in section 4.
 pub const PARALLEL: &[Check] = &[
     ("R077", |lab| reaches(lab, &fast(), &SIZES, FAST_MEDIA / 2.0)),
     ("R078", |lab| reaches(lab, &fast().writing().deep(3), &SIZES, FAST_MEDIA / 2.0)),
@@ -321,7 +327,7 @@ pub const PARALLEL: &[Check] = &[
     ("R130", disks_that_saturate),
 ];
 
-/// Checks of the claims in sections 5 and 6.
+/// The checks of the claims in sections 5 and 6.
 pub const INTERNALS: &[Check] = &[
     ("R140", |lab| hit(lab, FAST, 2.0)),
     ("R141", |lab| Ok(64.0 * 1000.0 / 1024.0 / lab.mib(&fast())?)),
@@ -380,6 +386,6 @@ fn bus(lab: &Lab, probe: &Probe) -> Result<f64, String> {
     lab.measure(probe)?.bus_percent().ok_or("there is no bus".to_owned())
 }
 
-/// All checks of this paper.
+/// The checks of all claims of this paper.
 pub const CHECKS: Checks =
     Checks { computed: &[OUT_OF_BOX, UNBUFFERED, PARALLEL, INTERNALS], own: &[] };

@@ -1,8 +1,8 @@
-//! The scores of both papers as one Markdown table, for the README and the documentation.
+//! Formats the scores of both papers as Markdown, for the README and the documentation.
 //!
-//! `cargo xtask papers` writes the table there. Scores of figures count every published value;
-//! scores of claims count a group of contradicting claims once. The values and claims that are not
-//! scored follow with the reason.
+//! `cargo xtask papers` writes the text to README.md and docs/predict.md. Scores of figures count
+//! every published value. Scores of claims count a group of contradicting claims once. The values
+//! and claims that are not scored are listed below the tables, with the reason.
 
 use crate::reproduce::claim::{Claims, Count};
 use crate::reproduce::figure::{ChartResult, Figure, Score};
@@ -11,7 +11,7 @@ use crate::reproduce::left_out::left_out;
 use crate::reproduce::published::{Claim, Paper};
 use crate::reproduce::{FigureResult, Reproduction, figures, reproduce};
 
-/// Both papers, simulated with their claims and with the figures that have published values.
+/// Simulates both papers: their claims, and the figures that have published values.
 pub fn both_papers() -> Vec<Reproduction> {
     let one = |paper| {
         let scored = figures(paper).into_iter().filter(Figure::has_published).collect();
@@ -20,8 +20,7 @@ pub fn both_papers() -> Vec<Reproduction> {
     Paper::ALL.map(one).to_vec()
 }
 
-/// The short form, for the README: a row for the figures, one for the tables and one for the claims
-/// of each paper.
+/// Formats the short form for the README: a table with one row for each paper.
 pub fn short(papers: &[Reproduction]) -> String {
     let mut lines = vec![
         "| paper | published points | mean error | worst | numbers in the text met within 10% |"
@@ -44,8 +43,8 @@ pub fn short(papers: &[Reproduction]) -> String {
     lines.push(String::new());
     let not = papers.iter().filter_map(|one| one.claims.as_ref()).map(with_contradicted);
     lines.push(format!(
-        "Numbers in the text that the paper's own figures and tables contradict are not counted; \
-         with them it is {}.",
+        "Numbers in the text that the paper's own figures and tables contradict are not counted. \
+         If they were counted, {} would be met.",
         not.map(count_text).collect::<Vec<_>>().join(" and ")
     ));
     lines.join("\n")
@@ -55,7 +54,8 @@ fn with_contradicted(claims: &Claims) -> Count {
     claims.measured_with_contradicted()
 }
 
-/// The whole table, for the documentation.
+/// Formats the long form for the documentation: all scores, and all values and claims that are not
+/// scored or not met.
 pub fn long(papers: &[Reproduction]) -> String {
     let mut lines = Vec::new();
     for one in papers {
@@ -68,7 +68,7 @@ pub fn long(papers: &[Reproduction]) -> String {
         lines.push("Published points that are not scored:\n".to_owned());
         for left in left_out(one.paper) {
             let (points, what, why) = (left.points, left.what, left.why);
-            lines.push(format!("- {}, {points} of {what}: {why}", left.figure));
+            lines.push(format!("- {}, {what} (points: {points}). Reason: {why}.", left.figure));
         }
         lines.push(String::new());
     }
@@ -127,11 +127,11 @@ fn claim_rows(claims: &Claims) -> Vec<String> {
     let mut lines = vec![
         "| numbers in the text | met within 10% |".to_owned(),
         "|---|---|".to_owned(),
-        format!("| measured or derived, testable | {} |", count_text(claims.measured())),
-        format!("| the same with those that the paper contradicts | {} |", {
+        format!("| measured or derived | {} |", count_text(claims.measured())),
+        format!("| measured or derived, including those that the paper contradicts | {} |", {
             count_text(claims.measured_with_contradicted())
         }),
-        format!("| all that were checked, with rules | {} |", count_text(claims.all())),
+        format!("| all that were checked, including rules | {} |", count_text(claims.all())),
     ];
     lines.push(String::new());
     lines.push("Not met:\n".to_owned());
@@ -147,7 +147,7 @@ fn claim_rows(claims: &Claims) -> Vec<String> {
             claim.published()
         ));
     }
-    lines.push("\nContradicted by the paper's own numbers, not counted:\n".to_owned());
+    lines.push("\nContradicted by the paper's own numbers and not counted:\n".to_owned());
     for one in &claims.contradicted {
         let claim = &one.scored.claim;
         lines.push(format!(
@@ -160,19 +160,19 @@ fn claim_rows(claims: &Claims) -> Vec<String> {
         ));
     }
     lines.extend(claims.contradict_inputs.iter().map(listed));
-    lines.push("\nNot simulated, no system file describes what they are about:\n".to_owned());
+    lines.push("\nNot simulated, because no system file describes the set-up:\n".to_owned());
     lines.extend(claims.not_simulated.iter().map(listed));
     let groups = claims.scored.iter().filter_map(|scored| {
         let other = scored.counted_as.as_ref()?;
-        Some(format!("{} as {other}", scored.claim.id))
+        Some(format!("{} is counted as {other}", scored.claim.id))
     });
     let groups: Vec<String> = groups.collect();
     if !groups.is_empty() {
-        let text = "Claims that contradict each other count once, by the one that is nearest";
+        let text = "Of contradicting claims, only the claim nearest to the simulation is counted";
         lines.push(format!("\n{text}: {}.", groups.join(", ")));
     }
     lines.push(format!(
-        "\n{} numbers are inputs of the simulator, {} are out of scope.\n",
+        "\n{} numbers are inputs of the simulator, and {} are out of scope.\n",
         claims.inputs,
         claims.out.len()
     ));

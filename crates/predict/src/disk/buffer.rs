@@ -1,9 +1,9 @@
-//! Measures the buffer of a rotating disk: overhead of a request, rate of the bus, read-ahead, data
-//! retained after a read, segments, and the write cache.
+//! Measures the buffer of a rotating disk: the overhead of a request, the bus rate, the read-ahead,
+//! how much data stays in the buffer after a read, the number of segments, and the write cache.
 //!
-//! A read from the buffer takes far less time than a read from the media. A size is therefore found
-//! by bisection, with reads that hit the buffer only if it is at least as large (Schindler and
-//! Ganger 1999, "Automated Disk Drive Characterization").
+//! A read from the buffer takes far less time than a read from the media. Each size is found by
+//! bisection (Schindler and Ganger 1999, "Automated Disk Drive Characterization"). Each step tries
+//! a value and issues a read that hits the buffer only if the size is at least that value.
 
 use analysis::interval::Interval;
 use analysis::lsq::{self, Line};
@@ -15,97 +15,105 @@ use workload::random::Stream;
 use super::layout::{READ_BYTES, centre, times};
 use super::probe::{Kind, Probe, Timed};
 
-/// Sizes of reads and writes from which the line of transfer time over size is fitted (bytes).
+/// Request sizes at which the transfer time is measured, to fit a line (bytes).
 const SIZES: [u32; 7] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10];
-/// Repetitions of each time measurement.
+/// Number of repetitions of each time measurement.
 const TIMES: usize = 7;
-/// Repetitions of each test whether a read comes from the buffer; the majority decides.
+/// Number of repetitions of each test whether a read hits the buffer. The majority decides.
 const VOTES: usize = 3;
-/// A read counts as a buffer hit if it takes less than this multiple of the time of known hits.
+/// A read counts as a buffer hit if its time is less than the time of known hits multiplied by this
+/// factor.
 const HIT_FACTOR: f64 = 1.3;
-/// Depth and length (ns) of the trial that shows during which part of the overhead requests wait
-/// for each other.
+/// Queue depth of the trial that measures the serial part of the overhead.
 const SERIAL_DEPTH: u32 = 8;
+/// Duration of the trial that measures the serial part of the overhead (ns).
 const SERIAL_NS: u64 = 1_000_000_000;
-/// Maximum size that is searched for (bytes).
+/// Upper limit of the search for a size (bytes).
 const BYTES_MAX: u64 = 256 << 20;
-/// Maximum number of segments that is searched for.
+/// Upper limit of the search for the number of segments.
 const SEGMENTS_MAX: u64 = 256;
-/// Sizes are determined to within this factor.
+/// The search for a size ends when its two bounds differ by at most this factor.
 const PRECISION: f64 = 1.01;
 /// Pause after which the disk is idle and its read-ahead is complete (ns).
 const REST_NS: u64 = 150_000_000;
 /// Pause after which a cached write is on the media (ns).
 const WRITE_REST_NS: u64 = 400_000_000;
-/// A cached write waited for space if it takes longer than this multiple of the usual time.
+/// A write counts as having waited for space in the cache if its time exceeds the usual time
+/// multiplied by this factor, plus 100 us.
 const FULL_FACTOR: f64 = 1.25;
-/// Maximum number of writes in a burst; a cache that holds more writes is not filled.
+/// Maximum number of writes in a burst. A cache that holds more writes is not filled, so its size
+/// remains unknown.
 const BURST_MAX: u64 = 40_000;
 /// Maximum number of bytes in a burst.
 const BURST_BYTES_MAX: u64 = 2 << 30;
-/// The bytes are the limit of the cache at a write size if it holds fewer writes of that size than
-/// this share of the number of smallest writes that it holds.
+/// If the cache holds fewer large writes than this share of the small writes that it holds, the
+/// large writes reached the limit on bytes, not the limit on the number of writes.
 const LIMITED: f64 = 0.8;
-/// Number of writes that are timed after the cache is full, to see how fast the disk frees space.
+/// Number of writes that are timed after the cache is full, to measure how fast the disk frees
+/// space.
 const BURST_AFTER: usize = 24;
 
-/// Properties of the buffer for reads.
+/// Measured properties of the buffer for reads.
 #[derive(Clone, Debug)]
 pub struct ReadBuffer {
-    /// Time of a read from the buffer as a line over its size (ns, bytes).
+    /// Fitted line: time of a read from the buffer (ns) over its size (bytes).
     pub line: Line,
     /// Time of a small read from the buffer (ns).
     pub hit_ns: f64,
-    /// Part of the overhead of a read from the buffer during which no other request proceeds (ns).
+    /// Serial part of the overhead of a read from the buffer, during which no other request
+    /// proceeds (ns).
     pub serial_ns: f64,
-    /// Additional time of a read that repeats an earlier one (ns).
+    /// Additional time of a read that repeats an earlier read, compared with a read of data that
+    /// the disk read ahead (ns).
     pub again_ns: Interval,
-    /// How far the disk reads ahead (bytes).
+    /// Amount of data that the disk reads ahead (bytes).
     pub prefetch: Interval,
-    /// Data that stay in the buffer after they have been read (bytes).
+    /// Amount of data that stays in the buffer after it was read (bytes).
     pub retained: Interval,
-    /// Number of streams that the buffer follows.
+    /// Number of segments, that is, of separate ranges of the disk that the buffer holds at the
+    /// same time.
     pub segments: Interval,
 }
 
-/// Properties of the write cache.
+/// Measured properties of the write cache.
 #[derive(Clone, Debug)]
 pub struct WriteCache {
-    /// Time of a cached write as a line over its size (ns, bytes).
+    /// Fitted line: time of a cached write (ns) over its size (bytes).
     pub line: Line,
-    /// Bytes that the cache holds; `None` if the number of writes is the limit at all sizes.
+    /// Capacity of the cache (bytes). `None` if no burst reached the limit on bytes.
     pub bytes: Option<Interval>,
-    /// Writes that the cache holds; `None` if the bytes are the limit at all sizes.
+    /// Maximum number of writes in the cache. `None` if the burst of small writes did not reach
+    /// this limit.
     pub writes: Option<Interval>,
-    /// A burst that was limited by the bytes of the cache: size of its writes (bytes), and number
-    /// of writes that did not wait.
+    /// A burst that reached the limit on bytes: the size of its writes (bytes), and the number of
+    /// writes that did not wait for space. `None` if no burst reached that limit.
     pub by_bytes: Option<(u32, u64)>,
 }
 
-/// Measures a buffer.
+/// Measures the buffer of one disk.
 pub struct Buffers<'a> {
-    /// The disk.
+    /// The disk to measure.
     pub probe: &'a mut dyn Probe,
-    /// Time of a revolution (ns).
+    /// Duration of one revolution (ns).
     pub revolution_ns: f64,
-    /// Time in which a byte passes under the head (ns).
+    /// Time that one byte takes to pass under the head (ns).
     pub ns_per_byte: f64,
-    /// Generator of random choices.
+    /// Random number generator.
     pub dice: Stream,
 }
 
 impl Buffers<'_> {
-    /// A random offset that is followed by `bytes` bytes.
+    /// Returns a random offset that is at least `bytes` bytes before the end of the disk.
     fn place(&mut self, bytes: u64) -> u64 {
         let unit = self.probe.unit_bytes().max(u64::from(READ_BYTES));
         let room = self.probe.size_bytes().saturating_sub(bytes + 4 * unit).max(unit);
         self.dice.below(room / unit) * unit
     }
 
-    /// Measures reads from the buffer; `None` if repeated reads go to the media.
+    /// Measures reads from the buffer. Returns `None` if repeated reads are served from the media.
     ///
     /// # Errors
-    /// A request failed.
+    /// If a request failed.
     pub fn reads(&mut self) -> Outcome<Option<ReadBuffer>> {
         let mut points: Vec<(u32, Interval)> = Vec::new();
         for size in SIZES {
@@ -115,7 +123,8 @@ impl Buffers<'_> {
                 buffers.probe.rest(REST_NS)?;
                 buffers.probe.read(at, size)
             })?;
-            // The time of a read from the buffer grows at most in proportion to its size.
+            // The time of a read from the buffer grows at most in proportion to its size. A longer
+            // time means that the media served the read.
             let most_ns = match points.last() {
                 None => self.revolution_ns / 3.0,
                 Some((before, time)) => time.value * f64::from(size / before) * 1.2,
@@ -152,8 +161,9 @@ impl Buffers<'_> {
         Ok(Some(ReadBuffer { line, hit_ns, serial_ns, again_ns, prefetch, retained, segments }))
     }
 
-    /// Time per request of the smallest sequential reads when several are in flight, without their
-    /// bus time (ns); `None` if the media may be the limit.
+    /// Runs the smallest possible sequential reads with several requests in flight. Returns the
+    /// time per request without the bus time (ns), or `None` if the media may have limited the
+    /// rate.
     fn serial_ns(&mut self, bus_ns_per_byte: f64) -> Outcome<Option<f64>> {
         let unit = self.probe.unit_bytes();
         let workload = Workload {
@@ -168,7 +178,7 @@ impl Buffers<'_> {
         Ok((each_ns > 1.5 * unit as f64 * self.ns_per_byte).then_some(serial_ns))
     }
 
-    /// The median time of [`TIMES`] requests (ns).
+    /// Returns the median time of [`TIMES`] requests (ns).
     fn median_of(
         &mut self,
         mut timed: impl FnMut(&mut Self) -> Outcome<Timed>,
@@ -180,7 +190,7 @@ impl Buffers<'_> {
         Ok(centre(&all))
     }
 
-    /// Whether the majority of repeated reads took less than `limit_ns`.
+    /// Returns true if the majority of [`VOTES`] reads took less than `limit_ns`.
     fn most_hit(
         &mut self,
         limit_ns: f64,
@@ -193,7 +203,8 @@ impl Buffers<'_> {
         Ok(hits * 2 > VOTES)
     }
 
-    /// Whether the read-ahead after a read reaches data that lie `bytes` after it.
+    /// Checks whether the disk reads ahead the data that start `bytes` bytes after the end of a
+    /// read.
     fn is_read_ahead(&mut self, bytes: u64, limit_ns: f64) -> Outcome<bool> {
         let rest_ns = REST_NS + (bytes as f64 * self.ns_per_byte * 3.0) as u64;
         self.most_hit(limit_ns, |buffers| {
@@ -205,8 +216,8 @@ impl Buffers<'_> {
         })
     }
 
-    /// Whether data are still in the buffer after they and the data behind them, `bytes` in all,
-    /// have been read.
+    /// Reads a range sequentially, then checks whether the buffer still holds the data `bytes`
+    /// bytes before the end of the range.
     fn is_retained(&mut self, bytes: u64, limit_ns: f64) -> Outcome<bool> {
         let piece = u64::from(16 * READ_BYTES);
         self.most_hit(limit_ns, |buffers| {
@@ -219,7 +230,7 @@ impl Buffers<'_> {
         })
     }
 
-    /// The largest size for which a test is true (bytes), found by doubling and bisection.
+    /// Finds the largest size for which `holds` returns true (bytes), by doubling and bisection.
     fn largest(
         &mut self,
         mut holds: impl FnMut(&mut Self, u64) -> Outcome<bool>,
@@ -242,7 +253,7 @@ impl Buffers<'_> {
         Ok(Interval { value: if low > 0.0 { (low + high) / 2.0 } else { 0.0 }, low, high })
     }
 
-    /// Number of places that can be read before the first is no longer in the buffer.
+    /// Finds how many scattered reads the buffer holds before it drops the data of the first read.
     fn segments(&mut self, limit_ns: f64) -> Outcome<Interval> {
         let mut remembers = |count: u64| {
             self.most_hit(limit_ns, |buffers| {
@@ -266,10 +277,10 @@ impl Buffers<'_> {
         Ok(Interval { value: low as f64, low: low as f64, high })
     }
 
-    /// Measures the write cache; `None` if writes wait for the media.
+    /// Measures the write cache. Returns `None` if writes wait for the media.
     ///
     /// # Errors
-    /// A request failed.
+    /// If a request failed.
     pub fn writes(&mut self, miss_ns: f64) -> Outcome<Option<WriteCache>> {
         let mut points: Vec<(u32, Interval)> = Vec::new();
         for size in SIZES {
@@ -293,8 +304,8 @@ impl Buffers<'_> {
         Ok(Some(cache))
     }
 
-    /// Measures the bytes and writes that the cache holds. Bursts of large writes reach the limit
-    /// on bytes, bursts of small writes the limit on the number.
+    /// Measures how many bytes and how many writes the cache holds. Bursts of large writes reach
+    /// the limit on bytes. Bursts of small writes reach the limit on the number of writes.
     fn capacity(&mut self, cache: &mut WriteCache) -> Outcome<()> {
         let small = self.burst(READ_BYTES, &cache.line)?;
         for size in [256_u32, 1024, 768, 448, 192, 144, 96, 64, 48, 32].map(|kib| kib << 10) {
@@ -324,23 +335,24 @@ impl Buffers<'_> {
         Ok(())
     }
 
-    /// Number of scattered writes of a size that an empty cache accepts before one waits for space.
+    /// Counts the scattered writes of `size` bytes that an empty cache accepts before a write has
+    /// to wait for space.
     ///
     /// # Errors
-    /// A request failed.
+    /// If a request failed.
     pub fn count(&mut self, size: u32, line: &Line) -> Outcome<u64> {
         Ok(self.burst(size, line)?.count)
     }
 
-    /// Fills an empty cache with scattered writes until they wait for space.
+    /// Fills an empty cache with scattered writes until writes have to wait for space.
     fn burst(&mut self, size: u32, line: &Line) -> Outcome<Burst> {
         self.probe.drain()?;
         let usual_ns = line.at(f64::from(size));
         let most = BURST_MAX.min(BURST_BYTES_MAX / u64::from(size));
         let full_ns = usual_ns * FULL_FACTOR + 100_000.0;
         let mut timed: Vec<Timed> = Vec::new();
-        // The cache is full when two of three writes have waited. A single slow write may be a
-        // delay.
+        // The cache is full when two of the last three writes waited. A single slow write may have
+        // been delayed for another reason.
         let is_slow = |time: &Timed| time.ns() > full_ns;
         while timed.iter().rev().take(3).filter(|time| is_slow(time)).count() < 2 {
             if timed.len() as u64 >= most {
@@ -362,8 +374,8 @@ impl Buffers<'_> {
             gaps.push(end_ns as f64 - last_ns as f64);
             last_ns = end_ns;
         }
-        // While the cache filled, the disk already freed space, as fast as it does when the cache
-        // is full.
+        // The disk already freed space while the burst filled the cache. The rate at which the disk
+        // frees space is assumed to be the same as with a full cache.
         let mean_ns = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let slowest_ns = median(&gaps).unwrap_or(mean_ns).max(mean_ns);
         let drained = filled_ns / slowest_ns;
@@ -376,13 +388,14 @@ impl Buffers<'_> {
 
 /// The result of a burst of writes.
 struct Burst {
-    /// Number of writes that did not wait.
+    /// Number of writes that did not wait for space.
     count: u64,
-    /// Number of writes that the cache holds.
+    /// Number of writes that the cache holds, corrected for the space that the disk freed during
+    /// the burst.
     writes: Interval,
 }
 
-/// The line of transfer time over size (ns, bytes).
+/// Fits a line to the transfer times (ns) over the request sizes (bytes).
 fn line_of(points: &[(u32, Interval)]) -> Option<Line> {
     let point = |(size, time): &(u32, Interval)| {
         let error = (time.high - time.low) / 2.0 / time.value;

@@ -1,10 +1,10 @@
-//! Measures the layout of a rotating disk: time of a revolution, tracks and zones, skews and
-//! surfaces.
+//! Measures the layout of a rotating disk: the duration of a revolution, the track lengths and
+//! zones, the skews and the number of surfaces.
 //!
 //! A read that misses the buffer completes when its last sector has passed under the head. The time
-//! between two such completions, modulo a revolution, is therefore the angle between the two
-//! sectors (Worthington, Ganger, Patt and Wilkes 1995; Schindler and Ganger 1999). Reads in
-//! descending order always miss the buffer, because the disk reads ahead in ascending order.
+//! between the completions of two such reads, modulo a revolution, is therefore the angle between
+//! their last sectors (Worthington, Ganger, Patt and Wilkes 1995; Schindler and Ganger 1999). Reads
+//! in descending order always miss the buffer, because the disk reads ahead in ascending order.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -17,67 +17,69 @@ use super::probe::Probe;
 
 /// Size of a sector (bytes).
 pub const SECTOR_BYTES: u64 = 512;
-/// Size of the reads (bytes).
+/// Size of the reads that measure the layout (bytes).
 pub const READ_BYTES: u32 = 4096;
-/// Steps of the first estimate of the revolution (bytes); small compared with a track of any disk.
+/// Distances between successive reads in the first measurement of a revolution (bytes). They are
+/// small compared with a track of any disk.
 const FIRST_STEPS: [u64; 2] = [16 << 10, 32 << 10];
-/// Number of reads that measure the time of a revolution.
+/// Number of reads that measure the duration of a revolution.
 const REVOLUTION_READS: usize = 48;
 /// Number of reads that measure the length of a track.
 const TRACK_READS: usize = 40;
-/// Number of steps per track in this measurement.
+/// Number of steps per track when the length of a track is measured.
 const STEPS_PER_TRACK: u64 = 6;
-/// Number of places at which the track length is measured before the boundaries of zones are
-/// searched.
+/// Number of equal intervals into which the disk is divided. Before the search for zone boundaries,
+/// the track length is measured at the ends of each interval.
 const PLACES: u64 = 48;
-/// A boundary between two zones is located to within 1/n of the disk, where n is this number.
+/// A boundary between two zones is located to within the size of the disk divided by this number.
 const LIMIT_SHARE: u64 = 16_384;
 /// Tracks belong to different zones if their lengths differ by more than this share.
 const ZONES_DIFFER: f64 = 0.004;
 /// Number of tracks over which the skews are measured.
 const SKEW_TRACKS: u64 = 72;
-/// Times that differ from the median by more than this many deviations have another cause.
+/// A time that differs from the median by more than this many standard deviations is ignored,
+/// because the request was delayed or crossed a track boundary.
 const FAR_DEVIATIONS: f64 = 5.0;
-/// Number of measurements of the skews.
+/// Number of passes over the tracks that measure the skews.
 const SKEW_PASSES: u64 = 5;
 /// Skews that differ by less than this share count as equal.
 const SKEWS_DIFFER: f64 = 0.03;
-/// Minimum skew that can be measured, as a share of a revolution.
+/// Minimum skew that can be measured (revolutions).
 const LEAST_SKEW: f64 = 0.004;
-/// Range of the time of a revolution (ns): 20,000 to 2,000 revolutions per minute.
+/// Plausible durations of a revolution (ns): 20,000 to 2,000 revolutions per minute.
 const REVOLUTIONS_NS: std::ops::Range<f64> = 3e6..30e6;
 
 /// A range of the disk whose tracks have the same length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Zone {
-    /// First byte.
+    /// Offset of the first byte of the zone (bytes).
     pub first: u64,
-    /// Sectors of a track.
+    /// Number of sectors per track.
     pub sectors: Interval,
-    /// Half the distance within which the boundary to the previous zone lies (bytes).
+    /// Uncertainty of the boundary to the previous zone, in each direction (bytes).
     pub uncertain_bytes: u64,
 }
 
-/// Skews and number of surfaces.
+/// Skews and the number of surfaces of a disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Skews {
-    /// Skew from the end of a track to the start of the next one (revolutions).
+    /// Skew from the end of a track to the start of the next track (revolutions).
     pub track: Interval,
-    /// Skew from the end of a cylinder to the start of the next one (revolutions).
+    /// Skew from the end of a cylinder to the start of the next cylinder (revolutions).
     pub cylinder: Interval,
-    /// Number of surfaces; `None` if both skews are equal, so that cylinders and tracks cannot be
-    /// distinguished.
+    /// Number of surfaces. `None` if both skews are equal, because tracks and cylinders then look
+    /// alike.
     pub heads: Option<u64>,
 }
 
-/// The layout of a disk.
+/// The measured layout of a disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
-    /// Time of a revolution (ns).
+    /// Duration of one revolution (ns).
     pub revolution_ns: Interval,
-    /// Zones, outermost first.
+    /// The zones, in the order of their offsets, from the outermost to the innermost.
     pub zones: Vec<Zone>,
-    /// Skews and surfaces.
+    /// The skews and the number of surfaces.
     pub skews: Skews,
 }
 
@@ -85,7 +87,7 @@ impl Layout {
     /// Measures the layout of a disk.
     ///
     /// # Errors
-    /// The device does not behave as a rotating disk, or a request failed.
+    /// If the device does not behave like a rotating disk, or a request failed.
     pub fn of(probe: &mut dyn Probe, tell: &mut dyn FnMut(&str)) -> Outcome<Layout> {
         tell("rotation");
         let (revolution_ns, ns_per_byte) = revolution(probe)?;
@@ -99,8 +101,8 @@ impl Layout {
         Ok(Layout { revolution_ns, zones, skews })
     }
 
-    /// Zones in the form of a system file: cylinders and sectors per track. They hold at least
-    /// `bytes`.
+    /// Returns the number of cylinders and the sectors per track of each zone, as a system file
+    /// lists them. All zones together have at least `bytes` bytes.
     pub fn cylinders(&self, bytes: u64) -> Vec<[u64; 2]> {
         let heads = self.skews.heads.unwrap_or(1);
         let (mut found, mut at) = (Vec::new(), 0_u64);
@@ -118,16 +120,17 @@ impl Layout {
     }
 }
 
-/// The median of samples with its 95% interval (asymptotic, for a normal distribution).
+/// Returns the median of samples with its 95% interval (asymptotic, for a normal distribution).
 pub fn centre(samples: &[f64]) -> Interval {
     let value = median(samples).unwrap_or(0.0);
     let deviation = 1.4826 * median_absolute_deviation(samples).unwrap_or(0.0);
     Interval::symmetric(value, 1.96 * 1.2533 * deviation / (samples.len().max(1) as f64).sqrt())
 }
 
-/// The mean of the samples near the median, with its 95% interval. Steps over a track boundary and
-/// delayed requests are far from the median. A delayed completion makes the time before it longer
-/// and the time after it shorter; this cancels in the mean, but not in the median.
+/// Returns the mean of the samples near the median, with its 95% interval. Samples far from the
+/// median are steps over a track boundary and delayed requests. A delayed completion makes the time
+/// before it longer and the time after it shorter. This error cancels in the mean, but not in the
+/// median.
 fn mean_of_most(samples: &[f64]) -> Interval {
     let middle = centre(samples).value;
     let deviation = 1.4826 * median_absolute_deviation(samples).unwrap_or(0.0);
@@ -137,13 +140,14 @@ fn mean_of_most(samples: &[f64]) -> Interval {
     Interval::symmetric(mean, 1.96 * deviation / (near.len().max(1) as f64).sqrt())
 }
 
-/// An interval multiplied by a positive factor.
+/// Multiplies an interval by a positive factor.
 pub fn times(found: Interval, factor: f64) -> Interval {
     let Interval { value, low, high } = found;
     Interval { value: value * factor, low: low * factor, high: high * factor }
 }
 
-/// Times between the completions of reads that descend from `top` in steps (ns).
+/// Reads at offsets that descend from `top` in equal steps. Returns the times between the
+/// completions (ns).
 fn descend(probe: &mut dyn Probe, top: u64, step: u64, count: usize) -> Outcome<Vec<f64>> {
     let mut before_ns = probe.read(top, READ_BYTES)?.end_ns;
     let mut all = Vec::with_capacity(count);
@@ -155,16 +159,20 @@ fn descend(probe: &mut dyn Probe, top: u64, step: u64, count: usize) -> Outcome<
     Ok(all)
 }
 
-/// The time of a revolution, and the time of a byte in the middle of the disk (ns). A step of s
-/// bytes downwards takes a revolution minus the time of s bytes, so two step sizes give both.
+/// Measures the duration of a revolution, and the time per byte in the middle of the disk (ns). A
+/// step of s bytes downwards takes a revolution minus the time of s bytes, so two step sizes give
+/// both values.
 fn revolution(probe: &mut dyn Probe) -> Outcome<(Interval, f64)> {
     let middle = probe.size_bytes() / 2;
     if middle < FIRST_STEPS[1] * 8 * REVOLUTION_READS as u64 {
-        return Err(Failure::usage("the target is too small for a rotating disk; name the device"));
+        return Err(Failure::usage(
+            "the target is too small to be a rotating disk; specify the disk itself",
+        ));
     }
     let span = FIRST_STEPS[1] * REVOLUTION_READS as u64;
     let [one, two] = FIRST_STEPS.map(|step| {
-        // The two series read different places, because data that were read may be in the buffer.
+        // The two series read different ranges, because the buffer may hold data that were read
+        // before.
         let above = if step == FIRST_STEPS[0] { span } else { 0 };
         let top = middle / step * step + above;
         descend(probe, top, step, REVOLUTION_READS).map(|all| mean_of_most(&all))
@@ -175,15 +183,17 @@ fn revolution(probe: &mut dyn Probe) -> Outcome<(Interval, f64)> {
     let ns_per_byte = (one.value - two.value) / FIRST_STEPS[0] as f64;
     if !REVOLUTIONS_NS.contains(&value) || ns_per_byte <= 0.0 {
         return Err(Failure::usage(format!(
-            "the target does not behave as a rotating disk: reads in descending order take {}; \
-             for flash, sweep it and run halfpower calibrate latest",
+            "the target does not behave like a rotating disk: reads at descending offsets take {} \
+             each; if the target is flash, run halfpower sweep on it, then halfpower calibrate \
+             latest",
             units::time(one.value)
         )));
     }
     Ok((Interval::symmetric(value, half), ns_per_byte))
 }
 
-/// Measures angles with a known time of a revolution.
+/// Measures track lengths and skews from the angles between sectors. The duration of a revolution
+/// must be known.
 struct Ruler<'a> {
     probe: &'a mut dyn Probe,
     revolution_ns: f64,
@@ -195,7 +205,8 @@ impl Ruler<'_> {
         (at / unit * unit).max(unit)
     }
 
-    /// Sectors per track around a byte, where a track has about `track_bytes`.
+    /// Measures the number of sectors per track around the offset `at`. A track has about
+    /// `track_bytes` bytes there.
     fn sectors(&mut self, at: u64, track_bytes: f64) -> Outcome<Interval> {
         let step = self.aligned(track_bytes as u64 / STEPS_PER_TRACK);
         let span = step * TRACK_READS as u64;
@@ -210,14 +221,15 @@ impl Ruler<'_> {
         Ok(Interval { value: sectors(each.value), low, high })
     }
 
-    /// All zones of the disk.
+    /// Measures the zones of the disk.
     fn zones(&mut self, track_bytes: f64) -> Outcome<Vec<Zone>> {
         let size = self.probe.size_bytes();
         let margin = (track_bytes * 4.0) as u64;
         let mut track_bytes = track_bytes;
         let mut places: Vec<(u64, Interval)> = Vec::new();
-        // The track length is known in the middle of the disk. From there it is measured towards
-        // both ends, place by place.
+        // Each measurement needs an estimate of the track length. At first, the track length is
+        // known only in the middle of the disk, so the positions are visited from the middle
+        // towards both ends.
         let mut order: Vec<u64> = (0..=PLACES / 2).rev().collect();
         order.extend(PLACES / 2 + 1..=PLACES);
         for number in order {
@@ -239,8 +251,8 @@ impl Ruler<'_> {
         Ok(joined(&all))
     }
 
-    /// Bisects between two places with different track lengths until the boundary between their
-    /// zones is known.
+    /// Bisects between two positions with different track lengths until the boundary between their
+    /// zones is known to within `resolution` bytes.
     fn between(
         &mut self,
         before: (u64, Interval),
@@ -258,7 +270,8 @@ impl Ruler<'_> {
         self.between(middle, after, resolution, all)
     }
 
-    /// Measures skews and surfaces from the angles of the first tracks of the disk.
+    /// Measures the skews and the number of surfaces from the angles of the first tracks of the
+    /// disk.
     fn skews(&mut self, sectors: f64, zone_end: u64) -> Outcome<Skews> {
         let track_bytes = sectors.round() * SECTOR_BYTES as f64;
         let step = self.aligned(track_bytes as u64 / 4);
@@ -267,7 +280,8 @@ impl Ruler<'_> {
         let plain_ns = step as f64 / track_bytes * self.revolution_ns;
         let mut seen: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
         for pass in 0..SKEW_PASSES {
-            // Each pass reads other places, because data that were read may be in the buffer.
+            // Each pass reads at other offsets, because the buffer may hold data that were read
+            // before.
             let top = self.aligned(step * count + step * (pass + 1) / (SKEW_PASSES + 1));
             let times = descend(self.probe, top, step, count as usize)?;
             for (number, ns) in times.iter().enumerate() {
@@ -291,7 +305,7 @@ fn are_alike(one: Interval, other: Interval) -> bool {
     (one.value / other.value - 1.0).abs() < ZONES_DIFFER
 }
 
-/// Joins neighbouring places with equal tracks into zones.
+/// Joins neighbouring positions with equal track lengths into zones.
 fn joined(places: &[(u64, Interval)]) -> Vec<Zone> {
     let mut zones: Vec<Zone> = Vec::new();
     let mut from = 0;
@@ -299,8 +313,8 @@ fn joined(places: &[(u64, Interval)]) -> Vec<Zone> {
         if end < places.len() && are_alike(places[end].1, places[from].1) {
             continue;
         }
-        // The track length at a place on the boundary between two zones is a mix of both. Such a
-        // place is not a separate zone.
+        // A measurement on the boundary between two zones gives a mix of both track lengths. Such a
+        // position is not a separate zone.
         let is_known = zones.last().is_some_and(|zone| are_alike(zone.sectors, places[from].1));
         if !is_known && (end - from > 1 || from == 0 || end == places.len()) {
             let values: Vec<f64> = places[from..end].iter().map(|(_, s)| s.value).collect();
@@ -317,9 +331,11 @@ fn joined(places: &[(u64, Interval)]) -> Vec<Zone> {
     zones
 }
 
-/// Skews and surfaces, from the number and skew (revolutions) of each track boundary.
+/// Derives the skews and the number of surfaces from the track boundaries. `jumps` contains the
+/// number and the skew of each boundary (revolutions).
 fn skews_of(jumps: &[(u64, f64)]) -> Skews {
-    // Each skew occurs several times. A value that occurs once was a delay.
+    // Each real skew occurs several times. A value that occurs only once comes from a delayed
+    // request.
     let alike = |one: f64| jumps.iter().filter(|j| (j.1 / one - 1.0).abs() < SKEWS_DIFFER).count();
     let jumps: Vec<(u64, f64)> = jumps.iter().copied().filter(|j| alike(j.1) > 1).collect();
     let mut shares: Vec<f64> = jumps.iter().map(|(_, share)| *share).collect();
@@ -335,8 +351,9 @@ fn skews_of(jumps: &[(u64, f64)]) -> Skews {
         jumps.iter().filter(|(_, share)| is_high(share) == wanted).copied().collect()
     };
     let (highs, lows) = (group(true), group(false));
-    // Most boundaries are between tracks of one cylinder. With two surfaces, both kinds are equally
-    // frequent, and the first boundary lies within the first cylinder.
+    // Most boundaries are between tracks of the same cylinder, so the skew that occurs less often
+    // is the cylinder skew. With two surfaces, both skews occur equally often, and the boundaries
+    // with even numbers are those between cylinders.
     let low_is_cylinder = lows.len() + 1 < highs.len()
         || (lows.len().abs_diff(highs.len()) <= 1 && lows.first().is_some_and(|j| j.0 % 2 == 0));
     let (cylinders, tracks) = if low_is_cylinder { (lows, highs) } else { (highs, lows) };

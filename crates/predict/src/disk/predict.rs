@@ -1,5 +1,5 @@
-//! Measures and simulates the loads on which a calibrated disk is scored. None of them is used in
-//! the fit.
+//! Measures and simulates the workloads that test a calibrated disk. None of these workloads is
+//! used in the fit.
 
 use analysis::units;
 use lab::failure::Outcome;
@@ -8,31 +8,32 @@ use workload::{Pattern, Workload};
 
 use super::probe::{Probe, SimulatedDisk};
 
-/// Length of a trial (ns).
+/// Duration of a read-only trial (ns).
 const TRIAL_NS: u64 = 5_000_000_000;
-/// Length of a trial of writes, which first fill the cache (ns).
+/// Duration of a trial with writes, which first fill the cache (ns).
 const WRITE_TRIAL_NS: u64 = 20_000_000_000;
-/// Trials of each load.
+/// Number of trials of each workload.
 const TRIALS: u64 = 2;
 
-/// A measured and simulated load.
+/// A workload with its measured and its simulated rate.
 #[derive(Clone, Debug)]
 pub struct Predicted {
-    /// The load.
+    /// The workload.
     pub workload: Workload,
-    /// Measured rate, mean of the trials [bytes per second].
+    /// Measured rate: the mean of the trials [bytes per second].
     pub measured: f64,
-    /// Simulated rate, mean of the trials [bytes per second].
+    /// Simulated rate: the mean of the trials [bytes per second].
     pub simulated: f64,
-    /// Mean deviation of the measured trials from their mean, as a share.
+    /// Mean absolute deviation of the measured trials from their mean, as a share of the mean.
     pub spread: f64,
 }
 
-/// A load: share of reads (percent), whether random, request size (bytes), depth, and start and
-/// length of the region as shares of the disk.
+/// A workload: share of reads (percent), whether offsets are random, request size (bytes), queue
+/// depth, and start and length of the region (shares of the disk size).
 type Row = (u8, bool, u32, u32, f64, f64);
 
-/// The loads: sizes, depths, spans, and mixes of reads and writes.
+/// Workloads that test a calibration. They differ in request size, queue depth, region, and mix of
+/// reads and writes.
 const LOADS: [Row; 18] = [
     (100, true, 4 << 10, 1, 0.0, 1.0),
     (100, true, 64 << 10, 1, 0.0, 1.0),
@@ -54,7 +55,8 @@ const LOADS: [Row; 18] = [
     (90, true, 64 << 10, 1, 0.0, 1.0),
 ];
 
-/// The loads for a disk; only the reads, if the disk may not be written.
+/// Returns the workloads for a disk: all of them, or only those without writes if the disk may not
+/// be written.
 fn loads(probe: &dyn Probe) -> Vec<Workload> {
     let size = probe.size_bytes();
     let may = |row: &&Row| row.0 == 100 || probe.may_write();
@@ -77,10 +79,10 @@ fn loads(probe: &dyn Probe) -> Vec<Workload> {
     LOADS.iter().filter(may).map(load).collect()
 }
 
-/// Measures and simulates all loads.
+/// Measures and simulates all workloads.
 ///
 /// # Errors
-/// A load failed.
+/// If a workload could not be measured or simulated.
 pub fn predict(probe: &mut dyn Probe, system: &System) -> Outcome<Vec<Predicted>> {
     let mut all = Vec::new();
     for workload in loads(probe) {
@@ -98,10 +100,11 @@ pub fn predict(probe: &mut dyn Probe, system: &System) -> Outcome<Vec<Predicted>
     Ok(all)
 }
 
-/// The rate of a load on a system that was idle before, mean of some trials [bytes per second].
+/// Simulates a workload on a system that was idle before. Returns the mean rate of the trials
+/// [bytes per second].
 ///
 /// # Errors
-/// The load does not fit the system.
+/// If the workload does not fit the system.
 pub fn simulate(system: &System, workload: &Workload) -> Outcome<f64> {
     let mut sum = 0.0;
     for trial in 0..TRIALS {
@@ -112,7 +115,7 @@ pub fn simulate(system: &System, workload: &Workload) -> Outcome<f64> {
 }
 
 impl Predicted {
-    /// A description of the load in one line.
+    /// Describes the workload in one line.
     pub fn describe(&self) -> String {
         let load = &self.workload;
         let [size, from, span] =
@@ -121,10 +124,10 @@ impl Predicted {
             0 | 100 => String::new(),
             percent => format!(" {percent}% reads"),
         };
-        format!("{}{mix} {size}, depth {}, {span} from {from}", load.rw(), load.depth)
+        format!("{}{mix} {size}, depth {}, {span} at offset {from}", load.rw(), load.depth)
     }
 
-    /// The point as it is stored in the system file.
+    /// Converts the workload and its rates to a calibration point for the system file.
     pub fn point(&self) -> CalibrationPoint {
         CalibrationPoint {
             read_percent: self.workload.read_percent,

@@ -1,5 +1,5 @@
-//! Issues single requests to a disk and times them. The calibration of a rotating disk uses them,
-//! on a simulated disk in virtual time or on a disk of this host.
+//! Issues single requests to a disk and times them, for the calibration of a rotating disk. The
+//! disk is either simulated in virtual time, or a disk of this host.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -17,83 +17,83 @@ use lab::interrupt::Interrupt;
 use simulator::{SimClock, SimEngine, SimTarget, SimWorld, System};
 use workload::{Control, Sample, Workload, plan, runner, stepper};
 
-/// The largest request of a probe (bytes).
+/// Maximum size of a request (bytes).
 pub const LARGEST_BYTES: u32 = 1 << 20;
-/// Pause after which a simulated disk has written the content of its cache (ns).
+/// Pause after which a simulated disk has written all data in its cache to the media (ns).
 const DRAIN_NS: u64 = 60_000_000_000;
 
-/// What a single request does.
+/// The operation of a single request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Read.
+    /// A read.
     Read,
-    /// Write; the disk may keep the data in its cache.
+    /// A write that may complete while the data are only in the cache of the disk.
     Write,
-    /// Write that is on the media before it completes.
+    /// A write that completes only after the data are on the media.
     WriteThrough,
 }
 
-/// When a request was issued and when it was complete (ns).
+/// Start and end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
-    /// When the request was issued.
+    /// Time at which the request was issued (ns).
     pub start_ns: u64,
-    /// When the request was complete.
+    /// Time at which the request completed (ns).
     pub end_ns: u64,
 }
 
 impl Timed {
-    /// Duration of the request (ns).
+    /// Returns the duration of the request (ns).
     pub fn ns(&self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64
     }
 }
 
-/// A disk that serves requests one at a time, without the page cache.
+/// A disk that serves one request after another, without the page cache.
 pub trait Probe {
-    /// Capacity (bytes).
+    /// Returns the capacity of the disk (bytes).
     fn size_bytes(&self) -> u64;
-    /// Offsets and lengths of requests must be multiples of this (bytes).
+    /// Returns the unit of which offsets and lengths of requests must be multiples (bytes).
     fn unit_bytes(&self) -> u64;
-    /// Whether the data may be overwritten.
+    /// Returns true if the data on the disk may be overwritten.
     fn may_write(&self) -> bool;
-    /// Issues a request and waits for it.
+    /// Issues a request and waits for its completion.
     ///
     /// # Errors
-    /// The request failed, or the user interrupted the program.
+    /// If the request failed, or if the user interrupted the program.
     fn request(&mut self, kind: Kind, offset: u64, length: u32) -> Outcome<Timed>;
-    /// Waits without issuing requests.
+    /// Waits for `ns` nanoseconds without issuing requests.
     ///
     /// # Errors
-    /// The user interrupted the program.
+    /// If the user interrupted the program.
     fn rest(&mut self, ns: u64) -> Outcome<()>;
     /// Waits until the write cache of the disk is empty.
     ///
     /// # Errors
-    /// The disk cannot be flushed.
+    /// If the disk cannot be flushed, or if the user interrupted the program.
     fn drain(&mut self) -> Outcome<()>;
-    /// Runs a workload; returns its rate [bytes per second].
+    /// Runs a workload. Returns its rate [bytes per second].
     ///
     /// # Errors
-    /// The workload does not fit the disk, or a request failed.
+    /// If the workload does not fit the disk, or if a request failed.
     fn load(&mut self, workload: &Workload) -> Outcome<f64>;
 
-    /// Reads and returns the time of the request.
+    /// Reads, and returns the start and end of the request.
     ///
     /// # Errors
-    /// As for [`Probe::request`].
+    /// The same errors as for [`Probe::request`].
     fn read(&mut self, offset: u64, length: u32) -> Outcome<Timed> {
         self.request(Kind::Read, offset, length)
     }
 }
 
-/// Rate of a finished workload [bytes per second].
+/// Returns the rate of a finished workload [bytes per second].
 fn rate_of(sample: &Sample) -> f64 {
     let ns = sample.end_ns.saturating_sub(sample.start_ns).max(1);
     sample.bytes() as f64 * 1e9 / ns as f64
 }
 
-/// Parameters of an engine for single requests.
+/// Returns the parameters of an engine that has one request in flight.
 fn single(engine_kind: EngineKind) -> EngineSpec {
     EngineSpec {
         engine_kind,
@@ -104,13 +104,13 @@ fn single(engine_kind: EngineKind) -> EngineSpec {
     }
 }
 
-/// The request that a probe issues.
+/// Builds the request that a probe issues.
 fn request_of(kind: Kind, offset: u64, length: u32) -> Request {
     let op = if kind == Kind::Read { Op::Read } else { Op::Write };
     Request { offset, length, within: 0, slot: 0, file: 0, op }
 }
 
-/// Checks that a request moved all of its bytes.
+/// Checks that a request transferred all its bytes.
 fn check(done: &[Completion], name: &str, offset: u64, length: u32) -> Outcome<()> {
     match done.first() {
         Some(completion) if completion.result == length as i32 => Ok(()),
@@ -121,7 +121,7 @@ fn check(done: &[Completion], name: &str, offset: u64, length: u32) -> Outcome<(
     }
 }
 
-/// A simulated disk in virtual time: the whole first device of a system.
+/// A simulated disk in virtual time. The disk is the whole first device of a system.
 pub struct SimulatedDisk {
     world: SimWorld,
     clock: SimClock,
@@ -131,10 +131,10 @@ pub struct SimulatedDisk {
 }
 
 impl SimulatedDisk {
-    /// The idle disk of a system; the seed sets the position of its platter.
+    /// Creates the disk in its idle state. The seed sets the angle of the platter at the start.
     ///
     /// # Errors
-    /// Never for a valid system.
+    /// If the system is not valid.
     pub fn new(system: &System, seed: u64, may_write: bool) -> Outcome<SimulatedDisk> {
         let mut system = system.clone();
         system.setup.file_at = 0.0;
@@ -197,20 +197,21 @@ impl Probe for SimulatedDisk {
 pub struct HostDisk {
     target: HostTarget,
     engine: HostEngine,
-    /// Opened for writes that are on the media before they complete; `None` without permission to
-    /// write.
+    /// Engine for writes that complete only after the data are on the media. `None` if the disk may
+    /// not be written.
     through: Option<HostEngine>,
     clock: Monotonic,
     interrupt: Interrupt,
-    /// Holds the device exclusively.
+    /// Keeps other measurements from using the device. None if the disk is only read.
     _permit: Option<Permit>,
 }
 
 impl HostDisk {
-    /// Opens a device or file; read-only, unless the user allows its data to be overwritten.
+    /// Opens a device or file. The access is read-only unless the user allowed the data to be
+    /// overwritten.
     ///
     /// # Errors
-    /// The target cannot be opened for direct I/O, or should be written but is in use.
+    /// If the target cannot be opened for direct I/O, or if it is to be overwritten but is in use.
     pub fn open(path: &Path, consent: &Consent, interrupt: Interrupt) -> Outcome<HostDisk> {
         let may_write = *consent != Consent::default();
         let target = HostTarget::open(path, may_write, Caching::Direct)?;
@@ -253,7 +254,7 @@ impl Probe for HostDisk {
             (_, Kind::Read) => &mut self.engine,
             (Some(_), Kind::Write) => &mut self.engine,
             (Some(through), Kind::WriteThrough) => through,
-            (None, _) => return Err(Failure::refused("the disk may not be written")),
+            (None, _) => return Err(Failure::refused("the disk was opened for reading only")),
         };
         let mut done = Vec::with_capacity(1);
         let request = [request_of(kind, offset, length)];

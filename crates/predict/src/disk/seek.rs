@@ -1,11 +1,12 @@
-//! Measures the seek curve: the minimum time between two requests by the distance of their
-//! cylinders.
+//! Measures the seek curve: the minimum time between two requests, as a function of the distance
+//! between their cylinders.
 //!
-//! A request completes at the angle of its last sector. The minimum time between the completions of
-//! two requests at a distance (MTBRC: Worthington, Ganger, Patt and Wilkes 1995) is reached if the
-//! sector arrives exactly when the head is ready. Each pair of requests gives two bounds on this
-//! minimum: the time that the pair took, and that time minus a revolution. The angle of the next
-//! pair is chosen to halve the distance between the bounds.
+//! A request completes at the angle of its last sector. The time between the completions of two
+//! requests has a minimum for each distance: the minimum time between request completions (MTBRC:
+//! Worthington, Ganger, Patt and Wilkes 1995). The minimum is reached if the sector arrives exactly
+//! when the head is ready. Each pair of requests gives two bounds on this minimum: the time between
+//! the completions of the pair, and this time minus a revolution. The angle of the next pair is
+//! chosen to halve the distance between the bounds.
 
 use analysis::interval::Interval;
 use analysis::lsq::{self, Line};
@@ -18,28 +19,32 @@ use super::probe::{Kind, Probe};
 
 /// Maximum number of pairs of requests for one distance.
 const PAIRS: usize = 40;
-/// Rounds of pairs for one distance; the median is used.
+/// Number of rounds of pairs for one distance. Their median is used.
 const ROUNDS: usize = 3;
-/// Number of cylinders over which the pairs for one distance are spread.
+/// Number of cylinders from which the pairs for one distance are chosen at random.
 const CYLINDERS: u64 = 1000;
-/// The bounds of a time are narrowed to this share of a revolution.
+/// The search for a minimum time ends when the two bounds differ by less than this share of a
+/// revolution.
 const RESOLUTION: f64 = 1.0 / 16_000.0;
-/// Ratio of neighbouring distances at which seeks are measured.
+/// Ratio between successive distances at which seeks are measured.
 const RATIO: f64 = 1.45;
-/// Minimum number of distances over the whole stroke, so that the far part of the curve has enough.
+/// Each measured distance exceeds the previous distance by at most the longest distance divided by
+/// this number, so that enough distances are on the far part of the curve.
 const LONG_SEEKS: u64 = 12;
-/// The knee of the curve is located to within this ratio of distances.
+/// The search for the knee of the curve ends when the distances around the knee are within this
+/// ratio.
 const KNEE_RATIO: f64 = 1.02;
-/// Both parts of the curve count as equal where they differ by less than this share.
+/// The two parts of the curve count as equal at a distance if they differ by less than this share.
 const ALIKE: f64 = 0.005;
-/// A read counts as a buffer hit if its time is within this share of the time of known hits.
+/// A read counts as a buffer hit if its time differs by less than this share from the time of known
+/// hits.
 const HIT_TOLERANCE: f64 = 0.1;
 
 /// The cylinders of a disk whose layout is known, and their angles.
 pub struct Cylinders {
     geometry: Geometry,
     revolution_ns: f64,
-    /// For each zone: first cylinder, first byte, and bytes per cylinder.
+    /// For each zone: its first cylinder, its first byte, and the number of bytes per cylinder.
     zones: Vec<(u64, u64, u64)>,
     count: u64,
     unit_bytes: u64,
@@ -47,7 +52,8 @@ pub struct Cylinders {
 }
 
 impl Cylinders {
-    /// The cylinders of zones (cylinders and sectors per track) with a number of surfaces.
+    /// Creates the cylinders of a disk. `zones` holds the number of cylinders and the sectors per
+    /// track of each zone. `heads` is the number of surfaces.
     pub fn new(
         geometry: Geometry,
         revolution_ns: f64,
@@ -69,29 +75,29 @@ impl Cylinders {
         Cylinders { geometry, revolution_ns, zones: starts, count, unit_bytes, size_bytes }
     }
 
-    /// The last whole cylinder.
+    /// Returns the number of the last cylinder that lies completely on the disk.
     fn last(&self) -> u64 {
         self.count.saturating_sub(1)
     }
 
-    /// First byte and length of a cylinder (bytes).
+    /// Returns the first byte and the length of a cylinder (bytes).
     fn range(&self, cylinder: u64) -> (u64, u64) {
         let after = self.zones.partition_point(|(first, ..)| *first <= cylinder);
         let (first, byte, each) = self.zones[after.max(1) - 1];
         (byte + (cylinder - first) * each, each)
     }
 
-    /// The angle at which a read at a byte completes (ns).
+    /// Returns the angle at which a read at the offset `at` completes (ns).
     fn angle(&self, at: u64) -> f64 {
         self.geometry.time_of(at + u64::from(READ_BYTES)) as f64
     }
 
-    /// Time in which a byte of the first zone passes under the head (ns).
+    /// Returns the time that one byte of the first zone takes to pass under the head (ns).
     fn ns_per_byte(&self) -> f64 {
         self.revolution_ns / self.geometry.tracks_from(0).next().map_or(1.0, |b| b as f64)
     }
 
-    /// Whether a request lies within one track.
+    /// Checks whether a request lies within one track.
     fn is_in_track(&self, at: u64, length: u32) -> bool {
         let end = at + u64::from(length);
         let track = self.geometry.tracks_from(at).next().unwrap_or(1);
@@ -100,9 +106,9 @@ impl Cylinders {
         ns as f64 <= plain_ns * 1.01 + 1000.0
     }
 
-    /// An offset in a cylinder at which a read completes as close as possible to an angle (ns since
-    /// the start of a revolution). `part` is the allowed part of the cylinder: where it begins and
-    /// ends, as shares.
+    /// Returns an offset in a cylinder at which a read completes as close as possible to an angle
+    /// (ns since the start of a revolution). `part` limits the offset to a part of the cylinder,
+    /// given as its start and end (shares of the cylinder).
     fn at_angle(&self, cylinder: u64, part: [f64; 2], angle: f64, dice: &mut Stream) -> u64 {
         let (first, each) = self.range(cylinder);
         let room = each.saturating_sub(u64::from(READ_BYTES)) as f64;
@@ -110,8 +116,8 @@ impl Cylinders {
         let mut at = first as f64 + room * start;
         let ns_per_byte = self.revolution_ns
             / (self.geometry.tracks_from(first).next()).map_or(1.0, |bytes| bytes as f64);
-        // The correction may cross a track boundary, whose skew changes the angle. It is therefore
-        // repeated.
+        // The correction may cross a track boundary, whose skew changes the angle. The correction
+        // is therefore repeated.
         for _ in 0..3 {
             let here = self.angle(at as u64);
             let mut ahead = (angle - here).rem_euclid(self.revolution_ns);
@@ -134,22 +140,22 @@ impl Cylinders {
 
 /// Measures minimum times between requests.
 pub struct Arm<'a> {
-    /// The disk.
+    /// The disk to measure.
     pub probe: &'a mut dyn Probe,
-    /// Its cylinders.
+    /// The cylinders of the disk.
     pub cylinders: &'a Cylinders,
     /// Time of a small read from the buffer (ns).
     pub hit_ns: f64,
-    /// Generator of random choices.
+    /// Random number generator.
     pub dice: Stream,
 }
 
 impl Arm<'_> {
-    /// Bounds on the minimum time from the completion of a read to the completion of a request of
-    /// `length` bytes that lies `distance` cylinders outwards (ns).
+    /// Measures bounds on the minimum time from the completion of a read to the completion of a
+    /// request that lies `distance` cylinders outwards and has `length` bytes (ns).
     ///
     /// # Errors
-    /// A request failed.
+    /// If a request failed.
     pub fn least_ns(&mut self, distance: u64, kind: Kind, length: u32) -> Outcome<Interval> {
         let mut all = Vec::with_capacity(ROUNDS);
         for _ in 0..ROUNDS {
@@ -160,18 +166,18 @@ impl Arm<'_> {
         all.sort_by(|a, b| a.value.total_cmp(&b.value));
         all.get(all.len() / 2).copied().ok_or_else(|| {
             Failure::failed(format!(
-                "no pair of requests {distance} cylinders apart went to the media; calibrate the \
-                 whole device, while nothing else uses it"
+                "a seek of {distance} cylinders could not be measured, because no request reached \
+                 the media; calibrate the whole device while no other program uses it"
             ))
         })
     }
 
-    /// One round of pairs for [`Arm::least_ns`].
+    /// Issues one round of pairs for [`Arm::least_ns`].
     fn bounds_ns(&mut self, distance: u64, kind: Kind, length: u32) -> Outcome<Interval> {
         let revolution_ns = self.cylinders.revolution_ns;
         let room = self.cylinders.last() - distance.min(self.cylinders.last());
-        // Within one cylinder, the second request lies before the first, because the disk reads
-        // ahead.
+        // Within one cylinder, the second request has the lower offset, because the disk reads
+        // ahead and the buffer may hold the data after the first request.
         let parts = if distance == 0 { [[0.7, 1.0], [0.0, 0.6]] } else { [[0.0, 1.0]; 2] };
         let (mut low, mut high) = (0.0_f64, f64::INFINITY);
         let mut pairs = Pairs::new(revolution_ns, length, self.cylinders.ns_per_byte());
@@ -181,7 +187,8 @@ impl Arm<'_> {
             } else {
                 revolution_ns * self.dice.unit()
             };
-            // No two pairs use the same places: data near earlier requests may be in the buffer.
+            // Each pair uses new random offsets, because the buffer may hold data near earlier
+            // requests.
             let from = distance + self.dice.below(room.min(CYLINDERS) + 1);
             let to = from - distance;
             let any = revolution_ns * self.dice.unit();
@@ -210,13 +217,13 @@ impl Arm<'_> {
     }
 
     /// Measures seek times over all distances and fits the curve. `still_ns` is the minimum time
-    /// without a seek.
+    /// between two requests without a seek.
     ///
     /// # Errors
-    /// A request failed.
+    /// If a request failed.
     pub fn curve(&mut self, still_ns: Interval) -> Outcome<Curve> {
-        // Slightly less than the whole stroke, so that several pairs of cylinders have this
-        // distance.
+        // The longest distance is slightly less than the whole stroke, so that several pairs of
+        // cylinders have this distance.
         let longest = self.cylinders.last() - self.cylinders.last() / 32;
         let mut samples: Vec<Seek> = Vec::new();
         let mut distance = 1;
@@ -227,7 +234,7 @@ impl Arm<'_> {
         }
         samples.push(self.seek(longest, still_ns)?);
         let mut curve = Curve::of(&samples);
-        // Measures distances around the knee until it is known.
+        // Further distances around the knee are measured until the knee is known.
         while let Some(next) = curve.next_distance() {
             samples.push(self.seek(next, still_ns)?);
             samples.sort_by_key(|seek| seek.distance);
@@ -243,18 +250,20 @@ impl Arm<'_> {
     }
 }
 
-/// The times of pairs of requests, and by how much each differs from the time between the two
-/// angles in the layout. A pair whose difference is unlike that of most pairs was delayed and does
-/// not count.
+/// The times of pairs of requests, and the difference between each time and the time that the
+/// layout predicts. A pair whose difference deviates from that of most pairs was delayed and is
+/// ignored.
 struct Pairs {
     revolution_ns: f64,
     tolerance_ns: f64,
-    /// Time of each pair, and its difference from the layout modulo a revolution (ns).
+    /// Time of each pair, and its difference from the time that the layout predicts, modulo a
+    /// revolution (ns).
     all: Vec<(f64, f64)>,
 }
 
 impl Pairs {
-    /// No pairs yet. The difference of a zero-latency write varies by up to the time of its data.
+    /// Creates an empty set of pairs. The tolerance grows with `length`, because the difference of
+    /// a zero-latency write varies by up to the transfer time of its data.
     fn new(revolution_ns: f64, length: u32, ns_per_byte: f64) -> Pairs {
         let tolerance_ns = 0.03 * revolution_ns + f64::from(length) * ns_per_byte;
         Pairs { revolution_ns, tolerance_ns, all: Vec::new() }
@@ -264,13 +273,14 @@ impl Pairs {
         self.all.push((ns, (ns - expected_ns).rem_euclid(self.revolution_ns)));
     }
 
-    /// Distance between two differences on the circle (ns).
+    /// Returns the angle between two differences, which are times modulo a revolution (ns).
     fn apart(&self, one: f64, other: f64) -> f64 {
         let ahead = (one - other).rem_euclid(self.revolution_ns);
         ahead.min(self.revolution_ns - ahead)
     }
 
-    /// The difference of most pairs (ns); 0 without pairs.
+    /// Returns the difference that most pairs have within the tolerance (ns), or 0 if there are no
+    /// pairs.
     fn shift_ns(&self) -> f64 {
         let agreeing = |shift: f64| {
             self.all
@@ -282,7 +292,8 @@ impl Pairs {
         shifts.max_by_key(|shift| agreeing(*shift)).unwrap_or(0.0)
     }
 
-    /// The bounds on the minimum time from the pairs that agree (ns).
+    /// Returns the lower and the upper bound on the minimum time (ns). Only pairs whose difference
+    /// is near that of most pairs are used.
     fn bounds(&self) -> (f64, f64) {
         let shift_ns = self.shift_ns();
         let agreeing =
@@ -293,35 +304,36 @@ impl Pairs {
     }
 }
 
-/// A measured seek.
+/// The measured time of a seek.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seek {
-    /// Cylinders.
+    /// Distance of the seek (cylinders).
     pub distance: u64,
     /// Seek time (ns).
     pub ns: f64,
-    /// Half the distance between the bounds (ns).
+    /// Uncertainty of the seek time, in each direction (ns).
     pub half_ns: f64,
 }
 
-/// A fitted seek curve. Up to the knee, the time is linear in the square root of the distance
-/// (`near`); from there on, it is linear in the distance (`far`). Ruemmler and Wilkes 1994.
+/// A fitted seek curve (Ruemmler and Wilkes 1994). Up to the knee, the time is linear in the square
+/// root of the distance (`near`). Beyond the knee, the time is linear in the distance (`far`).
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// Time as a line over the square root of the distance (ns).
+    /// Fitted line: seek time (ns) over the square root of the distance (cylinders).
     pub near: Line,
-    /// Time as a line over the distance (ns).
+    /// Fitted line: seek time (ns) over the distance (cylinders).
     pub far: Line,
-    /// The last distance on the near part, and the first on the far part (cylinders).
+    /// The last measured distance on the near part, and the first on the far part (cylinders).
     pub knee: [u64; 2],
-    /// Mean error of the curve at the measured distances, as a share.
+    /// Mean absolute error of the curve at the measured distances, as a share.
     pub error: f64,
     /// The measured seeks.
     pub seeks: Vec<Seek>,
 }
 
 impl Curve {
-    /// Fits the curve to seeks, in the order of their distance; at least six.
+    /// Fits the curve to at least six seeks, sorted by distance. With fewer seeks, the curve is
+    /// constant.
     fn of(seeks: &[Seek]) -> Curve {
         let mut best: Option<(f64, Curve)> = None;
         for split in 3..=seeks.len().saturating_sub(3) {
@@ -350,7 +362,7 @@ impl Curve {
         best.map(|(_, curve)| curve).unwrap_or_else(|| Curve::flat(seeks))
     }
 
-    /// A constant curve, for disks with few cylinders.
+    /// Returns a constant curve, for disks with few cylinders.
     fn flat(seeks: &[Seek]) -> Curve {
         let mean = seeks.iter().map(|seek| seek.ns).sum::<f64>() / seeks.len().max(1) as f64;
         let points = [1.0, 2.0, 3.0].map(|x| lsq::Point { x, y: mean.max(1.0), weight: 1.0 });
@@ -359,15 +371,16 @@ impl Curve {
         Curve { near: line.clone(), far: line, knee, error: 0.0, seeks: seeks.to_vec() }
     }
 
-    /// The time of a seek (ns).
+    /// Returns the time of a seek (ns).
     pub fn ns(&self, distance: u64) -> f64 {
         let d = distance as f64;
         if distance <= self.knee[0] { self.near.at(d.sqrt()) } else { self.far.at(d) }
     }
 
-    /// The knee (cylinders): the intersection of both parts, if it lies between the measured
-    /// distances around it; otherwise the middle between these distances, which are close. The
-    /// interval contains all distances around it at which both parts give nearly the same time.
+    /// Returns the knee (cylinders). The knee is the intersection of the two parts of the curve, if
+    /// the intersection lies between the two measured distances around the knee. Otherwise the knee
+    /// is the geometric mean of these distances, which are close to each other. The interval
+    /// contains all distances around the knee at which both parts give nearly the same time.
     pub fn knee(&self) -> Interval {
         let [low, high] = self.knee.map(|d| d as f64);
         let gap = |d: f64| self.near.at(d.sqrt()) - self.far.at(d);
@@ -389,7 +402,8 @@ impl Curve {
         Interval { value, low: last(1.0 / 1.02).min(low), high: last(1.02).max(high) }
     }
 
-    /// The next distance to measure in the search for the knee; `None` once the knee is known.
+    /// Returns the next distance to measure in the search for the knee, or `None` once the knee is
+    /// known.
     fn next_distance(&self) -> Option<u64> {
         let [low, high] = self.knee;
         let next = ((low as f64 * high as f64).sqrt()).round() as u64;
@@ -398,7 +412,7 @@ impl Curve {
     }
 }
 
-/// The standard error of a seek time, by which it is weighted in the fit (ns).
+/// Returns the standard error of a seek time, which determines its weight in the fit (ns).
 fn weight_ns(seek: &Seek) -> f64 {
     seek.half_ns.max(seek.ns * 0.001).max(1.0)
 }
@@ -413,7 +427,7 @@ fn line(seeks: &[Seek], x: impl Fn(&Seek) -> f64) -> Option<Line> {
 mod tests {
     use super::*;
 
-    /// Seeks of a disk with these parameters (ns, cylinders).
+    /// Returns the seeks of a disk whose curve has these parameters (ns, cylinders).
     fn seeks(near: [f64; 2], knee: u64, far: [f64; 2]) -> impl Fn(u64) -> Seek {
         move |distance| {
             let d = distance as f64;

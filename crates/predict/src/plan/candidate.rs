@@ -1,5 +1,6 @@
-//! Configurations to choose from: a system of the price list, the number of its devices, their
-//! volume and its RAID controller, the stripe unit, and the state of write caches.
+//! Enumerates the possible configurations. A configuration consists of a system of the price
+//! list, the number of its devices, their volume and RAID controller, the stripe unit, and the
+//! state of the write caches.
 
 use analysis::units;
 use std::fmt;
@@ -12,44 +13,44 @@ use simulator::{Description, System};
 use crate::plan::need::Need;
 use crate::plan::prices::{Prices, SystemPrices};
 
-/// Stripe units to choose from (bytes).
+/// Stripe units that are considered (bytes).
 const CHUNKS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
-/// Maximum size of a mirror (devices).
+/// Maximum number of devices in a mirror.
 const MIRROR_MAX: u32 = 3;
 
 /// A configuration and its price.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// The system, as in the price list.
+    /// Name of the system in the price list.
     pub system: String,
-    /// Number of devices.
+    /// Number of devices in the configuration.
     pub disks: u32,
-    /// Number of buses, as in a system file.
+    /// Number of buses, as the value of `buses` in a system file.
     pub buses: u32,
     /// The volume that the devices form.
     pub volume: VolumeKind,
-    /// The component that makes the volume: host, adapter or array.
+    /// The component that implements the volume: host, adapter or array.
     pub raid_in: RaidIn,
     /// Stripe unit (bytes).
     pub chunk: u64,
     /// Whether the write caches of devices and controllers are on.
     pub write_cache: bool,
-    /// The price of all parts.
+    /// The price of all parts together.
     pub price: f64,
-    /// Whether a price of the candidate is assumed.
+    /// Whether the price of any part is only assumed.
     pub is_assumed: bool,
 }
 
 /// Limits on the configurations to consider.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The highest price, if any.
+    /// The highest price. None if any price is allowed.
     pub price_max: Option<f64>,
-    /// The largest number of devices.
+    /// The largest number of devices in a configuration.
     pub devices_max: u32,
 }
 
-/// The systems of a price list, parsed.
+/// The parsed systems of a price list.
 #[derive(Debug)]
 pub struct Catalogue {
     entries: Vec<(SystemPrices, Description)>,
@@ -59,7 +60,7 @@ impl Catalogue {
     /// Loads all systems of a price list.
     ///
     /// # Errors
-    /// A system that does not exist or is not valid.
+    /// If a system does not exist or is not valid.
     pub fn load(prices: &Prices) -> Outcome<Catalogue> {
         let load = |prices: &SystemPrices| {
             let description = simulated_target::parse(&prices.name, &[])?;
@@ -70,11 +71,11 @@ impl Catalogue {
         Ok(Catalogue { entries })
     }
 
-    /// All configurations within the limits, the cheapest first; of equal prices, fewer devices
-    /// first.
+    /// Returns all configurations within the limits, sorted by price. Configurations of equal price
+    /// are sorted by the number of devices.
     ///
     /// # Errors
-    /// A system that is not valid.
+    /// If a system is not valid.
     pub fn candidates(&self, need: &Need, limits: &Limits) -> Outcome<Vec<Candidate>> {
         let mut all = Vec::new();
         for (prices, description) in &self.entries {
@@ -88,10 +89,10 @@ impl Catalogue {
         Ok(all)
     }
 
-    /// The simulated system of a configuration, with one file of the given size (bytes).
+    /// Builds the simulated system of a configuration, with one file of `file_bytes` bytes.
     ///
     /// # Errors
-    /// The system cannot be configured like that.
+    /// If the system does not support this configuration.
     pub fn system(&self, candidate: &Candidate, file_bytes: u64) -> Outcome<System> {
         let entry = self.entries.iter().find(|(prices, _)| prices.name == candidate.system);
         let Some((_, description)) = entry else {
@@ -107,7 +108,7 @@ impl Catalogue {
     }
 }
 
-/// The configurations of a system with a number of devices.
+/// Returns the configurations of a system with `disks` devices.
 fn of_size(prices: &SystemPrices, system: &System, disks: u32, need: &Need) -> Vec<Candidate> {
     let mut all = Vec::new();
     let volumes: &[VolumeKind] = match disks {
@@ -117,7 +118,7 @@ fn of_size(prices: &SystemPrices, system: &System, disks: u32, need: &Need) -> V
         _ => &[VolumeKind::Stripe, VolumeKind::Raid5],
     };
     let writes = need.streams.iter().any(|stream| stream.op == ioengine::Op::Write);
-    // Without writes, write caches make no difference.
+    // Without writes, write caches make no difference, so they are not varied.
     let caches: &[bool] = match (need.durable, writes) {
         (true, _) | (false, false) => &[false],
         (false, true) => &[false, true],
@@ -144,8 +145,8 @@ fn of_size(prices: &SystemPrices, system: &System, disks: u32, need: &Need) -> V
     all
 }
 
-/// The components that can make a volume of this many devices. One adapter can use only its own
-/// devices.
+/// Returns the components that can implement a volume of `disks` devices. An adapter can combine
+/// only the devices connected to it.
 fn makers(prices: &SystemPrices, system: &System, volume: VolumeKind, disks: u32) -> Vec<RaidIn> {
     let is_volume = volume != VolumeKind::None;
     let adapter = system.adapter.is_some() && disks <= prices.adapter.devices;
@@ -154,7 +155,7 @@ fn makers(prices: &SystemPrices, system: &System, volume: VolumeKind, disks: u32
     [RaidIn::Host].into_iter().chain(controllers.into_iter().flatten()).collect()
 }
 
-/// How many failed devices a volume survives.
+/// Returns the number of failed devices that a volume survives.
 fn survives(volume: VolumeKind, disks: u32) -> u32 {
     match volume {
         VolumeKind::None | VolumeKind::Stripe => 0,
@@ -163,7 +164,7 @@ fn survives(volume: VolumeKind, disks: u32) -> u32 {
     }
 }
 
-/// The value of `volume` in a system file.
+/// Returns the value of the setting `volume` in a system file.
 fn volume_name(volume: VolumeKind) -> &'static str {
     match volume {
         VolumeKind::None => "none",
@@ -173,7 +174,7 @@ fn volume_name(volume: VolumeKind) -> &'static str {
     }
 }
 
-/// The value of `raid_in` in a system file.
+/// Returns the value of the setting `raid_in` in a system file.
 fn maker_name(maker: RaidIn) -> &'static str {
     match maker {
         RaidIn::Host => "host",
@@ -183,7 +184,7 @@ fn maker_name(maker: RaidIn) -> &'static str {
 }
 
 impl Candidate {
-    /// Differences from the system file, as keys and values of `set`.
+    /// Returns the settings of the configuration, as keys and values for [`Description::set`].
     fn changes(&self) -> Vec<(&'static str, String)> {
         let mut changes = vec![("disks", self.disks.to_string())];
         changes.push(("buses", self.buses.to_string()));
@@ -195,13 +196,13 @@ impl Candidate {
         changes
     }
 
-    /// The kind: system, volume, and the component that makes the volume. Only the cheapest
-    /// configuration of each kind is of interest.
+    /// Returns the kind of configuration: the system, the volume, and the component that implements
+    /// the volume. A plan shows only the cheapest configuration of each kind.
     pub fn kind(&self) -> (&str, &'static str, &'static str) {
         (&self.system, volume_name(self.volume), maker_name(self.raid_in))
     }
 
-    /// The configuration as a target for `run` and `survey`.
+    /// Formats the configuration as a target of the subcommands `run` and `survey`.
     pub fn target(&self) -> String {
         let changes = self.changes().into_iter().map(|(key, value)| format!("{key}={value}"));
         let changes: Vec<String> = changes.collect();
@@ -215,10 +216,10 @@ impl fmt::Display for Candidate {
         if self.volume != VolumeKind::None {
             write!(f, ", {}", volume_name(self.volume))?;
             if self.volume != VolumeKind::Raid1 {
-                write!(f, " of {}", units::size(self.chunk))?;
+                write!(f, ", stripe unit {}", units::size(self.chunk))?;
             }
             if self.raid_in != RaidIn::Host {
-                write!(f, " by the {}", maker_name(self.raid_in))?;
+                write!(f, ", managed by the {}", maker_name(self.raid_in))?;
             }
         }
         write!(f, ", write cache {}", if self.write_cache { "on" } else { "off" })

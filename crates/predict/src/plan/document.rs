@@ -1,6 +1,5 @@
-//! The answer of a capacity plan as JSON and as text. Nothing is computed here.
-//!
-//! Both have the same content; the text rounds.
+//! Formats the answer of a capacity plan as JSON and as text. Both have the same content, but the
+//! numbers in the text are rounded.
 
 use analysis::units;
 use lab::json::Program;
@@ -10,25 +9,26 @@ use serde::Serialize;
 use crate::plan::need::Need;
 use crate::plan::ranking::{Answer, Choice, Counts, Question};
 
-/// What `plan --json` prints. Prices are in the currency of the price list.
+/// The JSON document that `plan --json` prints. Prices are in the currency of the price list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CapacityDocument {
-    /// The program.
+    /// The program that wrote the document.
     pub halfpower: Program,
-    /// The streams of the need as text.
+    /// The request streams of the need, as text.
     pub streams: Vec<String>,
-    /// The stated capacity; null if none.
+    /// The stated capacity. Null if the need states no capacity.
     pub capacity_bytes: Option<u64>,
-    /// The configurations must serve the load with all rates multiplied by this factor.
+    /// Factor by which all rates of the need are multiplied. A configuration must sustain the
+    /// multiplied rates.
     pub margin: f64,
-    /// The currency of the prices.
+    /// Currency of the prices.
     pub currency: String,
-    /// Numbers of configurations by the result of judging them.
+    /// Number of configurations for each result of the judgement.
     pub counts: Counts,
     /// The cheapest configuration of each kind (system, volume, RAID controller) that meets the
     /// need.
     pub choices: Vec<ChoiceDocument>,
-    /// The configuration closest to the need; only if no configuration meets it.
+    /// The configuration that comes closest to the need. Null if a configuration meets the need.
     pub closest: Option<ClosestDocument>,
 }
 
@@ -37,40 +37,42 @@ pub struct CapacityDocument {
 pub struct ChoiceDocument {
     /// The configuration as text.
     pub configuration: String,
-    /// The configuration as a target of `run` and `survey`.
+    /// The configuration as a target of the subcommands `run` and `survey`.
     pub target: String,
-    /// The price of all parts.
+    /// The price of all parts together.
     pub price: f64,
-    /// Whether a price of the configuration is assumed.
+    /// Whether the price of any part is only assumed.
     pub price_is_assumed: bool,
-    /// The usable capacity.
+    /// The usable capacity (bytes).
     pub capacity_bytes: u64,
-    /// The largest multiple of the stated load that the configuration sustained.
+    /// Largest factor by which the stated load can be multiplied so that the configuration still
+    /// meets the need.
     pub headroom: f64,
-    /// The bottleneck at that load; if there is none, the busiest component.
+    /// The bottleneck at the stated load multiplied by `headroom`. If there is no bottleneck, the
+    /// busiest component.
     pub binds: String,
-    /// Price of a request per second at that load.
+    /// Price divided by the stated request rate multiplied by `headroom`.
     pub price_per_request_per_s: f64,
-    /// Price of 10^9 bytes of usable capacity.
+    /// Price per 10^9 bytes of usable capacity.
     pub price_per_gb: f64,
-    /// Simulated results of each stream at the stated load.
+    /// Simulated results of each request stream at the stated load.
     pub streams: Vec<StreamDocument>,
 }
 
-/// Simulated results of a stream.
+/// Simulated results of one request stream.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StreamDocument {
-    /// The stream as text.
+    /// The request stream, as text.
     pub stream: String,
-    /// Requests completed per second.
+    /// Number of requests completed per second.
     pub requests_per_s: f64,
-    /// Median latency.
+    /// Median latency (ns).
     pub latency_p50_ns: u64,
-    /// 99th percentile of the latency.
+    /// 99th percentile of the latency (ns).
     pub latency_p99_ns: u64,
 }
 
-/// The configuration closest to the need, if no configuration meets it.
+/// The configuration that comes closest to the need, if no configuration meets the need.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ClosestDocument {
     /// The configuration as text.
@@ -79,7 +81,7 @@ pub struct ClosestDocument {
     pub why: String,
 }
 
-/// The document of an answer.
+/// Builds the document of an answer.
 pub fn of(question: &Question, answer: &Answer, currency: &str) -> CapacityDocument {
     CapacityDocument {
         halfpower: Program::this(),
@@ -119,7 +121,7 @@ fn choice(need: &Need, choice: &Choice) -> ChoiceDocument {
     }
 }
 
-/// A document as lines for the terminal.
+/// Formats a document as lines for the terminal.
 pub fn text(document: &CapacityDocument) -> Vec<String> {
     let margin = 100.0 * (document.margin - 1.0);
     let mut lines = vec![format!("Need, with a margin of {margin:.0}%:")];
@@ -134,10 +136,9 @@ pub fn text(document: &CapacityDocument) -> Vec<String> {
     if document.choices.is_empty() {
         lines.push("No configuration meets the need.".to_owned());
         lines.extend(
-            document
-                .closest
-                .as_ref()
-                .map(|closest| format!("The closest, {}: {}", closest.configuration, closest.why)),
+            document.closest.as_ref().map(|closest| {
+                format!("The closest is {}: {}", closest.configuration, closest.why)
+            }),
         );
     }
     lines
@@ -163,7 +164,7 @@ fn lines_of(number: usize, choice: &ChoiceDocument, currency: &str) -> Vec<Strin
     let mut lines = vec![
         format!("{number}. {:.0} {currency}{assumed}: {}", choice.price, choice.configuration),
         format!(
-            "   {} usable; sustains {:.2} times the load, limited by {}",
+            "   {} usable; sustains {:.2} times the stated load, limited by {}",
             units::decimal_size(choice.capacity_bytes),
             choice.headroom,
             choice.binds
@@ -175,7 +176,8 @@ fn lines_of(number: usize, choice: &ChoiceDocument, currency: &str) -> Vec<Strin
         lines.push(format!("   {}: p50 {p50}, p99 {p99}", stream.stream));
     }
     lines.push(format!(
-        "   {per_request:.3} {currency} per request/s at that limit, {per_gb:.3} {currency} per GB"
+        "   {per_request:.3} {currency} per request/s at the highest sustained load, {per_gb:.3} \
+         {currency} per GB"
     ));
     lines.push(format!("   halfpower survey {}", choice.target));
     lines

@@ -1,10 +1,12 @@
-//! Whether a configuration meets a need: first by closed-form bounds, then by simulation.
+//! Decides whether a configuration meets a need, first by closed-form bounds and then by
+//! simulation.
 //!
-//! The bounds of `simulator::bounds` are upper limits of the throughput of each stream alone. A
-//! part that serves several streams needs for each stream at least the share rate / bound of its
-//! time (utilisation law). If these shares add up to more than 1, no simulation can succeed.
-//! Configurations that the bounds do not exclude are simulated: all streams run together as open
-//! loops with Poisson arrivals, and every stated rate and latency must hold.
+//! The bounds of `simulator::bounds` are upper limits of the throughput of each stream when it runs
+//! alone. For each stream that a component serves, the component is busy for at least the share
+//! rate / bound of its time (utilisation law). If these shares add up to more than 1, the
+//! configuration cannot meet the need. Configurations that the bounds do not exclude are simulated.
+//! In the simulation, all streams run together as open loops with Poisson arrivals, and every
+//! stated rate and latency limit must be met.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -20,36 +22,36 @@ use workload::{Arrival, Pattern, Sample, Workload};
 use crate::plan::candidate::{Candidate, Catalogue};
 use crate::plan::need::{Need, Stream};
 
-/// Maximum requests in flight for the bounds; large enough that bounds on outstanding requests have
-/// no effect.
+/// Queue depth for which the bounds are computed. It is so large that bounds on outstanding
+/// requests have no effect.
 const DEPTH_OF_BOUNDS: u32 = 1 << 20;
 /// Maximum number of outstanding requests of one stream.
 const DEPTH_MAX: u32 = 256;
-/// Maximum memory for the buffers of a stream (bytes).
+/// Maximum total size of the buffers of one stream (bytes).
 const BUFFER_BYTES: u64 = 64 << 20;
-/// Minimum number of requests of the slowest stream in a simulation, ten of them beyond the 99th
-/// percentile.
+/// Minimum number of requests of the slowest stream in a simulation. Ten of 1000 requests are
+/// slower than the 99th percentile.
 const REQUESTS_MIN: f64 = 1000.0;
 /// Maximum number of requests of all streams in a simulation.
 const REQUESTS_MAX: f64 = 200_000.0;
-/// Minimum and maximum simulated time (ns).
+/// Minimum and maximum duration of a simulation (ns of simulated time).
 const TIME_NS: (f64, f64) = (5e8, 6e10);
-/// Maximum delay of a stream's last completion after the end of the run: a share of the run, plus a
-/// time (ns). With a longer delay the stream has a backlog and misses its rate.
+/// Maximum time by which a stream may complete its last request after the end of the run: a share
+/// of the run, plus a time (ns). A stream that takes longer has a backlog and misses its rate.
 const BACKLOG: (f64, f64) = (0.05, 1e7);
-/// Alignment of the parts of the file that sequential streams use (bytes).
+/// Alignment of the parts into which sequential streams divide the file (bytes).
 const ALIGNMENT: u64 = 1 << 20;
 
-/// How a configuration was judged against the need.
+/// The result of judging a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
-    /// The volume is smaller than the stated capacity; its size (bytes).
+    /// The volume is smaller than the stated capacity. Contains the size of the volume (bytes).
     TooSmall(u64),
-    /// Impossible: a component would need a utilisation above 100%.
+    /// The need is impossible to meet, because a component would need a utilisation above 100%.
     Excluded(Excluded),
-    /// The simulation falls short of a rate or exceeds a latency limit.
+    /// The simulation misses a rate or exceeds a latency limit.
     Misses(Outlook),
-    /// The simulation meets the need.
+    /// The simulated results meet the need.
     Meets(Outlook),
 }
 
@@ -58,7 +60,7 @@ pub enum Judgement {
 pub struct Excluded {
     /// Name of the component.
     pub part: String,
-    /// Minimum utilisation that the need causes; above 1.
+    /// Minimum utilisation that the need causes, which is above 1.
     pub utilisation: f64,
 }
 
@@ -67,20 +69,21 @@ pub struct Excluded {
 pub struct Outlook {
     /// Results of each stream of the need.
     pub streams: Vec<StreamOutlook>,
-    /// The bottleneck; if there is none, the busiest component.
+    /// The bottleneck. If there is no bottleneck, the busiest component.
     pub busiest: String,
-    /// Utilisation of that component, 0 to 1.
+    /// Utilisation of the bottleneck, or of the busiest component if there is no bottleneck (0 to
+    /// 1).
     pub utilisation: f64,
     /// The usable capacity (bytes).
     pub capacity_bytes: u64,
-    /// The missed rates and latencies; empty if the need is met.
+    /// The rates and latency limits that were missed. Empty if the need is met.
     pub missed: Vec<String>,
 }
 
 /// The simulated results of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamOutlook {
-    /// Requests completed per second.
+    /// Number of requests completed per second.
     pub requests_per_s: f64,
     /// Median latency (ns).
     pub p50_ns: u64,
@@ -91,8 +94,8 @@ pub struct StreamOutlook {
 /// Judges a configuration.
 ///
 /// # Errors
-/// The configuration is not a valid system, or the simulation violates a physical limit, which is
-/// a bug.
+/// If the configuration is not a valid system, or if the simulation violates a physical limit,
+/// which is a bug.
 pub fn judge(catalogue: &Catalogue, candidate: &Candidate, need: &Need) -> Outcome<Judgement> {
     let capacity_bytes = capacity_of(&catalogue.system(candidate, u64::MAX >> 2)?);
     let wanted = need.capacity_bytes.unwrap_or(capacity_bytes);
@@ -108,16 +111,17 @@ pub fn judge(catalogue: &Catalogue, candidate: &Candidate, need: &Need) -> Outco
     Ok(if is_met { Judgement::Meets(outlook) } else { Judgement::Misses(outlook) })
 }
 
-/// The size of the volume (bytes).
+/// Returns the size of the volume (bytes).
 fn capacity_of(system: &System) -> u64 {
     SimWorld::new(system, 0).files(Caching::Direct)[0].size_bytes()
 }
 
-/// The component with the highest utilisation above 100%, if any.
+/// Returns the component that would need the highest utilisation, or `None` if no component would
+/// need more than 100%.
 fn excluded(system: &System, need: &Need) -> Option<Excluded> {
     let caching = simulated::caching_of(system);
-    // Loads are added by part, not by name: two parts may have the same name, and one part may have
-    // several names.
+    // Loads are added for each part, not for each name. Two parts may have the same name, and one
+    // part may have several names.
     let mut parts: BTreeMap<Part, Load> = BTreeMap::new();
     for stream in &need.streams {
         let shape = Shape {
@@ -141,10 +145,11 @@ fn excluded(system: &System, need: &Need) -> Option<Excluded> {
 /// The load that all streams of a need cause on one part.
 #[derive(Default)]
 struct Load {
-    /// Sum over the streams of the share of the part's time that each needs.
+    /// Sum of the shares of the part's time that the streams need.
     utilisation: f64,
-    /// The largest of these shares, and the name of the part for that stream.
+    /// The largest share that a single stream needs.
     largest: f64,
+    /// Name that the part has for the stream with the largest share.
     name: String,
 }
 
@@ -157,7 +162,7 @@ impl Load {
     }
 }
 
-/// Runs all streams together.
+/// Simulates all streams together.
 fn simulate(system: &System, need: &Need, capacity_bytes: u64) -> Outcome<Outlook> {
     let run_ns = run_ns(need);
     let workloads: Vec<Workload> =
@@ -182,8 +187,8 @@ fn simulate(system: &System, need: &Need, capacity_bytes: u64) -> Outcome<Outloo
     })
 }
 
-/// The simulated time (ns): long enough for the percentiles of the slowest stream, short enough for
-/// the fastest stream.
+/// Returns the duration of the simulation (ns). The duration suffices for the percentiles of the
+/// slowest stream, unless all streams would exceed the maximum number of requests in this time.
 fn run_ns(need: &Need) -> u64 {
     let rates = || need.streams.iter().map(|stream| stream.requests_per_s);
     let slowest = rates().fold(f64::INFINITY, f64::min);
@@ -192,8 +197,8 @@ fn run_ns(need: &Need) -> u64 {
     wanted.min(REQUESTS_MAX / all * 1e9).max(1e6) as u64
 }
 
-/// A stream as an open loop. Sequential streams share the file in equal parts, random streams use
-/// all of it.
+/// Returns the workload of a stream, which is an open loop. Each sequential stream uses an equal
+/// part of the file. Random streams use the whole file.
 fn workload(system: &System, need: &Need, index: usize, run_ns: u64) -> Workload {
     let stream = &need.streams[index];
     let request = u64::from(stream.request_bytes);
@@ -225,14 +230,14 @@ fn outlook(stream: &Stream, sample: &Sample) -> StreamOutlook {
     }
 }
 
-/// The missed limit of a stream: its rate or its latency.
+/// Describes the limit that a stream missed: its rate or its latency limit.
 fn missed(stream: &Stream, sample: &Sample, run_ns: u64) -> Option<String> {
     let took_ns = sample.end_ns.saturating_sub(sample.start_ns) as f64;
     let latency = &sample.operations[usize::from(stream.op == Op::Write)].latency;
     let is_late = took_ns > run_ns as f64 * (1.0 + BACKLOG.0) + BACKLOG.1;
     if sample.never_issued > 0 || is_late || sample.requests() == 0 {
         let got = units::count(outlook(stream, sample).requests_per_s);
-        return Some(format!("{stream}: only {got}/s"));
+        return Some(format!("{stream}: only {got} requests/s"));
     }
     let limit = stream.latency?;
     let found_ns = latency.quantile(limit.percentile / 100.0).unwrap_or(u64::MAX);
@@ -261,9 +266,10 @@ mod tests {
 
     #[test]
     fn one_disk_serves_fifty_random_reads_and_not_five_thousand() {
-        // Table 9 of the second paper: 105 random 8 KB reads per second at depth 1.
+        // According to Table 9 of the second paper, this disk serves 105 random 8 KB reads per
+        // second at depth 1.
         let Judgement::Meets(outlook) = judged("reads 8k 50/s", atlas(1)) else {
-            panic!("50 a second are half of what the disk can do")
+            panic!("the disk can serve about 100 random reads per second")
         };
         assert!((outlook.streams[0].requests_per_s - 50.0).abs() < 5.0, "{outlook:?}");
         assert!(outlook.capacity_bytes > 17_000_000_000, "{outlook:?}");
@@ -279,7 +285,8 @@ mod tests {
         assert!(matches!(&both, Judgement::Excluded(why) if why.utilisation > 1.0), "{both:?}");
     }
 
-    /// Eight Atlas disks striped on one bus.
+    /// Returns a system of eight striped Atlas disks on one bus. In the text of its system file,
+    /// `rename.0` is replaced by `rename.1`.
     fn striped(rename: (&str, &str)) -> System {
         let text = Description::named("w2k-atlas10k").unwrap().text();
         let mut text = Description::read(&text.replace(rename.0, rename.1), "renamed").unwrap();
@@ -291,19 +298,21 @@ mod tests {
 
     #[test]
     fn shares_of_one_part_add_up_though_streams_call_it_differently() {
-        // Reads hold the bus at the pace of PCI, writes at that of the SCSI adapter.
+        // Reads occupy the bus at the rate of PCI, and writes occupy it at the rate of the SCSI
+        // adapter.
         let system = striped(("", ""));
         let of = |need: &str| excluded(&system, &Need::parse(need).unwrap());
         assert_eq!(of("reads 64k 55MB/s"), None);
         assert_eq!(of("writes 64k 25MB/s"), None);
-        let both = of("reads 64k 55MB/s; writes 64k 25MB/s").expect("the bus is held too long");
+        let both = of("reads 64k 55MB/s; writes 64k 25MB/s").expect("the bus is overloaded");
         assert_eq!(both.part, "Ultra160 SCSI at the pace of PCI");
         assert!((1.0..1.3).contains(&both.utilisation), "{both:?}");
     }
 
     #[test]
     fn parts_of_the_same_name_do_not_add_up() {
-        // Each of PCI and the bus is busy for less than its time, but not both together.
+        // PCI and the bus are each busy for less than 100% of the time, but their shares add up to
+        // more than 100%.
         let need = Need::parse("reads 64k 70MB/s").unwrap();
         let system = striped(("\"PCI\"", "\"Ultra160 SCSI\""));
         assert!(system.links.iter().any(|link| link.name == system.bus.name));
@@ -327,7 +336,6 @@ mod tests {
         assert!(matches!(found, Judgement::Meets(_)), "{found:?}");
     }
 
-    /// A need that the closed-form bounds exclude is met by no simulation.
     #[test]
     fn the_bounds_exclude_nothing_that_a_simulation_meets() {
         let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();

@@ -1,8 +1,9 @@
-//! What storage must deliver: streams of requests at given rates, with limits on their latency, and
-//! a capacity.
+//! The need that a capacity plan must meet: streams of requests at stated rates, limits on their
+//! latency, and a capacity.
 //!
-//! A need is text: clauses separated by semicolons, of words separated by spaces or commas, such as
-//! `reads 8k 20000/s p99<2ms; writes 64k 300MB/s; capacity 20TB; survives 1`.
+//! A need is text that consists of clauses separated by semicolons. The words of a clause are
+//! separated by spaces or commas. Example: `reads 8k 20000/s p99<2ms; writes 64k 300MB/s; capacity
+//! 20TB; survives 1`.
 
 use analysis::units;
 use std::fmt;
@@ -11,34 +12,34 @@ use ioengine::Op;
 
 /// Maximum request size (bytes).
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
-/// Maximum rate of a stream (requests per second); more would take minutes to simulate.
+/// Maximum rate of a stream (requests per second). Higher rates would take minutes to simulate.
 const REQUESTS_PER_S_MAX: f64 = 1e8;
 
-/// What the storage must deliver.
+/// The requirements that the storage must meet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Need {
-    /// Streams that run at the same time; at least one.
+    /// The request streams, which all run at the same time. At least one.
     pub streams: Vec<Stream>,
-    /// Usable capacity (bytes), if stated.
+    /// Required usable capacity (bytes). None if no capacity was stated.
     pub capacity_bytes: Option<u64>,
-    /// How many failed devices the data must survive.
+    /// Number of failed devices that the data must survive.
     pub survives: u32,
-    /// Whether writes must be durable when they complete, so that write caches are off.
+    /// Whether a write must be durable when it completes. Write caches are then off.
     pub durable: bool,
 }
 
-/// Requests of one kind that arrive at one rate.
+/// A stream of equal requests that arrive at a fixed mean rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
     /// Whether the stream reads or writes.
     pub op: Op,
-    /// True for random offsets, false for sequential offsets.
+    /// Whether the offsets are random. False means sequential offsets.
     pub random: bool,
     /// Request size (bytes).
     pub request_bytes: u32,
     /// Rate of the stream (requests per second).
     pub requests_per_s: f64,
-    /// Limit on the latency, if stated.
+    /// Limit on a latency percentile. None if no limit was stated.
     pub latency: Option<LatencyLimit>,
 }
 
@@ -47,12 +48,12 @@ pub struct Stream {
 pub struct LatencyLimit {
     /// The percentile, such as 99 or 99.9.
     pub percentile: f64,
-    /// The latency that the percentile must stay below (ns).
+    /// The latency below which the percentile must stay (ns).
     pub limit_ns: u64,
 }
 
 impl Stream {
-    /// Rate of the stream in bytes per second.
+    /// Returns the rate of the stream [bytes per second].
     pub fn bytes_per_s(&self) -> f64 {
         self.requests_per_s * f64::from(self.request_bytes)
     }
@@ -76,10 +77,10 @@ impl fmt::Display for Stream {
 }
 
 impl Need {
-    /// Reads a need.
+    /// Parses a need.
     ///
     /// # Errors
-    /// A sentence with the wrong clause and its correct form.
+    /// If a clause is wrong. The message contains the clause and its correct form.
     pub fn parse(text: &str) -> Result<Need, String> {
         let mut need =
             Need { streams: Vec::new(), capacity_bytes: None, survives: 0, durable: false };
@@ -88,7 +89,8 @@ impl Need {
         }
         if need.streams.is_empty() {
             return Err(
-                "neither reads nor writes are given; add some, such as 'reads 8k 20000/s'".into()
+                "the need has neither reads nor writes; add a clause like 'reads 8k 20000/s'"
+                    .into(),
             );
         }
         Ok(need)
@@ -105,13 +107,13 @@ impl Need {
                 self.capacity_bytes = Some(units::parse_size(size)?);
             }
             ("survives", [count]) => {
-                let count = count.parse().map_err(|_| "give a number of devices, such as 1")?;
+                let count = count.parse().map_err(|_| "specify a number of devices, such as 1")?;
                 self.survives = count;
             }
             ("durable", []) => self.durable = true,
             ("capacity", [_]) => return Err("the capacity is stated twice".into()),
             _ => {
-                return Err("write 'reads SIZE RATE', 'writes SIZE RATE', 'capacity SIZE', \
+                return Err("use 'reads SIZE RATE', 'writes SIZE RATE', 'capacity SIZE', \
                             'survives DEVICES' or 'durable'"
                     .into());
             }
@@ -119,7 +121,7 @@ impl Need {
         Ok(())
     }
 
-    /// The need with all rates multiplied.
+    /// Returns the need with all rates multiplied by `factor`.
     #[must_use]
     pub fn times(&self, factor: f64) -> Need {
         let faster =
@@ -128,19 +130,19 @@ impl Need {
     }
 }
 
-/// Reads `SIZE RATE [random|sequential] [pN<TIME]`. A rate in requests means random order, a rate
-/// in bytes sequential order, unless the order is stated.
+/// Parses `SIZE RATE [random|sequential] [pN<TIME]`. If the order of the offsets is not stated, a
+/// rate in requests means random, and a rate in bytes means sequential.
 fn stream(op: Op, words: &[&str]) -> Result<Stream, String> {
     let [size, rate, rest @ ..] = words else {
         return Err("a size and a rate are needed, such as 8k 20000/s or 64k 300MB/s".into());
     };
     let bytes = units::parse_size(size)?;
     if !(512..=REQUEST_BYTES_MAX).contains(&bytes) || !bytes.is_multiple_of(512) {
-        return Err("a request must be a multiple of 512 bytes, at most 1 GiB".into());
+        return Err("the request size must be a multiple of 512 bytes and at most 1 GiB".into());
     }
     let (requests_per_s, in_requests) = rate_of(rate, bytes)?;
     if !(requests_per_s > 0.0 && requests_per_s <= REQUESTS_PER_S_MAX) {
-        return Err(format!("{rate} is not a rate above 0 and up to 100 million requests/s"));
+        return Err(format!("the rate {rate} must be above 0 and at most 100 million requests/s"));
     }
     let (mut random, mut latency) = (in_requests, None);
     for word in rest {
@@ -153,10 +155,10 @@ fn stream(op: Op, words: &[&str]) -> Result<Stream, String> {
     Ok(Stream { op, random, request_bytes: bytes as u32, requests_per_s, latency })
 }
 
-/// Requests per second of a rate such as `20000/s`, `20k/s` or `300MB/s`, and whether it was stated
-/// in requests.
+/// Parses a rate such as `20000/s`, `20k/s` or `300MB/s`. Returns the rate in requests per second,
+/// and whether the text states the rate in requests.
 fn rate_of(text: &str, request_bytes: u64) -> Result<(f64, bool), String> {
-    let wrong = || format!("'{text}' is not a rate; write 20000/s or 300MB/s");
+    let wrong = || format!("'{text}' is not a rate; use 20000/s or 300MB/s");
     let number = text.strip_suffix("/s").ok_or_else(wrong)?;
     let (digits, factor) = match number.strip_suffix('k') {
         Some(digits) => (digits, 1e3),
@@ -171,7 +173,7 @@ fn rate_of(text: &str, request_bytes: u64) -> Result<(f64, bool), String> {
 
 /// Parses a latency limit such as `p99<2ms`.
 fn latency_limit(text: &str) -> Result<LatencyLimit, String> {
-    let wrong = || format!("'{text}' is unknown; write random, sequential or a limit like p99<2ms");
+    let wrong = || format!("'{text}' is unknown; use random, sequential or a limit like p99<2ms");
     let (percentile, limit) =
         text.strip_prefix('p').and_then(|rest| rest.split_once('<')).ok_or_else(wrong)?;
     let percentile: f64 = percentile.parse().map_err(|_| wrong())?;
@@ -180,7 +182,7 @@ fn latency_limit(text: &str) -> Result<LatencyLimit, String> {
     }
     let limit_ns = units::parse_duration(limit)?;
     if limit_ns == 0 {
-        return Err("a latency below 0 is not possible".into());
+        return Err("the latency limit must be above 0".into());
     }
     Ok(LatencyLimit { percentile, limit_ns })
 }
@@ -221,12 +223,12 @@ mod tests {
             ("", "neither reads nor writes"),
             ("capacity 1t", "neither reads nor writes"),
             ("reads 8k", "a size and a rate"),
-            ("reads 8k 10", "write 20000/s"),
+            ("reads 8k 10", "use 20000/s"),
             ("reads 100 5/s", "multiple of 512"),
             ("reads 8k 0/s", "above 0"),
             ("reads 8k 1/s p99>2ms", "p99<2ms"),
             ("reads 8k 1/s p0<2ms", "percentile"),
-            ("fast please", "write 'reads SIZE RATE'"),
+            ("fast please", "use 'reads SIZE RATE'"),
             ("reads 8k 1/s; capacity 1t; capacity 2t", "twice"),
         ] {
             let error = Need::parse(text).unwrap_err();

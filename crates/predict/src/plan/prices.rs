@@ -1,21 +1,21 @@
-//! The price list: the prices of the parts of a system, each with its source.
+//! The price list: the prices of the parts of each system, and the source of each price.
 
 use serde::Deserialize;
 
-/// The price list that comes with the program: the papers' Table 2, and assumed prices of typical
-/// current systems.
+/// The built-in price list. It contains the prices of Table 2 of the papers, and assumed prices of
+/// typical current systems.
 pub const BUILT_IN: &str = include_str!("prices.toml");
 
-/// Prefix of the `source` text of an assumed price.
+/// Prefix of the `source` text that marks a price as assumed.
 const ASSUMED: &str = "assumed";
 
 /// A price list.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
-    /// The currency, such as USD.
+    /// Currency of all prices, such as USD.
     pub currency: String,
-    /// The systems; each occurs once.
+    /// The systems, each listed once.
     #[serde(rename = "system")]
     pub systems: Vec<SystemPrices>,
 }
@@ -28,13 +28,14 @@ pub struct SystemPrices {
     pub name: String,
     /// The largest number of devices in one machine.
     pub most: u32,
-    /// The machine without devices.
+    /// The host, without adapters and devices.
     pub host: Part,
-    /// The adapter that connects devices.
+    /// An adapter that connects devices to the host.
     pub adapter: Adapter,
     /// One device.
     pub device: Part,
-    /// A RAID controller, needed if the adapter or array makes the volume; free if left out.
+    /// A RAID controller, needed if the adapter or the array implements the volume. If this entry
+    /// is missing, the controller costs nothing.
     pub controller: Option<Part>,
 }
 
@@ -44,7 +45,7 @@ pub struct SystemPrices {
 pub struct Part {
     /// The price of the part, in the currency of the list.
     pub price: f64,
-    /// Where the price comes from.
+    /// Source of the price.
     pub source: String,
 }
 
@@ -54,26 +55,27 @@ pub struct Part {
 pub struct Adapter {
     /// The price of the adapter, in the currency of the list.
     pub price: f64,
-    /// The largest number of devices on one adapter.
+    /// The largest number of devices that one adapter connects.
     pub devices: u32,
-    /// Buses of one adapter; 0 if each device has its own.
+    /// Number of buses of one adapter. 0 means that each device has a separate bus.
     pub buses: u32,
-    /// Where the price comes from.
+    /// Source of the price.
     pub source: String,
 }
 
 impl Prices {
-    /// Reads a price list.
+    /// Parses a price list.
     ///
     /// # Errors
-    /// Not TOML, an unknown key, or an impossible number; the message has the place.
+    /// If the text is not TOML, contains an unknown key, or contains an invalid number. The message
+    /// contains the location.
     pub fn parse(text: &str) -> Result<Prices, String> {
         let prices: Prices = toml::from_str(text).map_err(|error| error.to_string())?;
         for system in &prices.systems {
             system.check().map_err(|why| format!("system {}: {why}", system.name))?;
         }
         if prices.systems.is_empty() {
-            return Err("the list has no [[system]]".into());
+            return Err("the list has no [[system]] table".into());
         }
         Ok(prices)
     }
@@ -84,7 +86,7 @@ impl SystemPrices {
         let parts = [Some(&self.host), Some(&self.device), self.controller.as_ref()];
         let prices = parts.into_iter().flatten().map(|part| part.price).chain([self.adapter.price]);
         if let Some(wrong) = prices.into_iter().find(|price| !(0.0..1e12).contains(price)) {
-            return Err(format!("{wrong} is not a price; give 0 or more"));
+            return Err(format!("{wrong} is not a price; use 0 or more"));
         }
         if !(1..=4096).contains(&self.most) || self.adapter.devices == 0 {
             return Err("`most` must be from 1 to 4096, and `adapter.devices` at least 1".into());
@@ -92,7 +94,8 @@ impl SystemPrices {
         Ok(())
     }
 
-    /// The price of a configuration: host, adapters, devices, and its RAID controller if any.
+    /// Returns the price of a configuration with the host, adapters, devices and, if there is one,
+    /// the RAID controller.
     pub fn of(&self, devices: u32, has_controller: bool) -> f64 {
         let adapters = devices.div_ceil(self.adapter.devices);
         let controller = self.controller.as_ref().filter(|_| has_controller);
@@ -102,13 +105,13 @@ impl SystemPrices {
             + controller.map_or(0.0, |part| part.price)
     }
 
-    /// The number of buses for this many devices, as a value of `buses` in a system file.
+    /// Returns the number of buses for `devices` devices, as the value of `buses` in a system file.
     pub fn buses(&self, devices: u32) -> u32 {
         let adapters = devices.div_ceil(self.adapter.devices);
         (adapters * self.adapter.buses).min(devices)
     }
 
-    /// Whether any price is assumed.
+    /// Returns true if the price of any part is only assumed.
     pub fn is_assumed(&self) -> bool {
         let sources = [&self.host.source, &self.adapter.source, &self.device.source];
         let controller = self.controller.as_ref().map(|part| &part.source);
@@ -124,7 +127,7 @@ mod tests {
     fn a_configuration_costs_the_sum_of_its_parts() {
         let prices = Prices::parse(BUILT_IN).unwrap();
         let fireball = &prices.systems[1];
-        // Five disks need two adapters of four.
+        // Five disks need two adapters, because an adapter connects at most four.
         assert!((fireball.of(5, false) - (3750.0 + 2.0 * 255.0 + 5.0 * 209.0)).abs() < 1e-9);
         assert_eq!(fireball.buses(5), 0);
         assert_eq!(prices.systems[0].buses(1), 1);

@@ -1,9 +1,11 @@
-//! The cheapest configuration of each kind that meets a need, with its margin and what binds it.
+//! Finds the cheapest configuration of each kind that meets a need, with its headroom and its
+//! bottleneck.
 //!
-//! Configurations are judged in the order of their price, until enough kinds (system, volume, RAID
-//! controller) have a configuration that meets the need with a margin. Such a kind is not judged
-//! any further, because its other configurations cost more. Of configurations with the same price,
-//! the one that sustains the largest load is chosen.
+//! A kind of configuration is a combination of system, volume and RAID controller. Configurations
+//! are judged in the order of their price. The search ends when a configuration that meets the need
+//! with a margin was found for enough kinds. After such a configuration was found for a kind, more
+//! expensive configurations of this kind are not judged. If several configurations of a kind have
+//! the same price, the one that sustains the largest load is chosen.
 
 use analysis::units;
 use std::collections::BTreeSet;
@@ -17,52 +19,55 @@ use crate::plan::candidate::{Candidate, Catalogue, Limits};
 use crate::plan::judge::{Judgement, Outlook, judge};
 use crate::plan::need::Need;
 
-/// Number of configurations judged before the next check of whether enough are found.
+/// Minimum number of configurations that are considered before the search checks whether it found
+/// enough kinds.
 const BATCH: usize = 32;
-/// Maximum number of doublings in the search for a load that is too high.
+/// Maximum number of doublings of the load in the search for a load that is too high.
 const DOUBLINGS: u32 = 4;
-/// Number of bisections between the largest sustained and the smallest excessive load.
+/// Number of bisections between the largest sustained load and the smallest load that is too high.
 const BISECTIONS: u32 = 5;
 
-/// The need and the limits of the search.
+/// The input of a search: the need and the limits.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What the storage must deliver.
+    /// The requirements that the storage must meet.
     pub need: Need,
-    /// Limits on the configurations.
+    /// Limits on the configurations to consider.
     pub limits: Limits,
-    /// The load must hold at this multiple of its rates, at least 1.
+    /// Factor by which the rates of the need are multiplied, at least 1. A configuration must
+    /// sustain the multiplied rates.
     pub margin: f64,
-    /// How many kinds of configurations to find.
+    /// Number of kinds of configurations to find.
     pub count: usize,
 }
 
-/// The result of a search: the configurations found.
+/// The configurations that a search found.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Numbers of configurations by the result of judging them.
+    /// Number of configurations for each result of the judgement.
     pub counts: Counts,
     /// The cheapest configuration of each kind that meets the need, the cheapest first.
     pub choices: Vec<Choice>,
-    /// If no configuration meets the need: the closest configuration, and why it fails.
+    /// The configuration that comes closest to the need, and why it does not meet the need. None if
+    /// a configuration meets the need.
     pub closest: Option<(Candidate, String)>,
 }
 
-/// Numbers of configurations by the result of judging them.
+/// Number of configurations for each result of the judgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
-    /// Configurations within the limits.
+    /// Number of configurations within the limits.
     pub candidates: usize,
-    /// Configurations too small for the stated capacity.
+    /// Number of configurations that are too small for the stated capacity.
     pub too_small: usize,
-    /// Configurations excluded by a closed-form bound.
+    /// Number of configurations that a closed-form bound excluded.
     pub excluded_by_bounds: usize,
-    /// Configurations that missed a rate or latency in the simulation.
+    /// Number of configurations that missed a rate or a latency limit in the simulation.
     pub missed: usize,
-    /// Configurations that met the need with the margin in the simulation.
+    /// Number of configurations that met the need with the margin in the simulation.
     pub met: usize,
-    /// Configurations not judged, because a cheaper one of their kind met the need, or enough kinds
-    /// were found.
+    /// Number of configurations that were not judged, because a cheaper configuration of their kind
+    /// met the need or because enough kinds were found.
     pub not_cheaper: usize,
 }
 
@@ -73,29 +78,33 @@ pub struct Choice {
     pub candidate: Candidate,
     /// Simulated results at the stated load.
     pub outlook: Outlook,
-    /// The largest multiple of the stated load that the configuration sustained.
+    /// Largest factor by which the stated load can be multiplied so that the configuration still
+    /// meets the need.
     pub headroom: f64,
-    /// The bottleneck at that load; if there is none, the busiest component.
+    /// The bottleneck at the stated load multiplied by `headroom`. If there is no bottleneck, the
+    /// busiest component.
     pub binds: String,
 }
 
 impl Choice {
-    /// The price of a request per second, at the largest load that it sustains.
+    /// Returns the price divided by the request rate at the largest load that the configuration
+    /// sustains.
     pub fn price_per_request_per_s(&self, need: &Need) -> f64 {
         let all: f64 = need.streams.iter().map(|stream| stream.requests_per_s).sum();
         self.candidate.price / (all * self.headroom)
     }
 
-    /// The price of 10^9 bytes of usable capacity.
+    /// Returns the price per 10^9 bytes of usable capacity.
     pub fn price_per_gb(&self) -> f64 {
         self.candidate.price / (self.outlook.capacity_bytes as f64 / 1e9)
     }
 }
 
-/// Finds the cheapest configurations. `tell` is called with the number judged so far.
+/// Finds the cheapest configurations. `tell` is called with the number of configurations considered
+/// so far and the number of all configurations.
 ///
 /// # Errors
-/// An invalid system in the price list, or a simulation that violates a physical limit.
+/// If a system of the price list is invalid, or if a simulation violates a physical limit.
 pub fn find(
     catalogue: &Catalogue,
     question: &Question,
@@ -108,7 +117,8 @@ pub fn find(
     let mut best = f64::INFINITY;
     let mut rest = all.as_slice();
     while let Some(first) = rest.first().filter(|_| kinds(&met) < question.count) {
-        // Configurations of equal price are judged together, so that the best can be chosen.
+        // Configurations of equal price are judged together, so that the best of them can be
+        // chosen.
         let equal = rest.iter().take_while(|one| one.price <= first.price).count();
         let (batch, later) = rest.split_at(equal.max(BATCH).min(rest.len()));
         rest = later;
@@ -143,12 +153,13 @@ pub fn find(
     Ok(Answer { counts, choices: choices.into_iter().take(question.count).collect(), closest })
 }
 
-/// The number of different kinds of configurations.
+/// Counts the different kinds of configurations.
 fn kinds(met: &[Candidate]) -> usize {
     met.iter().map(Candidate::kind).collect::<BTreeSet<_>>().len()
 }
 
-/// The choice of each kind with the most headroom; the first of equals.
+/// Returns the choice with the most headroom for each kind of configuration. If several choices
+/// have the same headroom, the first is returned.
 fn best_of_each_kind(choices: Vec<Choice>) -> Vec<Choice> {
     let mut best: Vec<Choice> = Vec::new();
     for choice in choices {
@@ -173,8 +184,9 @@ impl Counts {
     }
 }
 
-/// The distance of a configuration from meeting the need, with the reason. Simulated configurations
-/// rank before excluded configurations, and these before configurations that are too small.
+/// Returns how far a configuration is from meeting the need, with the reason. Simulated
+/// configurations have a smaller distance than configurations that a bound excluded. Configurations
+/// that are too small have the largest distance.
 fn distance(judgement: &Judgement) -> (f64, String) {
     match judgement {
         Judgement::Meets(_) => (0.0, String::new()),
@@ -184,7 +196,7 @@ fn distance(judgement: &Judgement) -> (f64, String) {
         }
         Judgement::Excluded(why) => {
             let times = why.utilisation;
-            (1e3 + times, format!("{}: the load is {times:.1} times what it can carry", why.part))
+            (1e3 + times, format!("{}: the load is {times:.1} times its maximum load", why.part))
         }
         Judgement::TooSmall(bytes) => {
             let size = units::decimal_size(*bytes);
@@ -193,8 +205,8 @@ fn distance(judgement: &Judgement) -> (f64, String) {
     }
 }
 
-/// A configuration that meets the need: its results at the stated load, and the largest load that
-/// it sustains, found by doubling and bisection.
+/// Simulates a configuration that meets the need. Returns its results at the stated load, and the
+/// largest load that it sustains, found by doubling and bisection.
 fn choice(catalogue: &Catalogue, candidate: &Candidate, question: &Question) -> Outcome<Choice> {
     let met = |factor: f64| -> Outcome<Option<Outlook>> {
         Ok(match judge(catalogue, candidate, &question.need.times(factor))? {
@@ -203,8 +215,8 @@ fn choice(catalogue: &Catalogue, candidate: &Candidate, question: &Question) -> 
         })
     };
     let at_margin = met(question.margin)?;
-    // A timer can make latencies longer at a lower load. If the stated load misses the need for
-    // this reason, the results at the load with the margin are used.
+    // A timer in the system can make latencies longer at a lower load. If the stated load misses
+    // the need for this reason, the results at the load with the margin are reported.
     let outlook = match met(1.0)? {
         Some(outlook) => Some(outlook),
         None => at_margin.clone(),
@@ -286,7 +298,8 @@ mod tests {
             systems.sort();
             systems
         };
-        // One drive of each of the three kinds is cheaper than any configuration with two drives.
+        // For each of these three systems, one drive is cheaper than any configuration with two
+        // drives.
         let fast = systems("reads 4k 300k/s");
         assert_eq!(fast, ["nvme-ftl", "nvme-gen4", "nvme-slc"]);
         let slow = systems("reads 4k 100/s");

@@ -1,7 +1,7 @@
-//! Prints a report of an invented survey, for work on the page:
+//! Prints the report of a fictitious survey, to check changes to the page:
 //! `cargo run --package halfpower-report --example demo > demo.html`.
 
-// An example is a program; its output goes to stdout.
+// Examples are command-line programs, so they may print.
 #![allow(clippy::print_stdout)]
 
 mod survey;

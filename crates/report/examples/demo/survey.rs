@@ -1,8 +1,8 @@
-//! An invented survey of a virtual disk with a time per request, a maximum rate and a link.
+//! A fictitious survey of a virtual disk with a time per request, a maximum rate and a link.
 //!
-//! The points come from a small model of such a disk. Half-power points, key figures, findings,
+//! A small model of such a disk computes the points. Half-power points, key figures, findings,
 //! advice and ladder are computed from the points, so text and charts agree. Nothing is measured,
-//! and nothing depends on the machine.
+//! and the result is the same on every machine.
 
 use report::model::{Advice, Finding, KeyFigure, State, Tone, Verdict};
 use report::units::{bytes, count, nanoseconds, percent, rate};
@@ -16,21 +16,22 @@ const MIB: u64 = 1024 * KIB;
 
 /// Advertised rate of the link: PCIe 3.0 x4 (bytes per second).
 const LINK: f64 = 3.9e9;
-/// Rate of the device by its data sheet (bytes per second).
+/// Rate of the device according to its data sheet (bytes per second).
 const DEVICE: f64 = 3.7e9;
 /// Asymptotic rate of reads in the model (bytes per second).
 const TOP_READ: f64 = 3.65e9;
 /// Asymptotic rate of writes in the model (bytes per second).
 const TOP_WRITE: f64 = 2.1e9;
 
-/// Fixed and marginal CPU cost of the model (ns, ns per byte).
+/// Returns the fixed CPU cost per request (ns) and the marginal CPU cost (ns per byte) of the
+/// model.
 fn cpu_cost(operation: &str, caching: &str) -> (f64, f64) {
     let (fixed, per_byte) = if caching == "buffered" { (1_900.0, 0.29) } else { (2_900.0, 0.0085) };
     let factor = if operation == "write" { 1.25 } else { 1.0 };
     (fixed * factor, per_byte * factor)
 }
 
-/// Builds the survey.
+/// Builds the fictitious survey.
 pub fn made_up() -> SurveyView {
     let points = points();
     SurveyView {
@@ -40,7 +41,7 @@ pub fn made_up() -> SurveyView {
         verdict: Verdict {
             state: State::Suspect,
             reasons: vec![
-                "Write points at depth 32 drifted by 7%: the device slowed as its cache filled."
+                "Writes at depth 32 slowed down by 7%, because the cache of the device filled up."
                     .to_string(),
             ],
             in_doubt: Some("4 of 61 points are suspect".to_string()),
@@ -49,7 +50,7 @@ pub fn made_up() -> SurveyView {
         findings: findings(&points),
         advice: advice(&points),
         rules_without_experiment: texts(&[
-            "Stripe over as many drives as the bus can carry",
+            "Stripe over several drives until the bus is saturated",
             "Preallocate files before writing them",
         ]),
         pap: vec![pap("read", LINK, "PCIe 3.0 x4"), pap("write", 2.2e9, "stated")],
@@ -61,7 +62,7 @@ pub fn made_up() -> SurveyView {
         instrument: pairs(&[
             ("Null I/O engine, full statistics", "31 ns per request"),
             ("Share of one CPU at the highest rate", "4.2%"),
-            ("Soaker's own disturbance", "+1.8% throughput, \u{2212}6% CPU per request"),
+            ("Effect of the soaker", "+1.8% throughput, \u{2212}6% CPU per request"),
         ]),
         provenance: provenance(),
         points,
@@ -80,16 +81,15 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-// ---- points
-
-/// Rate of a device with a time per request and a time per byte, shared by `depth` requests.
+/// Returns the rate of a device that has a time per request and a time per byte, at the queue depth
+/// `depth` (bytes per second).
 fn modelled_rate(size: f64, depth: f64, fixed_ns: f64, top: f64) -> f64 {
     let alone = size / (fixed_ns * 1e-9 + size / top * 1.4);
     let offered = alone * depth;
     top * offered / (top.powi(3) + offered.powi(3)).cbrt()
 }
 
-/// A small reproducible variation around 1.
+/// Returns a reproducible factor close to 1 that imitates measurement noise.
 fn variation(index: usize) -> f64 {
     let phase = (index as f64 * 12.9898).sin() * 43_758.547;
     1.0 + 0.03 * (phase - phase.floor() - 0.5)
@@ -161,7 +161,7 @@ fn point(
     }
 }
 
-/// Finds a sequential point, or with `Pattern::Random` a random one.
+/// Finds the point with these properties.
 fn find<'a>(
     points: &'a [PointView],
     pattern: Pattern,
@@ -191,13 +191,13 @@ fn throughput(point: &PointView) -> f64 {
     point.throughput_bytes_per_s.value
 }
 
-/// The throughput in MiB/s only; large type has no room for a second unit.
+/// Formats the throughput in MiB/s only, because large type has no room for a second unit.
 fn mib_per_s(point: &PointView) -> String {
     rate(throughput(point)).split(" (").next().unwrap_or_default().to_string()
 }
 
 fn ns(value: Option<f64>) -> String {
-    nanoseconds(value.expect("every point of this survey has it"))
+    nanoseconds(value.expect("every point of this survey has this value"))
 }
 
 fn cpu_per_mib(point: &PointView) -> f64 {
@@ -214,15 +214,13 @@ fn out_of_box(points: &[PointView]) -> &PointView {
     read(points, "buffered", 128 * KIB, 1)
 }
 
-/// The direct sequential read with the highest rate.
+/// Returns the sequential read with the highest rate.
 fn best(points: &[PointView]) -> &PointView {
     let reads = points
         .iter()
         .filter(|point| point.pattern == Pattern::Sequential && point.operation == "read");
     reads.max_by(|a, b| throughput(a).total_cmp(&throughput(b))).expect("the survey has reads")
 }
-
-// ---- texts
 
 fn key_figures(points: &[PointView]) -> Vec<KeyFigure> {
     let figure = |label: &str, value: String, note: String| KeyFigure {
@@ -234,9 +232,9 @@ fn key_figures(points: &[PointView]) -> Vec<KeyFigure> {
     let [direct, buffered] = ["direct", "buffered"].map(|name| read(points, name, MIB, 1));
     let half = half_power(points, "read", "direct", 8);
     vec![
-        figure("Out of the box, read", mib_per_s(slow), label(slow)),
+        figure("Default read", mib_per_s(slow), label(slow)),
         figure("Best found, read", mib_per_s(fast), label(fast)),
-        figure("Half power from", size_of(&half), "direct reads, depth 8".to_string()),
+        figure("Half-power point", size_of(&half), "direct reads, depth 8".to_string()),
         figure(
             "Random 8 KiB reads",
             format!("{}/s", count(busy.requests_per_s.value)),
@@ -279,26 +277,29 @@ fn findings(points: &[PointView]) -> Vec<Finding> {
         ),
         finding(
             Tone::Warn,
-            format!("Out of the box, reads get {} of that.", percent(throughput(slow) / value)),
+            format!(
+                "By default, reads reach {} of the best rate.",
+                percent(throughput(slow) / value)
+            ),
             "Buffered reads stay below PAP/2 at every size.".to_string(),
         ),
         finding(
             Tone::Note,
-            format!("Direct reads pass the half-power point at {}, depth 8.", size_of(&deep)),
-            format!("Depth 1 needs {}.", size_of(&single)),
+            format!("The half-power point of direct reads at depth 8 is {}.", size_of(&deep)),
+            format!("At depth 1: {}.", size_of(&single)),
         ),
         finding(
             Tone::Note,
             format!("Buffering costs {:.0} times the CPU per MiB.", per_mib[0] / per_mib[1]),
             format!(
-                "{} against {}, copying included.",
+                "{} compared with {}, including the copy.",
                 nanoseconds(per_mib[0]),
                 nanoseconds(per_mib[1])
             ),
         ),
         finding(
             Tone::Note,
-            "Past depth 16 random reads only wait longer.".to_string(),
+            "Above depth 16, more depth only adds latency to random reads.".to_string(),
             format!(
                 "{}/s at depth 1, {}/s at 16, {}/s at 128; p99 from {} to {}.",
                 count(alone.requests_per_s.value),
@@ -357,7 +358,7 @@ fn advice(points: &[PointView]) -> Vec<Advice> {
     ]
 }
 
-/// The half-power point of one curve.
+/// Returns the half-power point of one curve.
 fn half_power(points: &[PointView], operation: &str, caching: &str, depth: u32) -> HalfPowerView {
     let pap = if operation == "read" { LINK } else { 2.2e9 };
     let curve: Vec<_> = points
@@ -366,7 +367,8 @@ fn half_power(points: &[PointView], operation: &str, caching: &str, depth: u32) 
         .filter(|point| point.caching == caching && point.depth == depth)
         .collect();
     let passed = curve.windows(2).find(|pair| throughput(pair[1]) > pap / 2.0);
-    // Linear interpolation between the two neighbouring points replaces the fit.
+    // For simplicity, the fitted half-power point is interpolated linearly between the two
+    // neighbouring points.
     let crossing = passed.map(|pair| {
         let [below, above] = [pair[0], pair[1]].map(throughput);
         let along = (pap / 2.0 - below) / (above - below);
@@ -420,8 +422,9 @@ fn cost_models(points: &[PointView]) -> Vec<CostModelView> {
 fn distributions(points: &[PointView]) -> Vec<DistributionView> {
     let distribution = |name: &str, point: &PointView| {
         let [typical, p99] = [point.latency_p50_ns, point.latency_p99_ns]
-            .map(|quantile| quantile.expect("every point of this survey has it"));
-        // A logistic curve over the logarithm of latency that passes through both quantiles.
+            .map(|quantile| quantile.expect("every point of this survey has both"));
+        // The distribution is a logistic curve over the logarithm of latency. It passes through
+        // both quantiles.
         let spread = (p99 / typical).ln() / (0.99f64 / 0.01).ln();
         let step = |index: i32| {
             let z = f64::from(index) / 20.0;
@@ -471,8 +474,8 @@ fn ladder(points: &[PointView]) -> LadderView {
             rung("File system, buffered", None, Some(system), false),
         ],
         conclusion: format!(
-            "The device binds: direct reads deliver {} of its data sheet, and neither more depth \
-             nor larger requests add to it.",
+            "The device is the bottleneck: direct reads deliver {} of its data sheet rate, and \
+             neither more depth nor larger requests increase it.",
             percent(device / DEVICE)
         ),
     }

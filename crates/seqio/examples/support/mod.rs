@@ -1,8 +1,8 @@
-//! Common parts of the papers' sample programs: aligned memory, cold files, and the comparison of
-//! two programs.
-#![allow(dead_code, reason = "no sample needs all of it")]
-#![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
-#![allow(clippy::disallowed_methods, reason = "an example is a program: the clock is its own")]
+//! Code shared by the paper's sample programs: aligned memory, eviction of files from the page
+//! cache, and the comparison of two programs.
+#![allow(dead_code, reason = "each program uses only some of the functions")]
+#![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
+#![allow(clippy::disallowed_methods, reason = "an example may read the clock")]
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,14 +12,15 @@ use std::time::Instant;
 
 use rustix::fs::{Advice, OFlags, fadvise};
 
-/// Request size of the papers' programs.
+/// Request size of the paper's programs (bytes).
 pub const REQUEST_BYTES: usize = 64 << 10;
-/// Requests in flight of the asynchronous programs.
+/// Number of requests in flight of the asynchronous programs.
 pub const DEPTH: usize = 8;
-/// Runs of each program.
+/// Number of runs of each program.
 const ROUNDS: usize = 5;
 
-/// Runs both programs alternately, and prints the median rate of each and the gain.
+/// Runs both programs alternately. Prints the median rate of each program, and the ratio of the
+/// rates.
 pub fn compare(
     before: impl Fn() -> io::Result<()>,
     paper: impl Fn() -> io::Result<u64>,
@@ -47,7 +48,7 @@ pub fn compare(
     Ok(())
 }
 
-/// The file named on the command line.
+/// Returns the path of the file to read, from the command line.
 pub fn file_to_read() -> PathBuf {
     match &std::env::args_os().collect::<Vec<_>>()[..] {
         [_, path] => PathBuf::from(path),
@@ -55,7 +56,8 @@ pub fn file_to_read() -> PathBuf {
     }
 }
 
-/// The file to create and its size (bytes), a multiple of the request size.
+/// Returns the path of the file to create and its size (bytes), from the command line. The size is
+/// a multiple of the request size.
 pub fn file_to_write() -> (PathBuf, u64) {
     let arguments: Vec<String> = std::env::args().collect();
     match &arguments[..] {
@@ -72,14 +74,14 @@ fn usage(arguments: &str) -> ! {
     std::process::exit(2);
 }
 
-/// Drops the page cache of a file.
+/// Evicts a file from the page cache.
 pub fn forget(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     file.sync_all()?;
     Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 
-/// Removes the file of an earlier run.
+/// Removes the file of an earlier run, if there is one.
 pub fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -87,12 +89,12 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file with O_DIRECT, the papers' FILE_FLAG_NO_BUFFERING.
+/// Opens a file with O_DIRECT, which corresponds to the paper's FILE_FLAG_NO_BUFFERING.
 pub fn direct(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.custom_flags(OFlags::DIRECT.bits() as i32).open(path)
 }
 
-/// Page-aligned memory for direct requests, the papers' VirtualAlloc.
+/// Page-aligned memory for direct requests, which corresponds to the paper's VirtualAlloc.
 pub struct Pages {
     memory: Vec<u8>,
     begin: usize,
@@ -106,7 +108,7 @@ impl Pages {
         Pages { memory, begin }
     }
 
-    /// The bytes of the memory.
+    /// Returns the memory.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.begin..][..REQUEST_BYTES]
     }

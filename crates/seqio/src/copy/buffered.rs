@@ -1,5 +1,6 @@
-//! Copies through the page cache, one piece at a time: for small, cached or in-memory files. The
-//! kernel moves the data itself unless a watcher needs them.
+//! Copies small files, cached files and files in memory through the page cache, one piece at a
+//! time. The kernel copies the data (copy_file_range(2)), unless the file is small or a watcher
+//! needs the data.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -12,10 +13,11 @@ pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> 
     copying.empty_target().map_err(on_target(None))?;
     let mut holes = copying.holes();
     let left = copying.size.saturating_sub(copying.begin);
-    // One byte more than the file size, so that the first read also detects the end.
+    // The buffer is one byte larger than the data, so that the first read also detects the end.
     let most = u64::from(plan.request_bytes).min(left.saturating_add(1)) as usize;
     let mut buffer = Vec::new();
-    // Files in /proc report a size of 0. Small files are not worth copy_file_range.
+    // For small files, copy_file_range gains nothing. Files in /proc report a size of 0, so they
+    // count as small.
     let use_copy_range = left > u64::from(plan.request_bytes) && !watch.wants_data();
     let mut use_copy_range =
         use_copy_range && copying.source.is_regular && copying.target.is_regular;
@@ -37,8 +39,8 @@ pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> 
                     watch.written(at).map_err(by_watcher)?;
                     continue;
                 }
-                // If the kernel cannot copy, or reports the end of the file, read and write to find
-                // the cause.
+                // If the kernel cannot copy or copies nothing, reads and writes show the cause: an
+                // error, or the end of the file.
                 _ => use_copy_range = false,
             }
         }
@@ -55,7 +57,7 @@ pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> 
             moved_bytes += read as u64;
             watch.written(at).map_err(by_watcher)?;
         }
-        // A short read is the end, unless the file has just grown.
+        // A short read means that the file has ended, unless the file has just grown.
         let has_ended = read == 0 || (read < buffer.len() && at >= copying.size);
         ended = has_ended && (read == 0 || !copying.has_grown().map_err(on_source(None))?);
     }

@@ -1,8 +1,9 @@
-//! Concurrent reading and writing through the same buffers. A slot is filled from the source, shown
-//! to the watcher in order, written to the destination, and reused.
+//! Copies a file with concurrent reads and writes through the same buffers. A slot is filled from
+//! the source, shown to the watcher in order, written to the destination, and reused.
 //!
-//! If other programs may read the destination, a write that extends it is the only write in flight,
-//! so the file size never covers unwritten data. Such writes are larger to compensate.
+//! If other programs may read the destination, a write that extends the file is the only write in
+//! flight, so that the file size never covers unwritten data. To compensate, these writes are
+//! larger.
 
 use std::collections::VecDeque;
 
@@ -21,10 +22,10 @@ const ONE_BY_ONE_BYTES: u32 = 4 << 20;
 /// Number of slots if only one write is in flight at a time.
 const ONE_BY_ONE_SLOTS: u32 = 4;
 
-/// A piece of the file between its read and its write.
+/// A piece of the file that is being read, is waiting, or is being written.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// Slot of the piece; `None` for a hole.
+    /// Slot that holds the piece. None for a hole.
     slot: Option<u32>,
     offset: u64,
     length: u64,
@@ -40,18 +41,21 @@ struct Pipeline {
     depth: usize,
     free: Vec<u32>,
     reading: VecDeque<Part>,
-    /// Pieces that were read and shown to the watcher, but are not yet being written.
+    /// Pieces that were read and shown to the watcher, but whose writes were not issued yet.
     waiting: VecDeque<Part>,
     writing: VecDeque<Part>,
-    /// Offset of the next read, and the end of everything written (bytes).
+    /// Offset of the next read (bytes).
     next: u64,
+    /// Offset before which all data have been written (bytes).
     written: u64,
     moved_bytes: u64,
-    /// Writes beyond this offset extend the file and wait for writes in flight (bytes).
+    /// End of the destination that other programs can see (bytes). A write beyond this offset
+    /// extends the file, so it waits until no other write is in flight.
     seen_end: u64,
 }
 
-/// Copies the data and sets the size of the destination; `None` if there is no memory for requests.
+/// Copies the data and sets the size of the destination. Returns None if there is no memory for
+/// requests.
 pub(super) fn run(
     copying: &mut Copying,
     reading: &Plan,
@@ -93,13 +97,13 @@ pub(super) fn run(
     };
     copying.make_room(pipeline.holes.may_exist()).map_err(on_target(None))?;
     let copied = pipeline.pump(copying, watch);
-    // No write may be in flight when the caller gets the error.
+    // All requests must end before this function returns, also after an error.
     pipeline.requests.drain();
     let bytes = match copied {
         Ok(bytes) => bytes,
         Err(error) => {
             if one_by_one {
-                // Releases blocks that were reserved beyond the end.
+                // This also releases blocks that were reserved beyond the end.
                 let _ = copying.set_size(pipeline.written);
             }
             return Err(error);
@@ -116,10 +120,10 @@ impl Pipeline {
         let way = |file| if self.requests.is_direct(file) { "direct" } else { "buffered" };
         let (source, target, kib) = (way(SOURCE), way(TARGET), self.request_bytes >> 10);
         let engine_kind = self.requests.engine_kind();
-        format!("{source} to {target}, {kib} KiB x {slots}, {engine_kind}")
+        format!("{source} reads, {target} writes, {kib} KiB x {slots}, {engine_kind}")
     }
 
-    /// Runs the copy; returns the end of the source (bytes).
+    /// Runs the copy. Returns the end of the source (bytes).
     fn pump(&mut self, copying: &mut Copying, watch: &mut dyn Watch) -> Result<u64> {
         loop {
             self.read_ahead(copying.size);
@@ -167,7 +171,7 @@ impl Pipeline {
     }
 
     /// Handles a completed read: shows the piece to the watcher and queues its write. Returns false
-    /// if the file ended within the piece; reads beyond it are then discarded.
+    /// if the file ended within the piece. The reads beyond the end are then discarded.
     fn part_was_read(
         &mut self,
         copying: &mut Copying,
@@ -222,7 +226,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes the first piece in order if its write has completed.
+    /// Removes the first piece from the queue of writes if its write has completed. Returns whether
+    /// a piece was removed.
     fn take_written(&mut self) -> Result<bool> {
         let Some(part) = self.writing.front().copied() else { return Ok(false) };
         if let Some(slot) = part.slot {
@@ -231,7 +236,7 @@ impl Pipeline {
             }
             let finished = self.requests.finish(slot);
             let moved = finished.map_err(|failed| on_target(failed.offset)(failed.error))?;
-            debug_assert_eq!(u64::from(moved), part.length, "a write is whole or an error");
+            debug_assert_eq!(u64::from(moved), part.length, "a write moves all bytes or fails");
             self.free.push(slot);
         }
         self.writing.pop_front();

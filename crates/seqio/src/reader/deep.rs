@@ -1,8 +1,9 @@
-//! Reading with several requests in flight, from one file or round-robin from several.
+//! Reads with several requests in flight, from one file or round-robin from several files.
 //!
-//! The stream is divided at multiples of the request size, so all blocks after the first are whole
-//! and aligned. Blocks that were read ahead wait in a queue in file order. One slot is lent to the
-//! program while the others are filled. Holes are in the queue too, without a request.
+//! The stream is divided at multiples of the request size, so that all blocks after the first block
+//! are whole and aligned. Blocks that were read ahead wait in a queue in file order. One slot is
+//! lent to the program while the other slots are filled. Holes are also in the queue, but need no
+//! request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +18,7 @@ use crate::opened::Opened;
 use crate::options::{Options, Plan};
 use crate::requests::{FilePaths, Requests, Transfer};
 
-/// A block that was requested, or a hole.
+/// An entry of the queue: a block whose read was requested, or a hole.
 #[derive(Clone, Copy, Debug)]
 enum Ahead {
     Slot { slot: u32, offset: u64, skip: u32, length: u32 },
@@ -25,7 +26,7 @@ enum Ahead {
 }
 
 impl Ahead {
-    /// End of the block or hole (bytes).
+    /// Returns the end of the block or hole (bytes).
     fn end(&self) -> u64 {
         match *self {
             Ahead::Slot { offset, length, .. } | Ahead::Hole { offset, length } => {
@@ -35,7 +36,7 @@ impl Ahead {
     }
 }
 
-/// The block lent to the program.
+/// The block that is lent to the program.
 #[derive(Clone, Copy, Debug)]
 enum Present {
     Nothing,
@@ -58,23 +59,24 @@ pub(super) struct Deep {
     /// Number of queue entries that have a slot.
     in_flight: u32,
     present: Present,
-    /// Offset of the current block, and of the next request (bytes).
+    /// Offset of the current block (bytes).
     offset: u64,
+    /// Offset of the next request (bytes).
     next: u64,
-    /// End of the stream when last checked (bytes).
+    /// End of the stream when the size was last checked (bytes).
     size: u64,
-    /// Offset at which a read returned nothing, although the file was larger than that when last
-    /// checked.
+    /// Offset at which a read returned no bytes, although the file was longer when its size was
+    /// last checked. None if this did not happen.
     nothing_at: Option<u64>,
 }
 
 impl Deep {
-    /// A reader of one file; `None` if there is no memory for requests.
+    /// Creates a reader of one file. Returns None if there is no memory for requests.
     pub fn new(options: &Options, opened: &Opened, plan: &Plan) -> io::Result<Option<Deep>> {
         Deep::of(options, vec![opened.clone()], None, opened.size()?, plan.clone())
     }
 
-    /// A reader of several files, round-robin.
+    /// Creates a reader that reads several files round-robin.
     pub fn striped(options: &Options, members: &[Opened], chunk_bytes: u64) -> io::Result<Deep> {
         let layout = Layout::new(members.len(), chunk_bytes).map_err(crate::error::of_engine)?;
         let size = striped_size(members, &layout)?;
@@ -92,7 +94,8 @@ impl Deep {
         size: u64,
         mut plan: Plan,
     ) -> io::Result<Option<Deep>> {
-        // At most the slots that the file needs, plus one for the program.
+        // The file needs at most one slot for each of its blocks, plus one slot that is lent to the
+        // program.
         let blocks = size.div_ceil(plan.request_bytes.into()).max(1);
         let slots = u64::from(plan.depth_most).min(blocks) as u32 + 1;
         let memory = if options.asks_for_memory() || layout.is_some() {
@@ -166,7 +169,7 @@ impl Deep {
         (self.offset, self.next) = (offset, offset);
     }
 
-    /// Skips to an offset that was already requested; returns false for other offsets.
+    /// Skips to an offset that was already requested. Returns false for any other offset.
     pub fn skip_to(&mut self, offset: u64) -> bool {
         if offset < self.offset || offset >= self.next {
             return false;
@@ -222,7 +225,7 @@ impl Deep {
         self.offset += u64::from(length);
     }
 
-    /// Moves to the next block; returns whether there is one.
+    /// Moves to the next block. Returns false at the end of the stream.
     pub fn advance(&mut self) -> io::Result<bool> {
         self.release();
         loop {
@@ -241,8 +244,8 @@ impl Deep {
                         return Ok(true);
                     }
                 }
-                // The file may have grown since its size was checked, unless a read just returned
-                // nothing.
+                // The size is checked again, because the file may have grown. If a read at this
+                // offset just returned no bytes, the stream ends regardless of the size.
                 None => {
                     let nothing_there = std::mem::take(&mut self.nothing_at) == Some(self.next);
                     self.size = self.size()?;
@@ -255,7 +258,7 @@ impl Deep {
         }
     }
 
-    /// Whether the next block is available.
+    /// Returns whether the next block is available without waiting.
     pub fn is_at_hand(&mut self) -> io::Result<bool> {
         self.requests.submit()?;
         Ok(match self.queue.front() {
@@ -265,8 +268,9 @@ impl Deep {
         })
     }
 
-    /// Takes the block of a slot; returns false if the read got nothing because the file ended.
-    /// Bytes read before an error become a block, and the next call returns the error.
+    /// Waits for the read of a slot and makes its data the current block. Returns false if the read
+    /// returned no bytes, because the file ended. Bytes that were read before an error become a
+    /// block, and the next call reads again from the offset of the error.
     fn take(&mut self, slot: u32, offset: u64, skip: u32, length: u32) -> io::Result<bool> {
         self.in_flight -= 1;
         self.requests.submit()?;
@@ -289,7 +293,7 @@ impl Deep {
             }
         };
         if moved < length {
-            // The file was truncated, so everything requested beyond this point is missing too.
+            // The file was truncated, so the blocks requested after this block are missing too.
             self.give_up_queue();
             (self.next, self.size) = (offset + u64::from(moved), offset + u64::from(moved));
         }
@@ -302,7 +306,7 @@ impl Deep {
         Ok(true)
     }
 
-    /// Issues further requests up to the current depth.
+    /// Issues requests until the number in flight is the current depth.
     fn read_ahead(&mut self) {
         let holes_most = 2 * self.requests.slots() as usize;
         while self.next < self.size && self.queue.len() - (self.in_flight as usize) < holes_most {
@@ -330,18 +334,19 @@ impl Deep {
         }
     }
 
-    /// The file of the stripe that holds an offset of the stream, and the offset in that file.
+    /// Returns the file of the stripe that contains an offset of the stream, and the offset in this
+    /// file.
     fn locate(&self, offset: u64) -> (u16, u64) {
         let piece = self.layout.and_then(|layout| layout.pieces(offset, 1).next());
         piece.map_or((0, offset), |piece| (piece.member, piece.offset))
     }
 }
 
-/// Size of a stream striped over several files (bytes). On devices, only complete stripe rows
-/// count.
+/// Returns the size of a stream that is striped over several files (bytes). If not all of them are
+/// regular files, only complete rows of the stripe count.
 ///
 /// # Errors
-/// If the sizes do not form a stripe.
+/// If the sizes of the files do not form a stripe.
 fn striped_size(members: &[Opened], layout: &Layout) -> io::Result<u64> {
     let sizes = members.iter().map(Opened::size).collect::<io::Result<Vec<u64>>>()?;
     if !members.iter().all(|member| member.is_regular) {
@@ -356,8 +361,8 @@ fn striped_size(members: &[Opened], layout: &Layout) -> io::Result<u64> {
             let chunk = layout.chunk_bytes();
             let what = format!(
                 "file {number} has {size} bytes, but a stripe of {total} bytes with chunks of \
-                 {chunk} needs {wanted} bytes in it; name all files in the order of the stripe, \
-                 and the chunk size of the stripe"
+                 {chunk} bytes needs {wanted} bytes in this file; specify all files in the order \
+                 of the stripe, and the chunk size of the stripe"
             );
             Err(io::Error::new(io::ErrorKind::InvalidData, what))
         }

@@ -1,5 +1,5 @@
-//! Reading through the page cache, one request at a time in the calling thread: for small, cached
-//! or non-seekable files, and for the first reads after a seek.
+//! Reads through the page cache, with one request at a time in the calling thread. This is used for
+//! small, cached or non-seekable files, and for the first reads after a seek.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,37 +13,42 @@ use rustix::fs::{Advice, fadvise};
 use crate::opened::Opened;
 use crate::options::Plan;
 
-/// Alignment of the buffer (bytes); the kernel copies fastest to the start of a page.
+/// Alignment of the buffer (bytes). The kernel copies fastest to the start of a page.
 const PAGE_BYTES: usize = 4096;
-/// Bytes read before they are dropped from the page cache; enough not to disturb read-ahead.
+/// Number of bytes after which the pages that were read are dropped from the page cache. Dropping
+/// them more often would disturb the kernel's read-ahead.
 const DROP_CACHE_BYTES: u64 = 8 << 20;
-/// Size of the first read after a seek if the program does not give one (bytes).
+/// Size of the first read after a seek if the program does not specify a size (bytes).
 const AFTER_SEEK_BYTES: usize = 8 << 10;
 
-/// A file that is read through the page cache.
+/// A reader that reads through the page cache.
 #[derive(Debug)]
 pub(super) struct Plain {
-    /// The file; `None` after it was returned to the caller.
+    /// The file. None after the file was returned to the caller.
     file: Option<Arc<File>>,
     has_offsets: bool,
     buffer: Vec<u8>,
-    /// Offset of the first page boundary in the buffer.
+    /// Offset of the first page boundary in the buffer (bytes).
     page: usize,
-    /// Size of the next read, and the largest size.
+    /// Size of the next read (bytes).
     next_bytes: usize,
+    /// Maximum size of a read (bytes).
     request_bytes: usize,
-    /// File offset of the buffered data, and their length (bytes).
+    /// File offset of the data in the buffer (bytes).
     offset: u64,
+    /// Length of the data in the buffer (bytes).
     filled: usize,
     /// End of the file when it was opened (bytes).
     end_when_opened: u64,
-    /// End of the data dropped from the page cache (bytes); `None` if nothing is dropped.
+    /// End of the data that were dropped from the page cache (bytes). None if pages are not
+    /// dropped.
     dropped_to: Option<u64>,
 }
 
 impl Plain {
-    /// A reader that starts at an offset; `left` is the remaining size if known (bytes). With
-    /// `leaves`, pages that it brings into the page cache are dropped again.
+    /// Creates a reader that starts at `offset`. `left` is the remaining size of the file (bytes),
+    /// if known. With `leaves`, the pages that the reader brings into the page cache are dropped
+    /// again.
     pub fn new(
         opened: &Opened,
         plan: &Plan,
@@ -52,8 +57,8 @@ impl Plain {
         leaves: bool,
     ) -> Plain {
         let request_bytes = plan.request_bytes.min(1 << 20) as usize;
-        // One byte more than the file size, so that the first read also detects the end. Files in
-        // /proc report a size of 0.
+        // The first read is one byte larger than the remaining file, so that it also detects the
+        // end. A size of 0 is ignored, because files in /proc report a size of 0.
         let whole = left.filter(|left| *left > 0 && *left < request_bytes as u64);
         let next_bytes = whole.map_or(request_bytes, |left| left as usize + 1);
         Plain {
@@ -70,14 +75,14 @@ impl Plain {
         }
     }
 
-    /// A reader after a seek; it starts with a small read.
+    /// Creates a reader after a seek. Its first read is small.
     pub fn after_seek(opened: &Opened, plan: &Plan, offset: u64) -> Plain {
         let mut plain = Plain::new(opened, plan, offset, None, false);
         plain.next_bytes = AFTER_SEEK_BYTES;
         plain
     }
 
-    /// A reader without data.
+    /// Creates a reader without a file.
     pub fn empty() -> Plain {
         Plain {
             file: None,
@@ -97,12 +102,13 @@ impl Plain {
         self.offset
     }
 
-    /// End of the current block (bytes).
+    /// Returns the end of the current block (bytes).
     pub fn end(&self) -> u64 {
         self.offset + self.filled as u64
     }
 
-    /// Remaining bytes; exact for a file that does not change.
+    /// Returns the number of remaining bytes. The number is wrong if the size of the file has
+    /// changed since the file was opened.
     pub fn left(&self) -> u64 {
         self.end_when_opened.saturating_sub(self.end())
     }
@@ -114,11 +120,11 @@ impl Plain {
     pub fn size(&self) -> io::Result<u64> {
         match &self.file {
             Some(file) if self.has_offsets => open_file::size_bytes(file),
-            _ => Err(io::Error::new(io::ErrorKind::NotSeekable, "a stream has no size")),
+            _ => Err(io::Error::new(io::ErrorKind::NotSeekable, "this file is not seekable")),
         }
     }
 
-    /// Announces how many bytes the program wants after a seek.
+    /// Tells the reader how many bytes the program wants to read after a seek.
     pub fn expect(&mut self, bytes: usize) {
         if self.filled == 0 && self.next_bytes == AFTER_SEEK_BYTES {
             self.next_bytes = bytes.clamp(PAGE_BYTES, self.request_bytes.max(PAGE_BYTES));
@@ -140,7 +146,7 @@ impl Plain {
         Ok(self.filled > 0)
     }
 
-    /// Reads the next bytes into the caller's memory; there is no current block afterwards.
+    /// Reads the next bytes into the caller's memory. There is no current block afterwards.
     pub fn read_into_caller(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.finish_block();
         let bytes = read(self.file.as_deref(), self.has_offsets, into, self.offset)?;
@@ -156,20 +162,20 @@ impl Plain {
 
     pub fn move_to(&mut self, offset: u64) -> io::Result<()> {
         if !self.has_offsets {
-            return Err(io::Error::new(io::ErrorKind::NotSeekable, "a stream has no offsets"));
+            return Err(io::Error::new(io::ErrorKind::NotSeekable, "this file is not seekable"));
         }
         (self.offset, self.filled, self.next_bytes) = (offset, 0, AFTER_SEEK_BYTES);
         Ok(())
     }
 
-    /// Drops the pages read since the last drop from the page cache, if there are at least
-    /// [`DROP_CACHE_BYTES`].
+    /// Drops pages from the page cache after every [`DROP_CACHE_BYTES`] bytes. The dropped pages
+    /// are those that were read since the last drop.
     fn drop_cached_pages(&mut self) {
         let (Some(from), Some(file)) = (self.dropped_to, &self.file) else { return };
         if let Some(length) =
             self.offset.checked_sub(from).filter(|bytes| *bytes >= DROP_CACHE_BYTES)
         {
-            // A failure is harmless.
+            // A failure is harmless, because the pages then only stay in the page cache.
             let _ = fadvise(&**file, from, NonZeroU64::new(length), Advice::DontNeed);
             self.dropped_to = Some(self.offset);
         }

@@ -1,5 +1,5 @@
-//! Standard library traits of the reader. [`BufRead`] lends the block itself; [`Read`] copies from
-//! it, or reads directly into the caller's memory.
+//! Implements the traits of the standard library for the reader. [`BufRead`] lends the block
+//! itself. [`Read`] copies from the block, or reads directly into the caller's memory.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
@@ -56,8 +56,9 @@ impl Read for Reader {
                 self.advance()?;
                 continue;
             }
-            // Reads directly into the caller's memory: first the rest of the file plus one byte, so
-            // that this read also detects the end, then small pieces while the file grows.
+            // The data are read directly into the caller's memory. The first read has the remaining
+            // size of the file plus one byte, so that this read also detects the end. If the file
+            // has grown, small reads follow.
             let wanted = plain.left().clamp(GROWN_BYTES, READ_BYTES_MAX) as usize + 1;
             let start = into.len();
             into.resize(start + wanted, 0);
@@ -71,9 +72,10 @@ impl Read for Reader {
     }
 }
 
-/// Read size at the expected end of the file (bytes).
+/// Minimum size of a read in `read_to_end`, to which one byte is added (bytes). Reads have this
+/// size if the file has grown.
 const GROWN_BYTES: u64 = 511;
-/// Largest read size (bytes).
+/// Maximum size of a read in `read_to_end`, to which one byte is added (bytes).
 const READ_BYTES_MAX: u64 = 1 << 20;
 
 impl Seek for Reader {
@@ -84,7 +86,7 @@ impl Seek for Reader {
             SeekFrom::End(by) => self.size()?.checked_add_signed(by),
         };
         let offset = offset.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "cannot seek before the start")
+            io::Error::new(io::ErrorKind::InvalidInput, "cannot seek to a negative offset")
         })?;
         self.move_to(offset)?;
         Ok(offset)

@@ -1,5 +1,5 @@
-//! Parser and writer of the tuning file. It supports the small part of TOML that the file needs, to
-//! avoid a dependency on a TOML library.
+//! Parses and writes the tuning file. Only the small part of TOML that the file needs is supported,
+//! to avoid a dependency on a TOML library.
 //!
 //! ```text
 //! [storage."Model Serial"]
@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 use super::{Setting, Tuned};
 
-/// The values of one storage parsed so far.
+/// The values that have been parsed for one storage.
 #[derive(Debug, Default)]
 struct Entry {
     measured: Option<String>,
@@ -33,12 +33,12 @@ impl Numbers {
         match (self.request_bytes, self.depth) {
             (Some(request_bytes), Some(depth)) => Ok(Some(Setting { request_bytes, depth })),
             (None, None) => Ok(None),
-            _ => Err("the section has only one of request_bytes and depth"),
+            _ => Err("the section must contain both request_bytes and depth"),
         }
     }
 }
 
-/// Parses all entries.
+/// Parses the whole file.
 pub(super) fn read(text: &str) -> Result<BTreeMap<String, Tuned>, String> {
     let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
     let mut section: Option<Vec<String>> = None;
@@ -89,7 +89,7 @@ fn set(
         None if key == "measured" => {
             let (text, rest) = string(value)?;
             if !rest.is_empty() {
-                return Err(format!("unexpected '{rest}' after the text"));
+                return Err(format!("unexpected '{rest}' after the quoted text"));
             }
             entry.measured = Some(text);
             return Ok(());
@@ -115,7 +115,7 @@ fn whole(name: String, entry: &Entry) -> Result<(String, Tuned), String> {
     Ok((name, tuned))
 }
 
-/// Parses a dotted key; each name between dots is bare or quoted.
+/// Parses a dotted key. Each name between the dots is bare or quoted.
 fn keys(path: &str) -> Result<Vec<String>, String> {
     let (mut found, mut rest) = (Vec::new(), path.trim());
     loop {
@@ -140,7 +140,7 @@ fn keys(path: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Parses a quoted string; returns it and the rest.
+/// Parses a quoted string. Returns the string and the text after it.
 fn string(text: &str) -> Result<(String, &str), String> {
     if let Some(body) = text.strip_prefix('\'') {
         let (inside, rest) = body.split_once('\'').ok_or("a quote is not closed")?;
@@ -168,20 +168,20 @@ fn escaped(characters: &mut std::str::CharIndices) -> Result<char, String> {
         Some((_, 'b')) => Ok('\u{8}'),
         Some((_, 'f')) => Ok('\u{c}'),
         Some((_, same @ ('"' | '\\'))) => Ok(same),
-        _ => Err("a backslash is followed by a character that it cannot escape".to_owned()),
+        _ => Err("a backslash is followed by a character that cannot be escaped".to_owned()),
     }
 }
 
-/// Parses a character given by hexadecimal digits.
+/// Parses a character whose code is given by `digits` hexadecimal digits.
 fn unicode_escape(characters: &mut std::str::CharIndices, digits: usize) -> Result<char, String> {
     let hex: String = characters.by_ref().take(digits).map(|(_, digit)| digit).collect();
     let code = u32::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == digits);
     code.and_then(char::from_u32).ok_or_else(|| format!("'{hex}' is not the code of a character"))
 }
 
-/// Writes all entries.
+/// Formats the whole file.
 pub(super) fn write(storage: &BTreeMap<String, Tuned>) -> String {
-    let mut text = String::from("# Written by `halfpower tune`; `seqio` reads it.\n");
+    let mut text = String::from("# `halfpower tune` writes this file. `seqio` reads it.\n");
     for (name, tuned) in storage {
         let name = quoted(name);
         let _ = writeln!(text, "\n[storage.{name}]\nmeasured = {}", quoted(&tuned.measured));
@@ -229,7 +229,7 @@ mod tests {
             ("[other]", "line 1: unknown section"),
             ("[storage.\"x]", "line 1: a quote is not closed"),
             ("[storage.x.read]\ndepth = many", "line 2: 'many' is not a whole number"),
-            ("[storage.x.read]\ndepth = 1", "has only one of request_bytes and depth"),
+            ("[storage.x.read]\ndepth = 1", "must contain both request_bytes and depth"),
             ("[storage.x]\nmeasured = \"y\"", "section 'read' is missing"),
             ("hello", "line 1: expected KEY = VALUE"),
         ] {

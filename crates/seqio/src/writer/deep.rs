@@ -1,14 +1,14 @@
-//! Writing with requests in flight, to one file or round-robin to several.
+//! Writes with requests in flight, to one file or round-robin to several files.
 //!
-//! A block is written when it is filled to the next multiple of the request size, so all blocks but
-//! the first and the last are whole and aligned. Unaligned parts go through the page cache, in
-//! pages that no direct write touches at the same time.
+//! A block is written when it is filled to the next multiple of the request size, so all blocks
+//! except the first and the last block are whole and aligned. Unaligned parts are written through
+//! the page cache, in pages that no direct write changes at the same time.
 //!
-//! A write that extends a file is the only write in flight, so the file size never exceeds the
-//! written bytes, whatever the order of completion. Such a write is as large as several requests.
-//! Blocks are reserved beyond the end of the file in growing steps, and unused blocks are released.
-//! Writes within a file, and to a file that nobody reads ([`Options::unseen`]), are in flight
-//! together.
+//! A write that extends a file is the only write in flight, so that the file size never exceeds the
+//! written bytes, in whatever order writes complete. Such a write is as large as several requests.
+//! Space is reserved beyond the end of the file in growing steps, and unused space is released.
+//! Several writes are in flight at once only within the file size, or if nobody reads the file
+//! ([`Options::unseen`]).
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,9 +21,9 @@ use crate::opened::Opened;
 use crate::options::{Options, Plan};
 use crate::requests::{ALIGNMENT_MAX, FilePaths, Requests, Transfer};
 
-/// First and largest step in which space is reserved (bytes).
+/// Minimum and maximum step in which space is reserved (bytes).
 const STEPS: std::ops::RangeInclusive<u64> = (64 << 20)..=(1 << 30);
-/// Minimum and maximum size of a write that extends a file, unless set explicitly (bytes).
+/// Minimum and maximum size of a write that extends a file, unless the options set it (bytes).
 const EXTENDING_BYTES: std::ops::RangeInclusive<u64> = (4 << 20)..=(8 << 20);
 
 /// A block that is being filled.
@@ -34,9 +34,9 @@ struct Filling {
     begin: u64,
     /// Capacity of the block (bytes).
     room: u32,
-    /// Bytes that the program has put into the block.
+    /// Number of bytes with which the program has filled the block.
     filled: u32,
-    /// Bytes of the block that are already written.
+    /// Number of bytes of the block that are already written.
     flushed: u32,
 }
 
@@ -54,21 +54,22 @@ pub(super) struct Deep {
     next: u64,
     /// End of the stream (bytes).
     end: u64,
-    /// File size visible to other programs, not counting writes in flight (bytes).
+    /// File size that other programs see, without the writes in flight (bytes).
     seen_end: u64,
-    /// End of the reserved blocks (bytes), and whether to reserve more.
+    /// End of the reserved space (bytes).
     reserved: u64,
+    /// Whether to reserve more space.
     reserves: bool,
-    /// Whether nobody reads the file before it is finished, so that its size may exceed the written
-    /// bytes.
+    /// Whether nobody reads the file before it is finished, so that the file size may exceed the
+    /// written bytes.
     unseen: bool,
-    /// Whether the file's blocks or size may exceed the written bytes.
+    /// Whether space beyond the written bytes was reserved, which must be released at the end.
     has_reserve: bool,
 }
 
 impl Deep {
-    /// A writer to one file that starts at an offset; updates the plan. `None` if there is no
-    /// memory for requests.
+    /// Creates a writer to one file that starts at the offset `begin`, and updates the plan.
+    /// Returns None if there is no memory for requests.
     pub fn new(
         options: &Options,
         file: &Opened,
@@ -105,8 +106,8 @@ impl Deep {
         Ok(Some(deep))
     }
 
-    /// A writer to several new files, round-robin. Their sizes may exceed the written bytes,
-    /// because a stripe is read only after it is finished.
+    /// Creates a writer that writes several new files round-robin. The sizes of the files may
+    /// exceed the written bytes, because a stripe is read only after it is finished.
     pub fn striped(
         options: &Options,
         members: &[Opened],
@@ -157,7 +158,7 @@ impl Deep {
         })
     }
 
-    /// Starts with data that are already buffered.
+    /// Takes over data that `plain` has buffered.
     pub fn begin_with(&mut self, data: &[u8]) -> io::Result<()> {
         let mut data = data;
         while !data.is_empty() {
@@ -175,7 +176,7 @@ impl Deep {
         self.filling.map_or(self.next, |filling| filling.begin + u64::from(filling.filled))
     }
 
-    /// End of the stream (bytes).
+    /// Returns the end of the stream (bytes).
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -193,13 +194,13 @@ impl Deep {
         }
     }
 
-    /// Whether a block with space is available without waiting.
+    /// Returns whether a block with space is available without waiting.
     pub fn has_room(&mut self) -> io::Result<bool> {
         self.requests.submit()?;
         if self.filling.is_some_and(|filling| filling.filled < filling.room) {
             return Ok(true);
         }
-        // A full block that extends the file waits for all writes in flight.
+        // A full block that extends the file cannot be written until all writes in flight are done.
         let waits = self.filling.is_some_and(|filling| self.extends(filling.begin, filling.filled));
         let done = self.in_flight.iter().filter(|slot| self.requests.is_done(**slot)).count();
         if waits {
@@ -214,7 +215,7 @@ impl Deep {
         self.in_flight.is_empty() && self.filling.is_none_or(all)
     }
 
-    /// Ensures that there is a block with space.
+    /// Ensures that there is a block with space. Writes the current block if it is full.
     pub fn make_room(&mut self) -> io::Result<()> {
         if self.filling.is_some_and(|filling| filling.filled < filling.room) {
             return Ok(());
@@ -234,7 +235,7 @@ impl Deep {
         Ok(())
     }
 
-    /// Frees the slots of completed writes; waits for one if none is free.
+    /// Frees the slots of completed writes. If no slot is free, waits for a write to complete.
     fn reap(&mut self) -> io::Result<()> {
         self.requests.submit()?;
         while let Some(slot) = self.in_flight.front().copied() {
@@ -258,12 +259,12 @@ impl Deep {
         Ok(())
     }
 
-    /// Whether a write increases the file size visible to other programs.
+    /// Returns whether a write increases the file size that other programs see.
     fn extends(&self, begin: u64, bytes: u32) -> bool {
         !self.unseen && begin + u64::from(bytes) > self.seen_end
     }
 
-    /// Starts the write of the unwritten bytes of a block; false if there are none.
+    /// Starts the write of the unwritten bytes of a block. Returns false if there are none.
     fn send(&mut self, filling: &Filling) -> io::Result<bool> {
         let Filling { slot, begin, filled, flushed, .. } = *filling;
         if filled == flushed {
@@ -272,8 +273,8 @@ impl Deep {
         if self.extends(begin, filled) {
             self.finish_all()?;
         }
-        // Restarts at the page in which the last flush ended, because a direct write covers whole
-        // pages only.
+        // The write starts at the page in which the last flush ended, because a direct write covers
+        // only whole pages.
         let begins = begin + u64::from(flushed);
         let page = begins / ALIGNMENT_MAX * ALIGNMENT_MAX;
         let within = page.saturating_sub(begin) as u32;
@@ -306,13 +307,13 @@ impl Deep {
         Ok(())
     }
 
-    /// Reserves space before a write that extends the file: beyond this write if possible,
-    /// otherwise only for this write.
+    /// Reserves space before a write beyond the reserved space. A whole step is reserved, so that
+    /// not every write reserves space.
     fn reserve_for(&mut self, end: u64) {
         if self.reserves && end > self.reserved {
             let step = (self.reserved / 2).clamp(*STEPS.start(), *STEPS.end());
-            // If there is no space for a whole step, the writes themselves detect when the space
-            // ends.
+            // If there is no space for a whole step, nothing is reserved any more. A write then
+            // fails when the file system is full.
             self.reserves &= self.reserve_to((self.reserved + step).max(end)).is_ok();
         }
     }
@@ -327,7 +328,8 @@ impl Deep {
         Ok(())
     }
 
-    /// Releases space reserved beyond the written bytes, after a flush.
+    /// Releases the space that is reserved beyond the written bytes. All data must be flushed.
+    /// Returns the end of the stream (bytes).
     pub fn give_back(&mut self) -> io::Result<u64> {
         let has_reserve = std::mem::take(&mut self.has_reserve);
         for (member, number) in self.members.iter().zip(0_u64..) {

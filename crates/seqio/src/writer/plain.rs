@@ -1,5 +1,5 @@
-//! Writing through the page cache, one request at a time in the calling thread: for small,
-//! in-memory, appended or non-seekable files.
+//! Writes a file through the page cache, one request at a time in the calling thread. This is used
+//! for files that are small, in memory, not seekable, or opened for appending.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,25 +12,27 @@ use crate::opened::Opened;
 #[derive(Debug)]
 pub(super) struct Plain {
     file: Arc<File>,
-    /// Whether writes have an offset; they have none for pipes and appended files.
+    /// Whether each write specifies an offset. False for pipes and for files that are opened for
+    /// appending.
     has_offsets: bool,
     buffer: Vec<u8>,
     capacity: usize,
-    /// Offset of the buffer in the stream (bytes).
+    /// Offset of the start of the buffer in the stream (bytes).
     begin: u64,
-    /// Bytes in the buffer.
+    /// Number of bytes that the caller has put into the buffer.
     filled: usize,
-    /// Bytes of the buffer that are already written.
+    /// Number of bytes at the start of the buffer that are already written to the file.
     flushed: usize,
-    /// End of the stream (bytes).
+    /// Offset of the end of the stream (bytes).
     end: u64,
-    /// Whether blocks may be reserved beyond the end.
+    /// Whether disk space beyond the end of the file may be reserved. Such space must be released.
     has_reserve: bool,
     is_regular: bool,
 }
 
 impl Plain {
-    /// A writer that starts at a position; space is reserved if the size is known.
+    /// Creates a writer that starts at `position`. If the final size is known, disk space is
+    /// reserved.
     pub fn new(
         opened: &Opened,
         request_bytes: u32,
@@ -60,12 +62,12 @@ impl Plain {
         self.begin + self.filled as u64
     }
 
-    /// Offset of the buffer (bytes).
+    /// Returns the offset of the start of the buffer in the stream (bytes).
     pub fn begin(&self) -> u64 {
         self.begin
     }
 
-    /// The buffered data.
+    /// Returns the data in the buffer, including data that are already flushed.
     pub fn held(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
@@ -80,7 +82,7 @@ impl Plain {
 
     pub fn space(&mut self) -> &mut [u8] {
         if self.buffer.len() < self.capacity {
-            // The buffer grows on demand, because small files need little of it.
+            // The buffer grows on demand, because small files need only a small buffer.
             let wanted = (2 * self.filled).max(16 << 10).min(self.capacity);
             self.buffer.resize(wanted.max(self.buffer.len()), 0);
         }
@@ -113,23 +115,24 @@ impl Plain {
         Ok(())
     }
 
-    /// Moves to another offset after a flush.
+    /// Moves to another offset. The caller must have flushed the buffer.
     pub fn move_to(&mut self, offset: u64) -> io::Result<()> {
         if !self.has_offsets {
-            // An appended file has a position, but all writes go to its end.
-            let error = io::Error::new(io::ErrorKind::NotSeekable, "a stream has no offsets");
+            // Seeking in a file that is opened for appending is allowed but has no effect, because
+            // all writes go to the end of the file.
+            let error = io::Error::new(io::ErrorKind::NotSeekable, "this file is not seekable");
             return if self.is_regular { Ok(()) } else { Err(error) };
         }
         (self.begin, self.filled, self.flushed) = (offset, 0, 0);
         Ok(())
     }
 
-    /// End of the stream (bytes).
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// Releases space reserved beyond the written bytes, after a flush.
+    /// Releases the disk space that is reserved beyond the end of the stream. Returns the offset of
+    /// the end (bytes). The caller must have flushed the buffer.
     pub fn give_back(&mut self) -> io::Result<u64> {
         if std::mem::take(&mut self.has_reserve) {
             self.file.set_len(self.end)?;

@@ -1,5 +1,5 @@
-//! Standard library traits of the writer. [`Write`] copies into the current block; [`Seek`] flushes
-//! first.
+//! Implements the standard library traits [`Write`] and [`Seek`] for the writer. A write copies
+//! data into the current block. A seek first flushes all data.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -34,7 +34,7 @@ impl Seek for Writer {
             SeekFrom::End(by) => self.end()?.checked_add_signed(by),
         };
         let offset = offset.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "cannot seek before the start")
+            io::Error::new(io::ErrorKind::InvalidInput, "cannot seek to a negative offset")
         })?;
         self.attempt(|writer| match &mut writer.mode {
             Mode::Plain(plain) => plain.move_to(offset),
@@ -50,7 +50,8 @@ impl Seek for Writer {
 }
 
 impl Writer {
-    /// Current end of the stream, without space reserved beyond it (bytes).
+    /// Returns the offset of the current end of the stream (bytes). Space that is reserved beyond
+    /// the end does not count.
     fn end(&self) -> io::Result<u64> {
         match &self.mode {
             _ if !self.files[0].is_regular => self.files[0].size(),

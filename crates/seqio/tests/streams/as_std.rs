@@ -1,5 +1,6 @@
-//! Behaviour expected of a replacement for `BufReader` and `BufWriter`: the position of an open
-//! file, appending, what other programs see, and returning the file.
+//! Tests of the behaviour that a replacement for `BufReader` and `BufWriter` must have: streams use
+//! and update the position of an open file, can append, let other programs see only written bytes,
+//! and return the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Read, Seek, SeekFrom, Write};
@@ -39,7 +40,8 @@ fn a_file_that_is_appended_to_keeps_what_it_holds() {
             let mut writer = options.writer(file).unwrap();
             assert_eq!(writer.position(), before.len() as u64);
             writer.write_all(&more).unwrap();
-            // Another program appends concurrently and loses no data either.
+            // Another program appends to the same file while the writer is open. All data of the
+            // program and of the writer must be in the file.
             writer.flush().unwrap();
             OpenOptions::new().append(true).open(&path).unwrap().write_all(b"other").unwrap();
             writer.write_all(b"end").unwrap();
@@ -136,7 +138,7 @@ fn a_finished_file_keeps_no_blocks_beyond_its_end() {
             writer.write_all(&content(5 * MIB + 1, 3)).unwrap();
             assert_eq!(writer.finish().unwrap(), 5 * MIB as u64 + 1);
             let blocks = std::fs::metadata(&path).unwrap().blocks() * 512;
-            assert!(blocks <= 6 * MIB as u64, "{blocks} bytes are kept: {options:?}");
+            assert!(blocks <= 6 * MIB as u64, "the file occupies {blocks} bytes: {options:?}");
         }
     }
 }
@@ -158,7 +160,7 @@ fn the_file_can_be_borrowed_and_returned() {
         assert_eq!(reader.as_fd().as_raw_fd(), reader.get_ref().as_raw_fd());
         let read = reader.position();
         let mut file = reader.into_inner().unwrap();
-        assert_eq!(file.stream_position().unwrap(), read, "as far as it was read, no further");
+        assert_eq!(file.stream_position().unwrap(), read, "the file has the reader's position");
     }
 }
 

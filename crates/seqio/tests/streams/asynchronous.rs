@@ -1,4 +1,4 @@
-//! The tokio wrappers give the same bytes, and do not block the runtime.
+//! Tests that the tokio wrappers read and write the right bytes and return errors to the task.
 
 use std::io::SeekFrom;
 
@@ -33,10 +33,10 @@ fn tasks_write_and_read_the_same_bytes() {
             }
             writer.flush().await.unwrap();
             let seen = std::fs::read(&path).unwrap();
-            assert!(seen[..wanted.len()] == wanted, "a flush hands over all");
+            assert!(seen[..wanted.len()] == wanted, "flush must write all bytes");
             writer.write_all(b"end").await.unwrap();
             writer.shutdown().await.unwrap();
-            assert!(writer.write_all(b"more").await.is_err(), "it is finished");
+            assert!(writer.write_all(b"more").await.is_err(), "a write after shutdown must fail");
 
             let mut all = Vec::new();
             let mut reader = AsyncReader::from(options.open(&path).unwrap());

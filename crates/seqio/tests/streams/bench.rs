@@ -1,4 +1,5 @@
-//! Fixtures: options, contents, and folders on a file system with direct I/O if there is one.
+//! Test fixtures: options of readers and writers, file contents, and temporary directories on a
+//! file system that usually supports direct I/O.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,17 +10,18 @@ use proptest::prelude::*;
 use seqio::{Cache, EngineKind, Options, Reader};
 use tempfile::TempDir;
 
-/// Error number of an interrupted call, which is retried.
+/// Error number of a call that a signal interrupted. The library retries such calls.
 const EINTR: i32 = 4;
-/// Error number of a call without resources, which is retried.
+/// Error number of a call that failed because of a temporary lack of resources. The library retries
+/// such calls.
 const EAGAIN: i32 = 11;
 
-/// A folder on the disk of the build, where direct I/O usually works.
+/// Creates a temporary directory in Cargo's target directory, where direct I/O usually works.
 pub fn folder() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Options that select different code paths.
+/// Generates options that select different code paths.
 pub fn way() -> impl Strategy<Value = Options> {
     let caches = prop::sample::select(vec![Cache::Auto, Cache::Direct, Cache::Buffered]);
     let engine_kinds = prop::sample::select(vec![
@@ -47,7 +49,7 @@ pub fn way() -> impl Strategy<Value = Options> {
     })
 }
 
-/// Bytes that differ from offset to offset.
+/// Returns pseudo-random bytes.
 pub fn content(bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut content = Vec::with_capacity(bytes + 8);
@@ -59,18 +61,19 @@ pub fn content(bytes: usize, seed: u64) -> Vec<u8> {
     content
 }
 
-/// Everything a reader gives, block by block.
+/// Reads to the end of the file, block by block. Returns all bytes.
 pub fn blocks(reader: &mut Reader) -> std::io::Result<Vec<u8>> {
     let mut all = Vec::new();
     while let Some(block) = reader.next_block()? {
-        assert_eq!(block.offset(), all.len() as u64, "blocks follow each other");
-        assert!(!block.is_hole() || block.iter().all(|byte| *byte == 0), "a hole holds zeros");
+        assert_eq!(block.offset(), all.len() as u64, "blocks are contiguous");
+        assert!(!block.is_hole() || block.iter().all(|byte| *byte == 0), "a hole contains zeros");
         all.extend_from_slice(&block);
     }
     Ok(all)
 }
 
-/// Everything a reader gives through [`Read`], in pieces of `bytes` bytes.
+/// Reads to the end of the file through [`Read`], in parts of up to `bytes` bytes. Returns all
+/// bytes.
 pub fn parts(reader: &mut Reader, bytes: usize) -> std::io::Result<Vec<u8>> {
     let (mut all, mut part) = (Vec::new(), vec![0; bytes]);
     loop {
@@ -84,12 +87,12 @@ pub fn parts(reader: &mut Reader, bytes: usize) -> std::io::Result<Vec<u8>> {
 /// Compares two long byte strings without printing them if they differ.
 pub fn assert_same(found: &[u8], wanted: &[u8]) -> Result<(), TestCaseError> {
     let first = found.iter().zip(wanted).position(|(found, wanted)| found != wanted);
-    prop_assert_eq!(first, None, "the first byte that differs");
+    prop_assert_eq!(first, None, "index of the first byte that differs");
     prop_assert_eq!(found.len(), wanted.len());
     Ok(())
 }
 
-/// A file with data and holes.
+/// A description of a test file with data and holes.
 #[derive(Clone, Debug)]
 pub struct Made {
     stretches: Vec<(bool, usize)>,
@@ -97,7 +100,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// Writes the file; returns its contents.
+    /// Writes data and holes to `file`. Returns the contents.
     pub fn write(&self, file: &File) -> Vec<u8> {
         let mut all = Vec::new();
         for (hole, bytes) in &self.stretches {
@@ -114,7 +117,7 @@ impl Made {
     }
 }
 
-/// Files of all sizes, with and without holes.
+/// Generates descriptions of files of different sizes, with and without holes.
 pub fn made() -> impl Strategy<Value = Made> {
     let size = prop_oneof![
         1 => 0..3_usize,
@@ -128,7 +131,7 @@ pub fn made() -> impl Strategy<Value = Made> {
         .prop_map(|(stretches, seed)| Made { stretches, seed: seed >> 8 })
 }
 
-/// Faults that the library must hide from its caller.
+/// Generates faults that the library must hide from its caller.
 pub fn harmless() -> impl Strategy<Value = FaultPlan> {
     let fault = prop_oneof![
         (1..70_000_u32).prop_map(Fault::Short),

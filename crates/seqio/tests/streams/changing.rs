@@ -1,4 +1,5 @@
-//! Files that change during reading: they grow, are truncated, or contain less than their size.
+//! Tests of reading files that grow or are truncated at the same time, and of files that contain
+//! fewer bytes than their reported size.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -30,7 +31,7 @@ fn what_is_appended_while_a_file_is_read_is_read_too() {
         file.write_all(&content(MIB, 2)).unwrap();
         reader.read_to_end(&mut all).unwrap();
         assert!(all == std::fs::read(&path).unwrap(), "{:?}", reader.plan());
-        // At the end nothing is returned until the file grows.
+        // At the end of the file, the reader returns no block until the file grows.
         assert!(reader.next_block().unwrap().is_none());
         file.write_all(b"more").unwrap();
         assert_eq!(&*reader.next_block().unwrap().unwrap(), b"more");
@@ -49,7 +50,8 @@ fn a_file_that_is_truncated_while_it_is_read_ends_there() {
         reader.read_exact(&mut all).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(2 * MIB as u64 + 77).unwrap();
         reader.read_to_end(&mut all).unwrap();
-        // No mode reads so far ahead that it would have the truncated data.
+        // Before the truncation, no mode had read ahead beyond 2 MiB. The reader therefore must not
+        // return data from beyond the new end.
         assert_eq!(all.len(), 2 * MIB + 77, "{:?}", reader.plan());
         assert!(all[..] == wanted[..all.len()]);
         assert!(reader.next_block().unwrap().is_none());
@@ -85,10 +87,10 @@ fn a_reader_drops_only_pages_that_it_brought_into_the_cache() {
     };
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     if resident() > 0 {
-        return; // The file system holds its files in memory.
+        return; // This file system keeps all files in memory.
     }
-    assert_eq!(read(Options::new().leave_cache(true)), 0, "it was cold, and is again");
+    assert_eq!(read(Options::new().leave_cache(true)), 0, "an uncached file stays uncached");
     let hot = read(Options::new());
-    assert!(hot >= wanted.len() as u64, "by default it stays: {hot}");
-    assert_eq!(read(Options::new().leave_cache(true)), hot, "it was hot, and stays");
+    assert!(hot >= wanted.len() as u64, "by default, the file stays cached: {hot}");
+    assert_eq!(read(Options::new().leave_cache(true)), hot, "a cached file stays cached");
 }

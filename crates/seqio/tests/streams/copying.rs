@@ -1,5 +1,5 @@
-//! Copies: the same bytes and holes for every method, errors with side and offset, and a watcher
-//! that sees everything in order.
+//! Tests of copies: every method copies the same bytes and holes, an error contains the side
+//! (source or destination) and the offset, and a watcher sees all data in order.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use seqio::{Cache, Options};
 
 use crate::bench::{assert_same, content, folder, harmless, made, way};
 
-/// Copies between two paths, starting at an offset.
+/// Copies the first path to the second, starting at the offset `begin`.
 fn copied(
     options: &Options,
     [from, to]: &[PathBuf; 2],
@@ -30,7 +30,7 @@ fn names(folder: &Path) -> [PathBuf; 2] {
     ["from", "to"].map(|name| folder.join(name))
 }
 
-/// A watcher that reassembles the data it is shown.
+/// A watcher that collects the data of the copy.
 #[derive(Default)]
 struct Seen {
     all: Vec<u8>,
@@ -43,19 +43,22 @@ impl Watch for Seen {
     }
 
     fn data(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        assert_eq!(offset, self.all.len() as u64, "in order");
+        assert_eq!(offset, self.all.len() as u64, "data and holes are in order");
         self.all.extend_from_slice(data);
         Ok(())
     }
 
     fn hole(&mut self, offset: u64, bytes: u64) -> io::Result<()> {
-        assert_eq!(offset, self.all.len() as u64, "in order");
+        assert_eq!(offset, self.all.len() as u64, "data and holes are in order");
         self.all.resize(self.all.len() + bytes as usize, 0);
         Ok(())
     }
 
     fn written(&mut self, up_to: u64) -> io::Result<()> {
-        assert!((self.written..=self.all.len() as u64).contains(&up_to), "seen before written");
+        assert!(
+            (self.written..=self.all.len() as u64).contains(&up_to),
+            "the watcher must see data before they are written"
+        );
         self.written = up_to;
         Ok(())
     }
@@ -154,7 +157,7 @@ fn a_file_of_nothing_but_holes_takes_no_space() {
 
 #[test]
 fn a_destination_that_others_see_is_never_larger_than_what_is_written() {
-    /// Checks the destination at every call.
+    /// Checks at every call that the destination contains nothing but a prefix of the source.
     struct Looks {
         path: PathBuf,
         wanted: Vec<u8>,
@@ -162,7 +165,7 @@ fn a_destination_that_others_see_is_never_larger_than_what_is_written() {
     impl Looks {
         fn look(&self) {
             let seen = std::fs::read(&self.path).unwrap();
-            assert!(self.wanted.starts_with(&seen), "{} bytes are seen", seen.len());
+            assert!(self.wanted.starts_with(&seen), "{} bytes are visible", seen.len());
         }
     }
     impl Watch for Looks {
@@ -184,7 +187,7 @@ fn a_destination_that_others_see_is_never_larger_than_what_is_written() {
             let mut looks = Looks { path: paths[1].clone(), wanted: wanted.clone() };
             copied(&options.cache(Cache::Direct), &paths, 0, &mut looks).unwrap();
             let blocks = std::fs::metadata(&paths[1]).unwrap().blocks() * 512;
-            assert!(blocks <= size as u64 + (64 << 10), "{blocks} bytes are kept for {size}");
+            assert!(blocks <= size as u64 + (64 << 10), "{blocks} bytes occupied for {size}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Runs the built examples on small files and checks their results, not their rates.
+//! Runs the examples on small files and checks their output. Their throughput is not checked.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::bench::{content, folder};
 
-/// Runs an example; returns its output.
+/// Runs an example. Returns its standard output.
 fn run(example: &str, arguments: &[&str]) -> String {
     let program = built(example);
     let remedy = "run `cargo test` without `--test`, or `cargo build --examples` first";
@@ -17,7 +17,8 @@ fn run(example: &str, arguments: &[&str]) -> String {
     said
 }
 
-/// Path of a built example: beside the folder of this test.
+/// Returns the path of a built example. Cargo puts examples into the directory `examples`. This
+/// directory has the same parent as the directory `deps`, which contains the program of this test.
 fn built(example: &str) -> PathBuf {
     let here = std::env::current_exe().unwrap();
     here.ancestors().nth(2).unwrap().join("examples").join(example)
@@ -58,10 +59,10 @@ fn a_log_continues_after_its_last_complete_record() {
     let said = run("log_writer", &[text(&path), "2500"]);
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[0], "2500 records written");
-    assert!(lines[1].starts_with("2499 records are whole"), "{said}");
+    assert!(lines[1].starts_with("2499 records are complete"), "{said}");
     assert_eq!(
         lines[2..],
-        ["2500 records after going on", "the last is `the first after the crash`"]
+        ["2500 records after the recovery", "the last record is `the first after the crash`"]
     );
 }
 

@@ -1,4 +1,5 @@
-//! Errors that a program must get: once, at the right offset, with the system's error number.
+//! Tests of I/O errors: a program gets an error at the right offset and with the system's error
+//! number.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -32,7 +33,7 @@ fn a_read_error_has_its_offset_and_the_bytes_before_it_are_returned() {
     let error = reader.read_to_end(&mut all).unwrap_err();
     assert_eq!((error.raw_os_error(), reader.position()), (Some(EIO), 5 * 65536));
     assert!(all.len() == 5 * 65536 && all[..] == wanted[..all.len()]);
-    // The fault occurs only once; the next call tries again.
+    // The fault occurs only once, so the next call succeeds.
     reader.read_to_end(&mut all).unwrap();
     assert!(all == wanted);
 }
@@ -65,11 +66,11 @@ fn a_write_error_is_returned_and_nothing_is_written_after_it() {
     let faults = plan(Fault::Errno(ENOSPC), Op::Write, 3, 1);
     let mut writer = deep().faults(faults).create(&path).unwrap();
     let data = content(65536, 1);
-    let error = (0..40).find_map(|_| writer.write_all(&data).err()).expect("an error");
+    let error = (0..40).find_map(|_| writer.write_all(&data).err()).expect("a write fails");
     assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
     assert_eq!(error.raw_os_error(), Some(ENOSPC));
     let again = writer.write_all(&data).unwrap_err();
-    assert_eq!(again.raw_os_error(), Some(ENOSPC), "the same error, and no second try");
+    assert_eq!(again.raw_os_error(), Some(ENOSPC), "the writer repeats the first error");
     let error = writer.finish().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StorageFull);
 }

@@ -1,4 +1,4 @@
-//! Compares readers and writers with the standard library: the same bytes in every mode.
+//! Tests that readers and writers handle the same bytes as the standard library, in every mode.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bench;

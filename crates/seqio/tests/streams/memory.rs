@@ -1,4 +1,4 @@
-//! The memory of a process stays bounded, however many streams are open.
+//! Tests that a process with hundreds of open streams uses a limited amount of memory.
 
 use std::io::{Read, Write};
 
@@ -6,7 +6,7 @@ use seqio::{Cache, Options, Reader, Writer};
 
 use crate::bench::{content, folder};
 
-/// Resident memory of this process (bytes).
+/// Returns the resident memory of this process (bytes).
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -34,8 +34,9 @@ fn hundreds_of_readers_and_writers_at_once_take_no_more_than_the_limit() {
         writer.write_all(&wanted[..2 << 20]).unwrap();
         writers.push(writer);
     }
-    // 256 MiB for requests, plus small buffers for the streams beyond the limit. Other tests of
-    // this process run concurrently.
+    // The requests of all streams together may use 256 MiB. Streams beyond this limit use small
+    // buffers. The assertion allows for more, because other tests run in this process at the same
+    // time.
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 700 << 20, "{} MiB for {STREAMS} readers", grown >> 20);
     for reader in &mut readers {

@@ -1,5 +1,5 @@
-//! Random files, options, operations and harmless faults: the bytes must equal those that the
-//! standard library gives.
+//! Property tests with random files, options, operations and harmless faults. Streams must read and
+//! write the same bytes as the standard library.
 
 use std::fs::File;
 use std::io::{BufRead, Read, Seek, SeekFrom, Write};
@@ -121,7 +121,7 @@ proptest! {
             prop_assert_eq!(writer.position(), file.stream_position().unwrap());
             let size = |path| std::fs::metadata(path).unwrap().len();
             let (ours, theirs) = (size(&ours), size(&theirs));
-            prop_assert!(unseen || ours <= theirs, "{ours} bytes are seen, {theirs} written");
+            prop_assert!(unseen || ours <= theirs, "size {ours}, but {theirs} bytes written");
         }
         let wanted = std::fs::read(&theirs).unwrap();
         prop_assert_eq!(writer.finish().unwrap(), wanted.len() as u64);
@@ -129,7 +129,7 @@ proptest! {
     }
 }
 
-/// Reads until the memory is full or the file ends.
+/// Reads until `into` is full or the file ends. Returns the number of bytes.
 fn read_all(from: &mut impl Read, into: &mut [u8]) -> usize {
     let mut filled = 0;
     while filled < into.len() {
@@ -154,7 +154,7 @@ fn a_pipe_is_read_and_written_to_its_end() {
     });
     let file = File::from(std::os::fd::OwnedFd::from(from));
     let mut reader: Reader = Options::new().reader(file).unwrap();
-    assert!(reader.seek(SeekFrom::Start(9)).is_err(), "a pipe has no places");
+    assert!(reader.seek(SeekFrom::Start(9)).is_err(), "a pipe cannot seek");
     assert!(blocks(&mut reader).unwrap() == wanted);
     assert_eq!(writing.join().unwrap(), 3_000_000);
 }

@@ -1,5 +1,5 @@
-//! One stream over several files: the contents return in order, with the chunk layout of the
-//! papers.
+//! Tests of a stream that is striped over several files: a reader returns the bytes in the order in
+//! which they were written, and the chunks have the layout of the papers.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ proptest! {
         prop_assert_eq!(writer.finish().unwrap(), bytes as u64);
         let mut reader = reading.open_striped(&paths, chunk).unwrap();
         assert_same(&blocks(&mut reader).unwrap(), &wanted)?;
-        // The first chunk is on the first file, as in the papers.
+        // As in the papers, the first chunk is in the first file.
         let first = std::fs::read(&paths[0]).unwrap();
         let chunk = (chunk as usize).min(bytes);
         assert_same(&first[..chunk], &wanted[..chunk])?;
@@ -51,6 +51,6 @@ fn files_that_are_no_stripe_are_refused_with_the_remedy() {
     std::fs::write(&paths[1], [0; 9000]).unwrap();
     let error = Options::new().open_striped(&paths, 4096).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
-    assert!(error.to_string().contains("; name all files"), "{error}");
+    assert!(error.to_string().contains("; specify all files"), "{error}");
     assert!(Options::new().open_striped(&paths[..0], 4096).is_err());
 }

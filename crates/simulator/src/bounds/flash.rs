@@ -1,5 +1,5 @@
-//! Bounds set by flash devices: their units and channels, their limits and credits, and the cache
-//! that reads may hit.
+//! Computes the bounds set by the units, channels, limits and burst credits of flash devices. The
+//! bounds take into account that reads may hit the device's cache.
 
 use ioengine::Op;
 
@@ -11,7 +11,7 @@ use crate::volume::{Piece, Pieces};
 const LINE_BYTES: u64 = 4096;
 
 impl Load<'_> {
-    /// Bounds set by units, channels, limits and burst credit of flash.
+    /// Adds the bounds set by the units, channels, limits and burst credit of flash devices.
     pub(super) fn flash(&self, flash: &FlashModel, all: &mut Vec<Bound>) {
         let devices = f64::from(self.devices);
         let (held, write) = (self.held_bytes(), self.shape.op == Op::Write);
@@ -30,7 +30,8 @@ impl Load<'_> {
         }
         if flash.requests_per_s.0 > 0.0 {
             let each_ns = (1e9 / flash.requests_per_s.0).floor();
-            // The last command of each device waits for those before it, but not for itself.
+            // The last command of each device waits for the earlier commands. The time for which
+            // the last command itself occupies the limit may be after the end of the run.
             let exempt = held + request / commands * devices * self.most_counted(flash) as f64;
             let part = (Part::Requests, "requests per second");
             self.add(all, part, self.rate(commands * each_ns, devices), exempt);
@@ -75,13 +76,14 @@ impl Load<'_> {
         }
     }
 
-    /// The largest number of requests that one command counts as, against the limits on requests.
+    /// Returns the maximum number of requests that one command counts as, for the limits on
+    /// requests per second.
     fn most_counted(&self, flash: &FlashModel) -> u64 {
         let all = self.positions.iter().flat_map(|pieces| pieces.first.iter().chain(&pieces.then));
         all.map(|piece| flash.counts_as(piece.length)).max().unwrap_or(1)
     }
 
-    /// Least share of reads that miss the device's cache, given that each byte is read once.
+    /// Returns the minimum share of reads that miss the device's cache, if each byte is read once.
     fn least_missed(&self, flash: &FlashModel) -> f64 {
         if flash.cache.bytes() < LINE_BYTES {
             return 1.0;
@@ -95,15 +97,16 @@ impl Load<'_> {
     }
 }
 
-/// Least time of the units of a flash device for a command (ns), summed over them.
+/// Returns the minimum busy time of a flash device's units for a command, summed over the units
+/// (ns).
 fn units_ns(flash: &FlashModel, piece: &Piece) -> u64 {
     let units = piece.length.div_ceil(flash.unit_size.bytes().max(1));
     match (&flash.translation, piece.op) {
         (Some(own), Op::Read) if own.state == DriveState::Empty => 0,
         (_, Op::Read) => units * flash.unit_read.0 as u64,
         (Some(own), Op::Write) => {
-            // A program holds the data of many writes. It goes to the SLC cache or to the blocks,
-            // whichever costs less per byte.
+            // One program operation writes the data of many requests, so the cost is per byte. The
+            // bound assumes the cheaper destination: the SLC cache or the blocks.
             let block = flash.unit_write.0 / own.program.0;
             let cache = own.slc_program.0 / flash.unit_size.0;
             let least = if own.slc_cache.0 > 0.0 { block.min(cache) } else { block };
@@ -115,7 +118,7 @@ fn units_ns(flash: &FlashModel, piece: &Piece) -> u64 {
     }
 }
 
-/// Least time of a command in a flash device (ns).
+/// Returns the minimum time of a command in a flash device (ns).
 pub(super) fn flash_ns(flash: &FlashModel, piece: &Piece) -> f64 {
     let is_empty = flash.translation.as_ref().is_some_and(|own| own.state == DriveState::Empty);
     let (fixed, unit, rate) = match piece.op {

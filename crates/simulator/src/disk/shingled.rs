@@ -1,6 +1,6 @@
-//! Times of a shingled disk: writes into its media cache, reads of data in the media cache, and the
-//! cleaning of bands. Bands are cleaned before a write that finds no room, and in pauses of the
-//! host. `shingles` is the map.
+//! Computes the times of a shingled disk: writes to the media cache, reads of data in the media
+//! cache, and the cleaning of bands. Bands are cleaned when a write finds no room in the media
+//! cache, and when the host is idle. The module `shingles` contains the map.
 
 use ioengine::Op;
 
@@ -8,8 +8,9 @@ use super::{Disk, MediaTimes};
 use crate::shingles::{Cleaning, Shingles};
 
 impl Disk {
-    /// Times an operation of a shingled disk: a write goes to the media cache once there is room, a
-    /// read to where its parts are. Returns start and end of the transfer (ns).
+    /// Performs an operation of a shingled disk. Data are written to the media cache, after bands
+    /// were cleaned if there was no room. Data are read from the media cache or from the bands.
+    /// Returns the start and the end of the transfer (ns).
     pub(super) fn time_shingled(
         &mut self,
         shingles: &mut Shingles,
@@ -38,7 +39,8 @@ impl Disk {
         (start_ns.unwrap_or(at_ns), at_ns)
     }
 
-    /// Reads a band, merges what the media cache has of it, and writes it; returns the end (ns).
+    /// Reads a band, merges the band's data from the media cache, and writes the band. Returns the
+    /// time of the end (ns).
     fn clean(&mut self, Cleaning { from, to, extents }: Cleaning, now_ns: u64) -> u64 {
         let before = self.times;
         let (_, read_ns) = self.time(Op::Read, from, to, now_ns);
@@ -51,8 +53,8 @@ impl Disk {
         end_ns
     }
 
-    /// When a shingled disk checks for bands to clean if no command arrives before (ns). `None` if
-    /// a check is scheduled already, the disk has work, or there is nothing to clean.
+    /// Schedules the next check for bands to clean, and returns the time of that check (ns). `None`
+    /// if a check is scheduled already, the disk has work, or no band must be cleaned.
     pub fn next_look(&mut self, now_ns: u64) -> Option<u64> {
         if self.look_ns > now_ns || !self.is_idle() {
             return None;
@@ -63,7 +65,8 @@ impl Disk {
         Some(self.look_ns)
     }
 
-    /// Cleans a band of a shingled disk that has had no command for long enough.
+    /// Starts to clean a band of a shingled disk if the host has been idle for long enough. Returns
+    /// the time of the end (ns).
     pub(super) fn clean_in_pause(&mut self, now_ns: u64) -> Option<u64> {
         let idle_ns = self.model.shingled.as_ref()?.idle.ns();
         if now_ns < self.used_ns + idle_ns {
@@ -79,8 +82,8 @@ impl Disk {
         Some(end_ns)
     }
 
-    /// Whether the disk reads ahead after a read at `from`. It does not if the media cache holds
-    /// any data of the next two prefetch lengths.
+    /// Checks whether the disk reads ahead after a read at `from`. The disk does not read ahead if
+    /// the media cache contains any data of the next two prefetch lengths.
     pub(super) fn reads_ahead_from(&self, from: u64) -> bool {
         let shingles = self.shingles.as_ref();
         let end = (from + 2 * self.model.prefetch.bytes()).min(self.geometry.bytes());

@@ -1,6 +1,7 @@
-//! A device: its controller, which does one thing at a time, and the mechanism behind it.
+//! Defines a device, which has a controller and a mechanism. The controller performs one job at a
+//! time.
 //!
-//! `wire` moves commands and data between the bus and these devices.
+//! The module `wire` moves commands and data between the bus and the devices.
 
 use std::collections::VecDeque;
 
@@ -13,24 +14,24 @@ use crate::system::{DriveModel, System};
 /// Work for a controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Job {
-    /// Decode a command.
+    /// The controller decodes a command.
     Process(u32),
-    /// Send the data of a read.
+    /// The controller sends the data of a read.
     Transfer(u32),
-    /// Accept the data of a write that had to wait for buffer space.
+    /// The controller accepts the data of a write that had to wait for buffer space.
     Accept(u32),
-    /// Report a write that is on the media.
+    /// The controller reports that the data of a write are on the media.
     Report(u32),
 }
 
-/// The mechanism behind a controller.
+/// The mechanism of a device, below the controller.
 pub(crate) enum Mechanism {
     Disk(Box<Disk>),
     Flash(Box<Flash>),
 }
 
 impl Mechanism {
-    /// The mechanism of one device, at a random rotational position.
+    /// Creates the mechanism of one device, at a random rotational position.
     pub(super) fn new(system: &System, random: &mut Stream) -> Mechanism {
         match &system.drive {
             DriveModel::Disk(model) => {
@@ -45,7 +46,7 @@ impl Mechanism {
         }
     }
 
-    /// Longest delay of a completion by coalescing (ns).
+    /// Returns the maximum delay of a completion by completion coalescing (ns).
     pub(super) fn coalesce_ns(&self) -> u64 {
         match self {
             Mechanism::Disk(_) => 0,
@@ -58,36 +59,37 @@ impl Mechanism {
 pub(crate) struct Device {
     pub bus: u32,
     pub mechanism: Mechanism,
-    /// Incomplete commands.
+    /// Number of commands that the device has accepted and not completed.
     pub outstanding: u32,
     pub(super) busy: bool,
     pub(super) working_on: u32,
     pub(super) busy_since_ns: u64,
-    /// Time that the controller spent on its own work and on waiting for the media, since it became
-    /// busy (ns). The rest of this time is for the bus.
+    /// Time that the controller has spent on its own work and on waiting for the media since
+    /// `busy_since_ns` (ns). The rest of the time since then is for the bus.
     pub(super) work_ns: ControllerTimes,
     /// Busy time of the controller (ns).
     pub controller_ns: ControllerTimes,
     pub(super) jobs: VecDeque<Job>,
-    /// The device does not answer commands before this time (ns).
+    /// Time before which the device does not answer commands (ns).
     pub(super) unresponsive_until_ns: u64,
-    /// Time to start the arm, once no command is left (ns).
+    /// Time for starting the arm (ns). The arm starts as soon as no command is outstanding.
     pub(super) start_ns: u64,
-    /// The device decodes no command before this time, because it starts the arm (ns).
+    /// Time before which the device decodes no command, because it starts the arm (ns).
     pub(super) starting_until_ns: u64,
     pub(super) waiting_for_room: VecDeque<u32>,
-    /// Number of commands that the device takes at once.
+    /// Maximum number of commands that the device accepts at the same time.
     queue_max: u32,
-    /// Commands that wait in the host until the device takes another one. The second value is the
-    /// earliest time at which the command may be sent (ns).
+    /// Commands that wait in the host until the device accepts another command. The second value is
+    /// the earliest time at which the command may be sent (ns).
     pub(super) waiting_for_place: VecDeque<(u32, u64)>,
-    /// Finished commands that were not yet reported to the host, and since when (ns).
+    /// Finished commands that were not yet reported to the host.
     pub(super) held: Vec<u32>,
+    /// Time at which the first of the `held` commands finished (ns).
     pub(super) held_since_ns: u64,
 }
 
 impl Device {
-    /// An idle device on a bus, which takes `queue_max` commands at once.
+    /// Creates an idle device on a bus, which accepts up to `queue_max` commands at the same time.
     pub fn new(bus: u32, mechanism: Mechanism, queue_max: u32) -> Device {
         Device {
             bus,
@@ -110,17 +112,17 @@ impl Device {
         }
     }
 
-    /// Whether the device takes another command.
+    /// Checks whether the device accepts another command.
     pub(super) fn has_place(&self) -> bool {
         self.outstanding < self.queue_max
     }
 
-    /// Incomplete commands, including those that wait in the host.
+    /// Returns the number of incomplete commands, including commands that wait in the host.
     pub(super) fn load(&self) -> u32 {
         self.outstanding + self.waiting_for_place.len() as u32
     }
 
-    /// Capacity (bytes).
+    /// Returns the capacity (bytes).
     pub fn bytes(&self) -> u64 {
         match &self.mechanism {
             Mechanism::Disk(disk) => disk.geometry.bytes(),

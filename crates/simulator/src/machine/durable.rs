@@ -1,10 +1,11 @@
-//! Makes written pages durable under Linux: fsync, O_DSYNC, journal commits, and flushes of the
-//! devices' caches.
+//! Simulates how Linux makes written pages durable: fsync, O_DSYNC, journal commits, and flushes of
+//! the devices' caches.
 //!
-//! A job writes the dirty pages of its file or range and waits for them. If metadata that it needs
-//! have changed, it then waits for a commit of the journal; otherwise it flushes the devices. A
-//! commit writes the log, flushes, writes the commit record and flushes again. Jobs that arrive
-//! during a commit share the next one. These are the rules of ext4 in ordered mode
+//! A job writes the dirty pages of a file or of a range, and waits until the writes complete. If
+//! metadata that the job needs have changed, the job then waits for a commit of the journal.
+//! Otherwise the job flushes the devices. A commit writes the log, flushes the devices, writes the
+//! commit record, and flushes the devices again. Jobs that arrive during a commit share the next
+//! commit. These are the rules of ext4 in ordered mode
 //! (`ext4_sync_file` in `fs/ext4/fsync.c`, `jbd2_journal_commit_transaction` in `fs/jbd2/commit.c`,
 //! and `Documentation/filesystems/ext4/journal.rst`). The journal is in the middle of each volume.
 
@@ -13,41 +14,41 @@ use ioengine::Op;
 use super::{Event, Io, Machine, Mechanism, Origin, PageEvent, Slab};
 use crate::system::Allocated;
 
-/// Size of the journal (bytes): the minimum that mke2fs chooses for a file system of 16 GiB or
-/// more.
+/// Size of the journal (bytes). This is the minimum that mke2fs chooses for a file system of 16 GiB
+/// or more.
 const JOURNAL_BYTES: u64 = 256 << 20;
-/// Interval at which a disk is checked for an empty cache (ns).
+/// Interval between two checks whether a disk's cache is empty (ns).
 const LOOK_NS: u64 = 100_000;
 
-/// Whether the metadata of a file have changed since the last commit.
+/// Changes of a file's metadata since the last commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Metadata {
-    /// Whether the times of the file have changed.
+    /// Whether the timestamps of the file have changed.
     times: bool,
-    /// Whether metadata that are needed to find the data have changed: size and blocks.
+    /// Whether metadata that are needed to find the data have changed (size and blocks).
     needed: bool,
-    /// The tick in which the times last changed.
+    /// The clock tick of the last change of the timestamps. None if they never changed.
     tick: Option<u64>,
 }
 
-/// Who waits for a job.
+/// The request or call that waits for a job.
 #[derive(Clone, Copy, Debug)]
 enum Waiter {
-    /// A write that completes once its data are durable.
+    /// A write that completes as soon as the data are durable.
     Request(u32),
-    /// A call of fsync or fdatasync, for the whole file.
+    /// A call of fsync or fdatasync for the whole file.
     File,
 }
 
-/// A range or file that is made durable.
+/// The task of making a range or a whole file durable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     file: u32,
     waiter: Waiter,
-    /// Number of requests with its data that have not completed.
+    /// Number of this job's data writes that have not completed.
     left: u32,
     data_only: bool,
-    /// Whether the devices have been told to empty their caches.
+    /// Whether the devices have got the command to empty their caches.
     flushing: bool,
 }
 
@@ -60,18 +61,19 @@ enum Commit {
     RecordFlush,
 }
 
-/// The jobs of a host and its journal.
+/// The jobs and the journal of a host.
 #[derive(Default)]
 pub(crate) struct Durable {
     jobs: Slab<Job>,
     /// The step of the commit in progress, and the file whose volume contains the journal.
     commit: Option<(Commit, u32)>,
-    /// Jobs that wait for the commit in progress, and jobs that wait for the next one.
+    /// Jobs that wait for the commit in progress.
     batch: Vec<u32>,
+    /// Jobs that wait for the next commit.
     next: Vec<u32>,
-    /// Whether the devices have been told to empty their caches for the commit.
+    /// Whether the devices have got the command to empty their caches for the commit.
     flushing: bool,
-    /// Next position in the journal (bytes).
+    /// Offset in the journal of the next write (bytes).
     written: u64,
     /// Whether a periodic commit is scheduled.
     scheduled: bool,
@@ -85,8 +87,8 @@ impl Machine {
         &mut self.page_caches[host as usize].durable
     }
 
-    /// Records that a write has changed the times of a file (at most once per tick), and its size
-    /// if it grows.
+    /// Records that a write has changed the metadata of a file: the timestamps (at most once per
+    /// clock tick), and the size if the file grows.
     pub(super) fn metadata_changed(&mut self, file: u32) {
         let grows = self.system.setup.allocation == Allocated::Extend;
         let Some(linux) = self.system.host.cache.linux.as_ref() else { return };
@@ -106,9 +108,9 @@ impl Machine {
         }
     }
 
-    /// Writes all dirty data of some files to the devices, at the same time, and advances the time
-    /// until this is done. With the rules of Linux this is an fsync or fdatasync of each file;
-    /// otherwise only the lazy writer runs.
+    /// Writes all dirty data of several files to the devices concurrently, and advances the virtual
+    /// time until the writes have completed. With the page cache of Linux, this is an fsync or
+    /// fdatasync of each file. Otherwise, the lazy writer writes the data.
     pub fn flush(&mut self, files: &[u32], data_only: bool) {
         for file in files {
             if self.files[*file as usize].linux.is_some() {
@@ -126,7 +128,7 @@ impl Machine {
         }
     }
 
-    /// The job of an fsync or fdatasync of the whole file, if one is in progress.
+    /// Returns the job of an fsync or fdatasync of the file. None if no such call is in progress.
     fn job_of(&mut self, file: u32) -> Option<u32> {
         let durable = self.durable(file);
         durable.whole.iter().copied().find(|job| durable.jobs[*job].file == file)
@@ -145,7 +147,7 @@ impl Machine {
         self.data_stored(file, Origin::PageWrite);
     }
 
-    /// Makes the pages of a write durable before it completes.
+    /// Makes the pages of a write durable before the write completes.
     pub(super) fn write_through(&mut self, io: u32, pages: (u64, u64)) {
         let file = self.ios[io].file;
         let job =
@@ -154,12 +156,12 @@ impl Machine {
         let left = self.write_range(file, pages, job);
         self.durable(file).jobs[job].left = left;
         if left == 0 {
-            // Another write has already taken the pages.
+            // Another job or the flusher already writes the pages.
             self.keep_metadata(job, file);
         }
     }
 
-    /// Some data of a file have been written: continues the jobs that waited for them.
+    /// Continues the jobs that waited for data of a file, after some data have been written.
     pub(super) fn data_stored(&mut self, file: u32, origin: Origin) {
         if let Origin::JobWrite(job) = origin {
             let entry = &mut self.durable(file).jobs[job];
@@ -180,7 +182,8 @@ impl Machine {
         }
     }
 
-    /// The data of a job are written: commits the metadata that it needs, or flushes the devices.
+    /// Continues a job whose data are written: commits the metadata that the job needs, or flushes
+    /// the devices.
     fn keep_metadata(&mut self, job: u32, file: u32) {
         let data_only = self.durable(file).jobs[job].data_only;
         let has_journal = self.has_journal();
@@ -199,7 +202,7 @@ impl Machine {
         linux.is_some_and(|linux| linux.commit_interval.0 > 0.0)
     }
 
-    /// The commit interval since the first change is over.
+    /// Commits the changed metadata of a host when the commit interval is over.
     pub(super) fn periodic_commit(&mut self, host: u32) {
         self.page_caches[host as usize].durable.scheduled = false;
         let changed = |file: &super::File| {
@@ -211,7 +214,7 @@ impl Machine {
         }
     }
 
-    /// Starts a commit for all waiting jobs, unless one is in progress.
+    /// Starts a commit for all waiting jobs, unless a commit is in progress.
     fn begin_commit(&mut self, file: u32) {
         let host = self.files[file as usize].host;
         let durable = self.durable(file);
@@ -229,7 +232,7 @@ impl Machine {
         self.write_journal(file, bytes);
     }
 
-    /// Writes the next bytes of the journal.
+    /// Writes `bytes` bytes at the next position of the journal.
     fn write_journal(&mut self, file: u32, bytes: u64) {
         let page_bytes = self.page_bytes();
         let volume = self.files[file as usize].volume.bytes();
@@ -243,7 +246,7 @@ impl Machine {
         self.page_transfer(file, Op::Write, (from, from + pages), Origin::Journal);
     }
 
-    /// A write of the journal has ended.
+    /// Flushes the devices after a write of the journal has completed.
     pub(super) fn journal_written(&mut self, io: u32) {
         let Io { file, .. } = self.ios[io];
         self.ios.release(io);
@@ -254,7 +257,7 @@ impl Machine {
         self.flush_commit(self.files[file as usize].host);
     }
 
-    /// Continues a commit once the devices have emptied their caches.
+    /// Continues a commit if the devices have emptied their caches.
     pub(super) fn flush_commit(&mut self, host: u32) {
         let Some((step, file)) = self.page_caches[host as usize].durable.commit else { return };
         let durable = &mut self.page_caches[host as usize].durable;
@@ -279,13 +282,13 @@ impl Machine {
         }
     }
 
-    /// The number of a job in events; it also contains the job's host.
+    /// Returns the number that identifies a job and its host in events.
     fn numbered(&self, job: u32, file: u32) -> u32 {
         let hosts = self.page_caches.len() as u32;
         job * hosts + self.files[file as usize].host
     }
 
-    /// Ends a job once the devices have emptied their caches.
+    /// Ends a job if the devices have emptied their caches.
     pub(super) fn flush_devices(&mut self, numbered: u32) {
         let hosts = self.page_caches.len() as u32;
         let (job, host) = (numbered / hosts, numbered % hosts);
@@ -296,9 +299,9 @@ impl Machine {
         }
     }
 
-    /// Whether the devices of a file have emptied their caches. `told`: whether an earlier call has
-    /// already told them to. If they have not, schedules `again` for the time when they may have
-    /// done so.
+    /// Checks whether the devices of a file have emptied their caches. If not, schedules the event
+    /// `again` for the time when they may have done so. `told` is true if an earlier call has
+    /// already given the devices the command to empty their caches.
     fn is_safe(&mut self, file: u32, told: bool, again: Event) -> bool {
         if !self.system.setup.write_cache {
             return true;
@@ -309,7 +312,7 @@ impl Machine {
         let first = self.files[file as usize].volume.home();
         let all = first..first + self.system.setup.volume_disks();
         let drained = |device: u32| match &self.devices[device as usize].mechanism {
-            // Data that are written after the flush do not delay it.
+            // Data that arrive after the flush command do not delay the flush.
             Mechanism::Flash(_) if told => now_ns,
             Mechanism::Flash(flash) => flash.drained_ns(now_ns),
             Mechanism::Disk(disk) if disk.holds_writes() => now_ns + LOOK_NS,

@@ -1,12 +1,13 @@
-//! The path through a cache, of the file system or of a RAID controller: copying, read-ahead, the
-//! lazy writer, and the pages that a partial write must read first.
+//! Simulates the path of requests through the cache of a file system or of a RAID controller:
+//! copying, read-ahead, the lazy writer, and pages that must be read before a partial write.
 //!
-//! The file system fetches one unit at a time and stays one unit ahead of a sequential reader. Its
-//! lazy writer merges adjacent dirty data and has one request outstanding (paper 1, section 2). It
-//! sweeps over the file in order of offset and starts again at the end. Data that were read or
-//! written stay in the host's `pages`; a read that finds all its pages there costs only the copy. A
-//! controller has one request outstanding per device and keeps what it reads ahead. Writers block
-//! while too much is dirty. Closing a file flushes the file system's cache.
+//! The file system fetches one unit at a time and stays one unit ahead of a sequential reader. The
+//! lazy writer of the file system merges adjacent dirty data and keeps one request in flight (paper
+//! 1, section 2). The lazy writer proceeds in order of offset, and then starts again at the
+//! beginning of the file. Data that were read or written stay in the host's `pages`. A read that
+//! finds all pages there costs only the copy. A controller keeps one request in flight per device,
+//! and keeps the data that it reads ahead. Writers block while too much data is dirty. Closing a
+//! file flushes the file system's cache.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -17,23 +18,23 @@ use super::{Event, Io, Machine, Origin};
 use crate::server::Gauge;
 use crate::system::{Allocated, CacheModel, ControllerModel, Setup};
 
-/// With each scan, the lazy writer writes one part in this many of the dirty data (Solomon, *Inside
-/// Windows NT*, 1998: an eighth, once a second).
+/// In each scan, the lazy writer writes the amount of dirty data divided by this number (Solomon,
+/// *Inside Windows NT*, 1998: an eighth, once a second).
 const SCANNED_PART: u64 = 8;
 
-/// State of a unit of read-ahead.
+/// State of a read-ahead unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Fetching,
     Cached,
 }
 
-/// Where a cache is.
+/// The layer to which a cache belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
-    /// A file-system cache in host memory; the CPU copies the data.
+    /// The file system: the cache is in host memory, and the CPU copies the data.
     FileSystem,
-    /// A cache in a RAID controller; its processor moves the data.
+    /// A RAID controller, whose processor moves the data.
     Controller,
 }
 
@@ -43,44 +44,46 @@ pub(crate) struct FileCache {
     pub layer: Layer,
     page: u64,
     unit: u64,
-    /// Largest write of the lazy writer (bytes), and maximum number of fetches, and of writes, that
-    /// are outstanding.
+    /// Maximum size of a write of the lazy writer (bytes).
     write_behind_bytes: u64,
+    /// Maximum number of fetches in flight, and also of writes in flight.
     pub parallel_requests: u32,
-    /// Maximum number of fetches in progress at the same time, so far.
+    /// Highest number of fetches that were in progress at the same time.
     pub most_fetches: u32,
     dirty_limit: u64,
     frame: u64,
     first_delay_ns: u64,
     gap_ns: u64,
-    /// Time between two scans for scattered dirty data (ns; 0: no scans), and how much of these
-    /// data the lazy writer may still write before the next scan (bytes).
+    /// Time between two scans for scattered dirty data (ns). 0 if there are no scans.
     scan_ns: u64,
+    /// Amount of scattered dirty data that the lazy writer may still write before the next scan
+    /// (bytes).
     scanned_bytes: u64,
     read_ahead_bug: (u64, u64),
     reads: bool,
     writes: bool,
-    /// The last units fetched for sequential readers. A file system keeps the units that its
-    /// readers wait for, a controller keeps all.
+    /// Maximum number of units that are kept. A file system keeps the units that readers wait for.
+    /// A controller also keeps other units.
     max_units: usize,
     units: HashMap<u64, Unit>,
     order: VecDeque<u64>,
-    /// Requests of programs in order; the first one is being served.
+    /// Requests of programs in the order of arrival. The first request is being served.
     queue: VecDeque<u32>,
-    /// Fetches in progress.
+    /// Number of fetches in progress.
     pub fetching: Gauge,
     read_end: u64,
     write_end: u64,
-    /// The last pages fetched for partial writes: up to two, one for each end of a write.
+    /// The last pages that were fetched for partial writes. Each end of a write may need a page.
     fetched_pages: [Option<u64>; 2],
-    /// Dirty extents of a controller, oldest first: first byte and length.
+    /// Dirty extents of a controller (first byte and length), oldest first.
     dirty: VecDeque<(u64, u64)>,
-    /// Dirty bytes of a file system.
+    /// Dirty ranges of a file system.
     dirty_set: Ranges,
-    /// Where the sweep of a file system's lazy writer continues (offset in the file).
+    /// Offset in the file at which a file system's lazy writer continues (bytes).
     sweep_at: u64,
     dirty_bytes: u64,
-    /// Requests of the lazy writer in progress, including the pause after each.
+    /// Number of requests of the lazy writer in progress. The pause after a request counts as
+    /// part of the request.
     writing: u32,
     awake: bool,
     /// Whether the lazy writer is scheduled to start.
@@ -93,7 +96,7 @@ pub(crate) struct FileCache {
 }
 
 impl FileCache {
-    /// An empty cache of the file system.
+    /// Creates an empty cache of the file system.
     pub fn of_file_system(model: &CacheModel) -> FileCache {
         FileCache {
             layer: Layer::FileSystem,
@@ -110,7 +113,7 @@ impl FileCache {
         }
     }
 
-    /// An empty cache of a controller; `None` if it has none.
+    /// Creates an empty cache of a controller. `None` if the controller has no cache.
     pub fn of_controller(model: &ControllerModel, setup: &Setup) -> Option<FileCache> {
         let reads = model.read_ahead.0 > 0.0;
         let writes = setup.holds_writes(model);
@@ -167,13 +170,13 @@ impl FileCache {
         }
     }
 
-    /// Whether requests of a direction go through the cache.
+    /// Checks whether reads or writes use the cache.
     pub fn takes(&self, op: Op) -> bool {
         if op == Op::Read { self.reads } else { self.writes }
     }
 
-    /// Number of units that may be fetched at once. Each waiting asynchronous request fetches its
-    /// own.
+    /// Returns the number of units that may be fetched at the same time. If requests are
+    /// asynchronous, each waiting request may fetch a unit.
     fn fetches(&self, overlapped: bool) -> u32 {
         let waiting = if overlapped { self.queue.len() as u32 } else { 0 };
         self.parallel_requests.max(waiting)
@@ -194,8 +197,8 @@ impl FileCache {
         }
     }
 
-    /// Adds dirty bytes. Bytes that are already dirty in memory are not counted again, because they
-    /// are written once.
+    /// Adds dirty bytes. Bytes that are already dirty in host memory are not counted again, because
+    /// they are written only once.
     fn mark_dirty(&mut self, offset: u64, length: u64) {
         let end = offset + length;
         if self.layer == Layer::FileSystem {
@@ -203,15 +206,16 @@ impl FileCache {
             return self.dirty_set.insert(offset, end, |from, to| *dirty_bytes += to - from);
         }
         self.dirty_bytes += length;
-        // Merged with the last extent if adjacent.
+        // An extent that continues the last extent is merged with it.
         match self.dirty.back_mut() {
             Some((first, so_far)) if *first + *so_far == offset => *so_far += length,
             _ => self.dirty.push_back((offset, length)),
         }
     }
 
-    /// The extent that the writer takes next: first byte, length, and whether it is the only one. A
-    /// controller takes the oldest extent; a file system takes the extents in order of offset.
+    /// Returns the next extent for the lazy writer: the first byte, the length, and whether this
+    /// extent is the only extent. A controller writes the oldest extent first. A file system writes
+    /// the extents in order of offset.
     fn next_dirty(&self) -> Option<(u64, u64, bool)> {
         if self.layer == Layer::Controller {
             let (from, length) = self.dirty.front().copied()?;
@@ -221,7 +225,7 @@ impl FileCache {
         Some((from, to - from, self.dirty_set.count() == 1))
     }
 
-    /// Removes the start of an extent, which the writer has taken.
+    /// Removes the start of an extent, because the lazy writer now writes that part.
     fn take_dirty(&mut self, from: u64, length: u64) {
         if self.layer == Layer::FileSystem {
             self.dirty_set.remove(from, from + length);
@@ -240,21 +244,21 @@ impl Machine {
         self.files[file as usize].cache.as_mut()
     }
 
-    /// The file system's cache of a file, and the pages in memory.
+    /// Returns the file system's cache of a file, and the pages in the host's memory.
     fn file_system(&mut self, file: u32) -> Option<(&mut FileCache, &mut Pages)> {
         let entry = &mut self.files[file as usize];
         let cache = entry.cache.as_mut().filter(|cache| cache.layer == Layer::FileSystem)?;
         Some((cache, &mut self.pages[entry.host as usize]))
     }
 
-    /// Whether memory holds all pages of a range of a file. The part of the range beyond the
-    /// largest possible size of the file is ignored.
+    /// Checks whether all pages of a range of a file are in host memory. The part of the range
+    /// beyond the maximum size of the file is ignored.
     fn is_resident(&mut self, file: u32, from: u64, to: u64) -> bool {
         let to = to.min(self.files[file as usize].volume.bytes());
         self.file_system(file).is_some_and(|(_, pages)| pages.missing(file, from, to).is_none())
     }
 
-    /// Queues a program's request on a cached file.
+    /// Queues a program's request for a cached file.
     pub(crate) fn cached(&mut self, io: u32) {
         let file = self.ios[io].file;
         let Some(cache) = self.cache(file) else { return };
@@ -283,8 +287,8 @@ impl Machine {
         let is_hit = stage == 0 && self.is_resident(file, offset, end);
         let hits_bug = bug_from > 0 && length >= bug_from && !is_hit;
         if hits_bug && stage == 0 {
-            // The delay of the read-ahead bug comes first; the delays of concurrent requests
-            // overlap.
+            // The request first waits for the delay of the read-ahead bug. The delays of concurrent
+            // requests overlap.
             self.ios[io].stage = 3;
             self.events.schedule((begun_ns + bug_ns).max(now_ns), Event::CacheResume(file));
         }
@@ -310,8 +314,8 @@ impl Machine {
             return;
         }
         let (first, last) = (offset / cache.unit, (end - 1) / cache.unit);
-        // Before a request is copied, all of its units must be cached, in addition to those read
-        // ahead.
+        // All units of a request must be cached before the request is copied. The cache must have
+        // room for these units and for the units that are read ahead.
         let together = last - first + 2 + u64::from(cache.fetches(overlapped));
         cache.max_units = cache.max_units.max(together as usize);
         let random = cache.random;
@@ -328,7 +332,7 @@ impl Machine {
         let Some(cache) = self.cache(file) else { return };
         cache.read_end = end;
         cache.queue.pop_front();
-        // A file system requests the next unit before it copies, a controller afterwards.
+        // A file system requests the next unit before the copy, and a controller after the copy.
         let copies_first = cache.layer == Layer::Controller;
         if copies_first {
             self.copy(io, Event::Completed(io));
@@ -346,9 +350,9 @@ impl Machine {
         self.files[file as usize].cache.as_ref().map_or(1, |cache| cache.unit)
     }
 
-    /// Fetches the units a read needs; returns whether any is still missing. The request's
-    /// `progress` counts the leading units that were found cached. They stay cached, so they are
-    /// not looked up again when another unit arrives.
+    /// Fetches the units that a read needs. Returns true if a unit is still missing. The request's
+    /// `progress` counts the units at the start of the request that were found in the cache. These
+    /// units stay cached, so they are not looked up again when another unit arrives.
     fn fetch(&mut self, io: u32, ahead: bool) -> bool {
         let Io { file, offset, length, progress, .. } = self.ios[io];
         let overlapped = self.system.setup.overlapped;
@@ -387,7 +391,7 @@ impl Machine {
         missing
     }
 
-    /// Keeps read-ahead going for a sequential reader that has reached unit `last`.
+    /// Reads ahead for a sequential reader that has reached unit `last`.
     fn read_ahead(&mut self, file: u32, last: u64) {
         let unit = self.unit_of(file);
         let most = self.files[file as usize].volume.bytes();
@@ -422,7 +426,7 @@ impl Machine {
         let (needed, bytes) = if !sequential && length < frame {
             ([Some(offset / frame * frame), None], frame)
         } else {
-            // Pages that the write covers only in part: at its start and at its end.
+            // The write may cover only a part of the page at its start and of the page at its end.
             let page_of = |at: u64| (!at.is_multiple_of(page)).then_some(at / page * page);
             ([page_of(offset), page_of(end)], page)
         };
@@ -459,7 +463,7 @@ impl Machine {
             pages.hold(file, offset, end, !through);
         }
         if through {
-            // A write-through write completes once its own data are on the device.
+            // A write-through write completes as soon as its own data are on the device.
             self.copy(io, Event::Issued(io));
         } else {
             if let Some(cache) = self.cache(file) {
@@ -471,8 +475,8 @@ impl Machine {
         self.serve_first(file);
     }
 
-    /// Charges the copy between cache and program (CPU) or the transfer (controller processor), and
-    /// then schedules `next`.
+    /// Runs the copy between the cache and the program on the CPU, and schedules `next` for the end
+    /// of the copy. For a controller, runs the transfer on the controller's processor instead.
     fn copy(&mut self, io: u32, next: Event) {
         let Io { op, length, origin, file, .. } = self.ios[io];
         let Origin::App { engine, .. } = origin else { return };
@@ -516,7 +520,7 @@ impl Machine {
         self.transfer(file, Op::Read, offset, length, Origin::CacheFetch);
     }
 
-    /// Starts a transfer of the cache itself.
+    /// Starts a transfer between the cache and the devices.
     fn transfer(&mut self, file: u32, op: Op, offset: u64, length: u64, origin: Origin) {
         let now_ns = self.now_ns();
         let io = self.ios.insert(Io::new(origin, op, (file, offset, length), now_ns));
@@ -534,7 +538,7 @@ impl Machine {
         self.events.schedule(end_ns, Event::Issued(io));
     }
 
-    /// A transfer of the cache has ended.
+    /// Updates the cache after a transfer between the cache and the devices has completed.
     pub(crate) fn cache_transfer_done(&mut self, io: u32) {
         let Io { file, offset, length, origin, .. } = self.ios[io];
         self.ios.release(io);
@@ -563,7 +567,8 @@ impl Machine {
         self.serve_first(file);
     }
 
-    /// Schedules the lazy writer or its next scan, and runs it if it is already active.
+    /// Schedules the start or the next scan of the lazy writer, and runs the lazy writer if it has
+    /// already started.
     fn schedule_writer(&mut self, file: u32) {
         let now_ns = self.now_ns();
         let Some(cache) = self.cache(file) else { return };
@@ -586,7 +591,7 @@ impl Machine {
         self.serve_first(file);
     }
 
-    /// Starts the lazy writer after its initial delay, or scans.
+    /// Starts the lazy writer after the initial delay, or performs a scan.
     pub(crate) fn lazy_writer(&mut self, file: u32) {
         let Some(cache) = self.cache(file) else { return };
         cache.scheduled = false;
@@ -597,7 +602,7 @@ impl Machine {
         }
     }
 
-    /// The pause of the lazy writer is over.
+    /// Continues the lazy writer after the pause that follows a write.
     pub(crate) fn writer_pause_over(&mut self, file: u32) {
         if let Some(cache) = self.cache(file) {
             cache.writing -= 1;
@@ -612,7 +617,7 @@ impl Machine {
         self.write_behind(file);
     }
 
-    /// Writes dirty data.
+    /// Starts all writes that the lazy writer may start now.
     fn write_behind(&mut self, file: u32) {
         loop {
             let Some(cache) = self.cache(file) else { return };
@@ -627,7 +632,7 @@ impl Machine {
             if scattered && cache.scanned_bytes == 0 && !hurries {
                 return;
             }
-            // An extent that is still growing waits until it fills a whole write.
+            // An extent that is still growing is not written until it fills a whole write.
             let filling = only && from + now == cache.write_end;
             if filling && now < most && !hurries {
                 return;
@@ -641,7 +646,7 @@ impl Machine {
         }
     }
 
-    /// Starts to write everything dirty.
+    /// Starts to write all dirty data.
     pub(crate) fn begin_flush(&mut self, file: u32) {
         if let Some(cache) = self.cache(file) {
             cache.flushing = true;
@@ -649,7 +654,7 @@ impl Machine {
         self.wake_writer(file);
     }
 
-    /// Whether nothing is dirty.
+    /// Checks whether no data are dirty. If so, ends the flush.
     pub(crate) fn is_flushed(&mut self, file: u32) -> bool {
         let Some(cache) = self.cache(file) else { return true };
         let clean = cache.dirty_bytes == 0;

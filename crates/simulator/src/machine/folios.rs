@@ -1,41 +1,42 @@
-//! The pages that Linux holds in memory: two lists, and a memory of evicted pages.
+//! Simulates which pages Linux keeps in memory, with an inactive list, an active list, and a record
+//! of evicted pages.
 //!
-//! A page enters the inactive list. When it is used a second time, it moves to the active list. If
-//! it is read again soon after its eviction, it enters the active list at once. Reclaim takes clean
-//! pages from the old end of the inactive list. It moves pages from the active list to the inactive
-//! list while the inactive list is too short, or when evicted pages have returned. The rules are
-//! those of `mm/swap.c` (`folio_mark_accessed`), `mm/workingset.c` (`workingset_refault`) and
-//! `mm/vmscan.c` (`shrink_lruvec`, `shrink_active_list`, `inactive_is_low`) as of Linux 6.18,
-//! without swap, memory mappings and the lists of several generations. An entry is a folio: one
-//! page, or several pages that were read together.
+//! A new page enters the inactive list. When the page is used a second time, it moves to the active
+//! list. A page that is read again soon after its eviction enters the active list immediately.
+//! Reclaim evicts clean pages from the old end of the inactive list. It moves pages from the active
+//! list to the inactive list while the inactive list is too short, or when evicted pages have been
+//! read again. The rules are those of `mm/swap.c` (`folio_mark_accessed`), `mm/workingset.c`
+//! (`workingset_refault`) and `mm/vmscan.c` (`shrink_lruvec`, `shrink_active_list`,
+//! `inactive_is_low`) as of Linux 6.18, without swap, memory mappings and the multi-generational
+//! LRU. An entry of a list is a folio: one page, or several pages that were read together.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::readahead::Neighbours;
 
-/// The number of no entry.
+/// Number that marks the end of a list.
 const NONE: u32 = u32::MAX;
 /// Number of pages that one reclaim frees (`SWAP_CLUSTER_MAX`).
 const RECLAIM_PAGES: u64 = 32;
-/// The first scan of a reclaim covers 1/2^n of each list, where n is this number; each further scan
+/// The first scan of a reclaim covers 1/2^n of each list, where n is this number. Each further scan
 /// covers twice as much (`DEF_PRIORITY`).
 const FIRST_PRIORITY: u32 = 12;
-/// An evicted page is remembered at least until this many times the capacity has been evicted or
-/// activated after it.
+/// An eviction stays recorded at least until the number of pages that were evicted or activated
+/// since then reaches the number of pages that fit into memory, multiplied by this factor.
 const REMEMBERED: u64 = 2;
 
 /// A folio and its state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folio {
     pub file: u32,
-    /// First page, and number of pages.
+    /// Number of the first page in the file.
     pub first: u64,
     pub pages: u64,
     /// Whether the folio is being read from the device.
     pub fetching: bool,
     /// Whether a reader that reaches the folio starts the next read-ahead.
     pub marked: bool,
-    /// Number of pages that are dirty or being written.
+    /// Number of pages that are dirty or are being written.
     pub unwritten: u32,
     referenced: bool,
     active: bool,
@@ -43,7 +44,7 @@ pub(crate) struct Folio {
     older: u32,
 }
 
-/// One of the two lists: its ends and its number of pages.
+/// The ends and the number of pages of the inactive or the active list.
 #[derive(Clone, Copy, Debug)]
 struct List {
     newest: u32,
@@ -59,20 +60,20 @@ pub(crate) struct Folios {
     capacity: u64,
     folios: Vec<Folio>,
     free: Vec<u32>,
-    /// Folio by file and first page.
+    /// Maps the file and the first page of each folio to the number of the folio.
     index: BTreeMap<(u32, u64), u32>,
     /// The inactive list and the active list.
     lists: [List; 2],
-    /// Number of pages that were evicted or activated so far.
+    /// Total number of pages that were evicted or activated.
     age: u64,
-    /// The age at which pages were evicted, by file and page.
+    /// Maps the file and the first page of each evicted folio to the `age` of the eviction.
     gone: HashMap<(u32, u64), u64>,
     /// Whether evicted pages have returned to the active list since the last reclaim.
     came_back: bool,
 }
 
 impl Folios {
-    /// An empty cache with room for `capacity` pages.
+    /// Creates an empty cache with space for `capacity` pages.
     pub fn new(capacity: u64) -> Folios {
         Folios {
             capacity,
@@ -86,24 +87,24 @@ impl Folios {
         }
     }
 
-    /// The folio of a page.
+    /// Returns the number of the folio that contains a page. None if the page is not in memory.
     pub fn find(&self, file: u32, page: u64) -> Option<u32> {
         let (key, number) = self.index.range(..=(file, page)).next_back()?;
         let folio = &self.folios[*number as usize];
         (key.0 == file && page < folio.first + folio.pages).then_some(*number)
     }
 
-    /// A folio by its number.
+    /// Returns the folio with a number.
     pub fn get(&self, number: u32) -> &Folio {
         &self.folios[number as usize]
     }
 
-    /// A folio by its number, to change its state.
+    /// Returns the folio with a number, for changes.
     pub fn get_mut(&mut self, number: u32) -> &mut Folio {
         &mut self.folios[number as usize]
     }
 
-    /// The folios of a range of pages, in order.
+    /// Returns the numbers of the folios in a range of pages, in order of offset.
     pub fn within(&self, file: u32, from: u64, to: u64) -> Vec<u32> {
         let first = self.find(file, from).filter(|number| self.get(*number).first < from);
         let rest = self.index.range((file, from)..(file, to)).map(|(_, number)| *number);
@@ -114,8 +115,8 @@ impl Folios {
     /// folios are evicted.
     pub fn add(&mut self, file: u32, first: u64, pages: u64) -> u32 {
         let returns = self.gone.remove(&(file, first)).is_some_and(|left| {
-            // Since the eviction of the page, no more pages were evicted or activated than the
-            // active list holds.
+            // The page returns to the active list if the number of pages that were evicted or
+            // activated since the eviction does not exceed the size of the active list.
             self.age - left <= self.lists[1].pages
         });
         if returns {
@@ -150,8 +151,8 @@ impl Folios {
         number
     }
 
-    /// Drops the clean folios that lie within a range of pages (`mapping_try_invalidate`). They are
-    /// not remembered as evicted.
+    /// Drops the clean folios that are completely in a range of pages (`mapping_try_invalidate`).
+    /// This is not recorded as an eviction.
     pub fn drop_within(&mut self, file: u32, from: u64, to: u64) {
         for number in self.within(file, from, to) {
             let Folio { first, pages, fetching, unwritten, .. } = *self.get(number);
@@ -178,16 +179,16 @@ impl Folios {
         }
     }
 
-    /// Number of pages in memory.
+    /// Returns the number of pages in memory.
     pub fn pages(&self) -> u64 {
         self.lists[0].pages + self.lists[1].pages
     }
 
-    /// Frees some pages; returns whether any was freed.
+    /// Frees some pages. Returns false if no page could be freed.
     fn reclaim(&mut self) -> bool {
         let [inactive, active] = self.lists.map(|list| list.pages);
-        // `inactive_is_low`: the active list may be larger than the inactive list by this ratio,
-        // the root of ten times the GiB in both.
+        // The active list may be larger than the inactive list by this ratio (`inactive_is_low`).
+        // The ratio is the square root of 10 times the size of both lists in GiB.
         let gib = (inactive + active) >> 18;
         let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
         let deactivates = std::mem::take(&mut self.came_back) || inactive * ratio < active;
@@ -208,7 +209,7 @@ impl Folios {
         freed > 0
     }
 
-    /// Moves the oldest folios of the active list to the inactive one.
+    /// Moves the oldest folios of the active list to the inactive list.
     fn deactivate(&mut self, pages: u64) {
         let mut moved = 0;
         while moved < pages && self.lists[1].oldest != NONE {
@@ -220,8 +221,8 @@ impl Folios {
         }
     }
 
-    /// Scans the oldest folios of the inactive list. Frees clean folios and activates dirty ones.
-    /// Returns the number of pages freed.
+    /// Scans the oldest folios of the inactive list. Frees clean folios and activates dirty folios.
+    /// Returns the number of pages that were freed.
     fn shrink(&mut self, pages: u64) -> u64 {
         let (mut looked, mut freed) = (0, 0);
         while looked < pages && self.lists[0].oldest != NONE {
@@ -252,7 +253,7 @@ impl Folios {
         }
     }
 
-    /// Puts a folio at the new end of its list.
+    /// Adds a folio at the new end of the list to which the folio belongs.
     fn push(&mut self, number: u32) {
         let folio = &self.folios[number as usize];
         let (list, pages) = (usize::from(folio.active), folio.pages);
@@ -322,7 +323,8 @@ mod tests {
     use super::*;
     use crate::random::Stream;
 
-    /// The share of uses that find their page in memory; `draw` chooses the pages of file 0.
+    /// Uses pages of file 0, which `draw` chooses. Returns the share of uses that find the page in
+    /// memory.
     fn hits(folios: &mut Folios, uses: u32, mut draw: impl FnMut() -> u64) -> f64 {
         let mut found = 0;
         for _ in 0..uses {

@@ -1,12 +1,14 @@
-//! The links between buses and host: every transfer of a bus also occupies each link on its way.
+//! Simulates the links between buses and hosts. Every transfer of a bus also occupies the links on
+//! the path to the host.
 
 use ioengine::Op;
 
 use super::{Command, Machine};
 use crate::system::LinkPer;
 
-/// Books the data of a command on every link between bus and host; returns when the bus and all
-/// links are done (ns), and the link that is done last (`None` if it is the bus).
+/// Occupies every link between bus and host with the data of a command. Returns when the bus and
+/// all links have moved the data (ns), and the link that finishes last. That link is `None` if the
+/// bus finishes last.
 pub(super) fn book_links(
     machine: &mut Machine,
     bus: u32,

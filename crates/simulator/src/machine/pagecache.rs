@@ -1,10 +1,11 @@
-//! The page cache of Linux: reads, read-ahead, buffered writes and the flusher.
+//! Simulates the page cache of Linux: reads, read-ahead, buffered writes and the flusher.
 //!
-//! It replaces `filecache` if a system file has `[host.cache.linux]`. Requests of a file are served
-//! at the same time, and each waits only for its own pages. As `filemap_read` (`mm/filemap.c`), a
-//! read processes its pages in batches: missing pages are read (`readahead`), a marked folio starts
-//! the next read-ahead, and pages in memory are copied. Writes produce dirty folios, which the
-//! flusher writes (`writeback`); `durable` makes them durable.
+//! This module replaces `filecache` if a system file contains `[host.cache.linux]`. Requests for a
+//! file are served at the same time, and each request waits only for its own pages. As in
+//! `filemap_read` (`mm/filemap.c`), a read processes its pages in batches: missing pages are read
+//! (`readahead`), a marked folio starts the next read-ahead, and pages in memory are copied. Writes
+//! create dirty folios, which the flusher writes (`writeback`). The module `durable` makes data
+//! durable.
 
 use std::collections::VecDeque;
 
@@ -16,28 +17,29 @@ use super::writeback::{DirtyPages, Limits};
 use super::{Event, Io, Machine, Origin, PageEvent, durable};
 use crate::system::{Allocated, CacheModel, LinuxCacheModel, System};
 
-/// Number of folios that are copied at once (`PAGEVEC_SIZE`).
+/// Maximum number of folios in a batch of a read (`PAGEVEC_SIZE`).
 const BATCH_FOLIOS: usize = 31;
 
 /// The page cache of a host.
 pub(crate) struct PageCache {
     folios: Folios,
     limits: Limits,
-    /// Number of pages that are dirty, and that are being written.
+    /// Number of dirty pages that are not yet being written.
     dirty: u64,
+    /// Number of pages that are being written.
     writing: u64,
     /// Number of the flusher's requests in progress.
     flushes: u64,
-    /// The file at which the flusher continues.
+    /// Number of the file with which the flusher continues.
     turn: usize,
-    /// Requests that wait until fewer pages are dirty.
+    /// Writes that wait until fewer pages are dirty.
     held_back: VecDeque<u32>,
     looks: bool,
     pub durable: durable::Durable,
 }
 
 impl PageCache {
-    /// An empty page cache.
+    /// Creates an empty page cache.
     pub fn new(cache: &CacheModel, linux: &LinuxCacheModel) -> PageCache {
         let pages = |bytes: u64| (bytes / cache.page.bytes()).max(1);
         PageCache {
@@ -61,13 +63,14 @@ impl PageCache {
 pub(crate) struct CachedFile {
     ahead: ReadAhead,
     pub dirty: DirtyPages,
-    /// Requests that wait for pages.
+    /// Requests that wait until pages have been read.
     waiting: Vec<u32>,
     pub metadata: durable::Metadata,
 }
 
 impl CachedFile {
-    /// State of a newly opened file; `None` on a system without the rules of Linux.
+    /// Creates the state of a newly opened file. `None` if the system does not use the page cache
+    /// of Linux.
     pub fn new(system: &System) -> Option<Box<CachedFile>> {
         let linux = system.host.cache.linux.as_ref()?;
         let page = system.host.cache.page.bytes();
@@ -87,15 +90,15 @@ impl Machine {
         self.system.host.cache.page.bytes()
     }
 
-    /// The page cache of a file's host, and the state of the file in it.
+    /// Returns the page cache of a file's host, and the state of the file in that page cache.
     pub(super) fn page_cache(&mut self, file: u32) -> Option<(&mut PageCache, &mut CachedFile)> {
         let entry = &mut self.files[file as usize];
         let cached = entry.linux.as_mut()?;
         Some((&mut self.page_caches[entry.host as usize], cached))
     }
 
-    /// Applies a hint about `bytes` of a file from `offset` on; 0 bytes: up to its end. The call
-    /// itself takes no time.
+    /// Applies a hint (`posix_fadvise`) to the `bytes` bytes of a file that start at `offset`. If
+    /// `bytes` is 0, the hint applies to the rest of the file. The call itself takes no time.
     pub fn advise(&mut self, file: u32, hint: Hint, (offset, bytes): (u64, u64)) {
         let page_bytes = self.page_bytes();
         let file_bytes = self.files[file as usize].volume.bytes();
@@ -108,7 +111,7 @@ impl Machine {
                 let size = end.saturating_sub(start).min(cached.ahead.forced_max());
                 self.read_window(file, Window { start, size, mark: None, order: 0 });
             }
-            // Pages that are only partly in the range stay, as do dirty ones (`mm/fadvise.c`).
+            // Dirty pages and pages that are only partly in the range stay (`mm/fadvise.c`).
             Hint::DontNeed => {
                 let is_to_end = end == file_bytes;
                 let to = if is_to_end { end.div_ceil(page_bytes) } else { end / page_bytes };
@@ -120,7 +123,7 @@ impl Machine {
         }
     }
 
-    /// Runs an event of the page cache.
+    /// Handles an event of the page cache.
     pub(super) fn page_event(&mut self, event: PageEvent) {
         match event {
             PageEvent::Copied(io) => self.pages_copied(io),
@@ -140,7 +143,7 @@ impl Machine {
         }
     }
 
-    /// Copies the next batch of a read, or waits for it.
+    /// Copies the next batch of a read, or waits until the pages of the batch have been read.
     fn read_pages(&mut self, io: u32) {
         let page_bytes = self.page_bytes();
         let Io { file, offset, length, progress, .. } = self.ios[io];
@@ -153,7 +156,7 @@ impl Machine {
             self.read_window(file, window);
         }
         let Some((cache, cached)) = self.page_cache(file) else { return };
-        // If memory is smaller than a read-ahead window, the page may already be evicted again.
+        // If memory is smaller than a read-ahead window, the page may already have been evicted.
         let Some(first) = cache.folios.find(file, page) else {
             cached.waiting.push(io);
             return;
@@ -187,7 +190,8 @@ impl Machine {
             window.into_iter().for_each(|window| self.read_window(file, window));
             return;
         };
-        // If the last batch or read ended in this folio, it is not marked as used a second time.
+        // If the last batch or the last read ended in the first folio, that folio is not marked as
+        // used a second time.
         let before = if progress == 0 { cached.ahead.previous_end() } else { at };
         for (index, (number, _)) in batch.iter().enumerate() {
             let known = before.checked_sub(1).map(|byte| byte / page_bytes);
@@ -201,7 +205,7 @@ impl Machine {
         self.copy_pages(io, stop - at);
     }
 
-    /// Charges the copy of the next bytes of a request to its thread.
+    /// Copies the next bytes of a request on the CPU, in the thread of the request.
     fn copy_pages(&mut self, io: u32, bytes: u64) {
         let Io { op, origin, progress, .. } = self.ios[io];
         let Origin::App { engine, .. } = origin else { return };
@@ -235,7 +239,8 @@ impl Machine {
         let pages = self.files[file as usize].volume.bytes().div_ceil(page_bytes);
         let end = (window.start + window.size).min(pages);
         let Some((cache, _)) = self.page_cache(file) else { return };
-        // If some pages are already in memory, the rest is read as single pages.
+        // If some pages of the window are in memory, the pages after the first gap are read as
+        // folios of one page.
         let held = OfFile { folios: &cache.folios, file };
         let mut window = window;
         let (mut at, mut gaps) = (window.start, Vec::new());
@@ -286,7 +291,7 @@ impl Machine {
         self.events.schedule(end_ns, Event::Page(PageEvent::Send(io)));
     }
 
-    /// Pages have been read: continues the requests that waited for them.
+    /// Continues the requests that waited for pages, after pages have been read.
     pub(super) fn pages_read(&mut self, io: u32) {
         let page_bytes = self.page_bytes();
         let Io { file, offset, length, .. } = self.ios[io];
@@ -301,8 +306,8 @@ impl Machine {
         }
     }
 
-    /// Begins a write: reads pages that the write covers only in part, waits while too much is
-    /// dirty, and copies.
+    /// Begins a write: reads pages that the write covers only in part, waits while too many pages
+    /// are dirty, and then copies the data.
     fn write_pages(&mut self, io: u32) {
         let page_bytes = self.page_bytes();
         let Io { file, offset, length, .. } = self.ios[io];
@@ -334,7 +339,7 @@ impl Machine {
         self.copy_pages(io, length);
     }
 
-    /// The data of a write have been copied: marks its pages as dirty.
+    /// Marks the pages of a write as dirty after the data have been copied.
     fn pages_written_to(&mut self, io: u32) {
         let (page_bytes, now_ns) = (self.page_bytes(), self.now_ns());
         let Io { file, offset, length, .. } = self.ios[io];
@@ -374,8 +379,8 @@ impl Machine {
         self.run_flusher(file);
     }
 
-    /// Writes dirty pages of a host while more than the background limit is dirty, and urgent pages
-    /// in any case.
+    /// Writes dirty pages of a host while more pages are dirty than the background limit allows.
+    /// Urgent pages are always written.
     pub(super) fn run_flusher(&mut self, file: u32) {
         let host = self.files[file as usize].host;
         let Some(linux) = self.system.host.cache.linux.as_ref() else { return };
@@ -407,7 +412,7 @@ impl Machine {
         }
     }
 
-    /// Writes the dirty pages of a range for a job; returns the number of requests.
+    /// Writes the dirty pages of a range for a job. Returns the number of requests.
     pub(super) fn write_range(&mut self, file: u32, (from, to): (u64, u64), job: u32) -> u32 {
         let most = (self.system.host.max_transfer.bytes() / self.page_bytes()).max(1);
         let mut requests = 0;
@@ -423,7 +428,8 @@ impl Machine {
         }
     }
 
-    /// Pages have been written: continues the writers that were held back, in order.
+    /// Updates the page cache after pages have been written, and continues the writes that were
+    /// held back, in order.
     pub(super) fn pages_stored(&mut self, io: u32) {
         let page_bytes = self.page_bytes();
         let Io { file, offset, length, origin, .. } = self.ios[io];
@@ -455,8 +461,8 @@ impl Machine {
         self.data_stored(file, origin);
     }
 
-    /// Checks all files of a host for expired dirty pages; repeats the check periodically while any
-    /// page is dirty.
+    /// Checks all files of a host for expired dirty pages. The check is repeated periodically while
+    /// any page is dirty.
     fn look_for_expired(&mut self, host: u32) {
         let Some(linux) = self.system.host.cache.linux.as_ref() else { return };
         let (wakeup_ns, expire_ns, now_ns) = (linux.wakeup.ns(), linux.expire.ns(), self.now_ns());
@@ -478,8 +484,8 @@ impl Machine {
     }
 }
 
-/// Changes the number of dirty or written pages of each folio in a range by `by` (1 or -1) per
-/// page.
+/// Adds `by` (1 or -1) to the number of unwritten pages of each folio in a range, for each page in
+/// the range.
 fn change_unwritten(folios: &mut Folios, file: u32, from: u64, to: u64, by: i64) {
     for number in folios.within(file, from, to) {
         let folio = folios.get_mut(number);

@@ -1,15 +1,16 @@
-//! The pages of all files that a host holds in memory, in order of their last use (LRU).
+//! Simulates which pages of all files a host keeps in memory (LRU).
 //!
-//! An entry is a range of adjacent pages of one file that were read or written together, in one
-//! aligned chunk of at most 64 KiB. A use moves the whole entry to the recent end. There are never
-//! more entries than pages that fit into memory. A sequential pass makes one entry per chunk. Dirty
-//! entries stay even beyond the capacity, because a page can be evicted only after it is written.
+//! An entry of the list is a range of adjacent pages of one file that were read or written
+//! together, within one aligned chunk of 64 KiB. A use moves the whole entry to the recent end of
+//! the list. There are never more entries than pages that fit into memory. A sequential pass
+//! creates one entry per chunk. Dirty entries stay even if memory is full, because a page can be
+//! evicted only after it was written.
 
 use std::collections::BTreeMap;
 
-/// Largest entry (bytes).
+/// Maximum size of an entry (bytes).
 const CHUNK_BYTES: u64 = 64 << 10;
-/// The number of no entry.
+/// Number that marks the end of the list.
 const NONE: u32 = u32::MAX;
 
 /// A range of resident pages.
@@ -18,9 +19,11 @@ struct Entry {
     file: u32,
     from: u64,
     to: u64,
-    /// Bytes from the first dirty page to the end of the last one; empty if none is dirty.
+    /// The range from the first dirty byte to the end of the last dirty byte. Empty if no byte is
+    /// dirty.
     dirty: (u64, u64),
-    /// Whether the entry is in the list; a dirty entry that has reached the old end is not.
+    /// Whether the entry is in the list. A dirty entry leaves the list at the old end, but stays in
+    /// memory.
     listed: bool,
     newer: u32,
     older: u32,
@@ -34,14 +37,14 @@ pub(crate) struct Pages {
     resident: u64,
     entries: Vec<Entry>,
     free: Vec<u32>,
-    /// For each file, its entries by first byte.
+    /// For each file, a map from the start offset of each entry to the number of the entry.
     index: Vec<BTreeMap<u64, u32>>,
     newest: u32,
     oldest: u32,
 }
 
 impl Pages {
-    /// An empty set of pages, with space for `capacity` bytes.
+    /// Creates an empty set of pages, with space for `capacity` bytes.
     pub fn new(page: u64, capacity: u64) -> Pages {
         Pages {
             page,
@@ -55,13 +58,13 @@ impl Pages {
         }
     }
 
-    /// The whole pages around a range of bytes.
+    /// Extends a range of bytes to whole pages.
     pub fn around(&self, from: u64, to: u64) -> (u64, u64) {
         (from / self.page * self.page, to.next_multiple_of(self.page))
     }
 
-    /// The part of a range from its first to its last page that is not resident; `None` if all
-    /// pages are resident.
+    /// Returns the part of a range from the first to the last page that is not resident. `None` if
+    /// all pages of the range are resident.
     pub fn missing(&self, file: u32, from: u64, to: u64) -> Option<(u64, u64)> {
         let (from, to) = self.around(from, to);
         let (mut at, mut first, mut last) = (from, None, from);
@@ -79,11 +82,12 @@ impl Pages {
         first.map(|first| (first, last))
     }
 
-    /// Entries that overlap a range, in order of offset.
+    /// Returns the entries that overlap a range, in order of offset.
     fn overlapping(&self, file: u32, from: u64, to: u64) -> impl Iterator<Item = u32> {
         let of_file = self.index.get(file as usize).filter(|index| !index.is_empty());
         of_file.into_iter().flat_map(move |index| {
-            // Entries do not overlap, so at most one that starts before the range reaches into it.
+            // Entries do not overlap, so at most one entry that starts before the range can overlap
+            // the range.
             let before = index.range(..from).next_back();
             let reaches = move |number: &u32| self.entries[*number as usize].to > from;
             let before = before.map(|(_, number)| *number).filter(reaches);
@@ -91,7 +95,7 @@ impl Pages {
         })
     }
 
-    /// The entries of a file by first byte.
+    /// Returns the map of a file's entries.
     fn of_file(&mut self, file: u32) -> &mut BTreeMap<u64, u32> {
         let file = file as usize;
         if file >= self.index.len() {
@@ -113,8 +117,8 @@ impl Pages {
         }
     }
 
-    /// Makes the pages around a range resident. With `dirty`, they must be written before they can
-    /// be evicted. Other pages are evicted instead, least recently used first.
+    /// Makes all pages of a range resident. If `dirty` is true, the pages must be written before
+    /// they can be evicted. If memory is full, the least recently used pages are evicted.
     pub fn hold(&mut self, file: u32, from: u64, to: u64, dirty: bool) {
         let (from, to) = self.around(from, to);
         if self.missing(file, from, to).is_some() {
@@ -153,7 +157,7 @@ impl Pages {
         }
     }
 
-    /// Adds a range. Extends the newest entry if the range continues it in the same chunk.
+    /// Adds a range. If the range continues the newest entry in the same chunk, extends that entry.
     fn add(&mut self, file: u32, from: u64, to: u64) {
         self.resident += to - from;
         if let Some(entry) = self.entries.get_mut(self.newest as usize)
@@ -179,7 +183,8 @@ impl Pages {
         self.list(number);
     }
 
-    /// The dirty bytes of a range are now on the device, except those in `still_dirty`.
+    /// Records that the dirty bytes of a range are now on the device. Entries for which
+    /// `still_dirty` returns true stay dirty.
     pub fn written(
         &mut self,
         file: u32,
@@ -201,7 +206,7 @@ impl Pages {
         self.evict();
     }
 
-    /// Evicts the oldest pages until the rest fits.
+    /// Evicts the least recently used pages until the other pages fit into memory.
     fn evict(&mut self) {
         while self.resident > self.capacity && self.oldest != self.newest {
             let number = self.oldest;
@@ -215,7 +220,7 @@ impl Pages {
         }
     }
 
-    /// Removes the pages of an entry outside of a range.
+    /// Removes the pages of an entry that are outside of a range.
     fn trim(&mut self, number: u32, first: u64, last: u64) {
         let entry = &mut self.entries[number as usize];
         let (file, from) = (entry.file, entry.from);
@@ -233,7 +238,7 @@ impl Pages {
         self.free.push(number);
     }
 
-    /// Puts an entry at the recent end of the list.
+    /// Adds an entry at the recent end of the list.
     fn list(&mut self, number: u32) {
         let newest = self.newest;
         let entry = &mut self.entries[number as usize];
@@ -267,35 +272,35 @@ impl Pages {
 pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// The ranges of the set that overlap the given one, in order of offset.
+    /// Returns the ranges of the set that overlap the given range, in order of offset.
     fn overlapping(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
         let before = self.0.range(..from).next_back().filter(move |(_, end)| **end > from);
         before.into_iter().chain(self.0.range(from..to)).map(|(start, end)| (*start, *end))
     }
 
-    /// The first part of the set at or after `at`.
+    /// Returns the first range at or after `at`. A range that contains `at` is cut to start there.
     pub fn first_from(&self, at: u64) -> Option<(u64, u64)> {
         self.overlapping(at, u64::MAX).next().map(|(start, end)| (start.max(at), end))
     }
 
-    /// Whether a range has bytes of the set.
+    /// Checks whether any byte of a range is in the set.
     pub fn overlaps(&self, from: u64, to: u64) -> bool {
         self.overlapping(from, to).next().is_some()
     }
 
-    /// Number of ranges, none of which are adjacent.
+    /// Returns the number of ranges. Adjacent ranges count as one.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The first range at or after an offset, cut to start there; if there is none, the first range
-    /// of the set.
+    /// Returns the first range that ends after `at`. If the range contains `at`, it is cut to start
+    /// there. If no range ends after `at`, returns the first range of the set.
     pub fn next(&self, at: u64) -> Option<(u64, u64)> {
         let here = self.overlapping(at, u64::MAX).next().map(|(from, to)| (from.max(at), to));
         here.or_else(|| self.0.first_key_value().map(|(from, to)| (*from, *to)))
     }
 
-    /// Adds a range; calls `gap` with each part of it that was not in the set.
+    /// Adds a range. Calls `gap` with each part of the range that was not in the set.
     pub fn insert(&mut self, from: u64, to: u64, mut gap: impl FnMut(u64, u64)) {
         let held: Vec<(u64, u64)> = self.overlapping(from, to).collect();
         let mut at = from;
@@ -313,7 +318,7 @@ impl Ranges {
             (first, last) = (first.min(start), last.max(end));
             self.0.remove(&start);
         }
-        // Adjacent ranges become one.
+        // Adjacent ranges are merged.
         if let Some((start, end)) = self.0.range(..first).next_back()
             && *end == first
         {
@@ -347,7 +352,7 @@ mod tests {
 
     const PAGE: u64 = 4096;
 
-    /// The pages of file 0 that are resident, by number.
+    /// Returns the numbers of the resident pages of file 0.
     fn resident(pages: &Pages) -> Vec<u64> {
         let there = |page: &u64| pages.missing(0, page * PAGE, (page + 1) * PAGE).is_none();
         (0..1000).filter(there).collect()
@@ -416,10 +421,10 @@ mod tests {
         let mut random = Stream::new(5);
         let mut below = |most: f64| (random.share() * most) as u64;
         let mut pages = Pages::new(PAGE, 50 * PAGE);
-        // Page numbers, oldest first.
+        // The model is a list of page numbers, least recently used first.
         let mut model: Vec<u64> = Vec::new();
         for _ in 0..20_000 {
-            // Pages that are never adjacent each have a separate entry.
+            // Only even page numbers are used. They are never adjacent, so each page has an entry.
             let page = 2 * below(100.0);
             let hit = model.contains(&page);
             assert_eq!(pages.missing(0, page * PAGE, (page + 1) * PAGE).is_none(), hit);
@@ -440,7 +445,7 @@ mod tests {
         ranges.insert(10, 20, |_, _| ());
         ranges.insert(40, 50, |_, _| ());
         ranges.insert(20, 25, |_, _| ());
-        assert_eq!(ranges.count(), 2, "adjacent ranges are one");
+        assert_eq!(ranges.count(), 2, "adjacent ranges are merged");
         let found = [0, 10, 15, 25, 45, 50].map(|at| ranges.next(at));
         let wanted = [(10, 25), (10, 25), (15, 25), (40, 50), (45, 50), (10, 25)];
         assert_eq!(found, wanted.map(Some));

@@ -1,27 +1,28 @@
-//! The pages that Linux reads when a reader misses a page, or reaches the mark of an earlier
-//! read-ahead.
+//! Computes which pages Linux reads when a page is not in memory, or when a reader reaches the mark
+//! that an earlier read-ahead has set.
 //!
 //! The rules are those of `mm/readahead.c` as of Linux 6.18: `page_cache_sync_ra`,
-//! `page_cache_async_ra`, `get_init_ra_size`, `get_next_ra_size`, `page_cache_ra_order`; the
-//! comment "On-demand readahead" of that file describes them. All numbers are in pages. The caller
-//! supplies which pages are in memory. The result is the pages to read, and the folio that gets the
-//! mark.
+//! `page_cache_async_ra`, `get_init_ra_size`, `get_next_ra_size`, `page_cache_ra_order`. The
+//! comment "On-demand readahead" in that file describes them. All numbers are in pages. The caller
+//! provides the pages in memory through the trait `Neighbours`. The result is the pages to read,
+//! and the folio that gets the mark.
 
 use ioengine::Hint;
 
-/// `POSIX_FADV_SEQUENTIAL` doubles the read-ahead (`mm/fadvise.c`).
+/// Factor by which `POSIX_FADV_SEQUENTIAL` enlarges the maximum read-ahead window (`mm/fadvise.c`).
 const SEQUENTIAL_FACTOR: u64 = 2;
-/// Each further window uses folios that are four times larger (`page_cache_async_ra`).
+/// Increase of the folio order from one window to the next. Folios become four times as large
+/// (`page_cache_async_ra`).
 const ORDER_STEP: u32 = 2;
 
 /// Read-ahead state of an open file (`struct file_ra_state`), in pages.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadAhead {
-    /// Maximum window; 0: no read-ahead.
+    /// Maximum size of a window (0: no read-ahead).
     window_max: u64,
-    /// Maximum request to the device (`bdi->io_pages`).
+    /// Maximum size of a request to the device (`bdi->io_pages`).
     request_max: u64,
-    /// Maximum folio size, as a power of two.
+    /// Maximum folio order (base-2 logarithm of the folio size).
     order_max: u32,
     hint: Hint,
     start: u64,
@@ -32,27 +33,28 @@ pub(crate) struct ReadAhead {
     previous_end: u64,
 }
 
-/// Pages to read.
+/// A range of pages to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub start: u64,
     pub size: u64,
-    /// The page whose folio gets the mark; `None` without a mark.
+    /// The page whose folio gets the readahead mark. `None` if no folio gets it.
     pub mark: Option<u64>,
-    /// Maximum folio size, as a power of two.
+    /// Maximum folio order (base-2 logarithm of the folio size).
     pub order: u32,
 }
 
-/// Which pages around a page are in memory.
+/// Tells which pages around a given page are in memory.
 pub(crate) trait Neighbours {
-    /// Number of consecutive pages before a page that are in memory, at most `most`.
+    /// Returns the number of consecutive pages before `page` that are in memory, at most `most`.
     fn held_before(&self, page: u64, most: u64) -> u64;
-    /// The first page at or after this one that is not in memory; `None` if `most` pages are.
+    /// Returns the first page at or after `page` that is not in memory. `None` if all `most` pages
+    /// that start at `page` are in memory.
     fn next_missing(&self, page: u64, most: u64) -> Option<u64>;
 }
 
 impl ReadAhead {
-    /// A newly opened file.
+    /// Returns the state of a newly opened file.
     pub fn new(window_max: u64, request_max: u64, order_max: u32) -> ReadAhead {
         ReadAhead {
             window_max,
@@ -67,7 +69,7 @@ impl ReadAhead {
         }
     }
 
-    /// Applies a hint of posix_fadvise(2). Hints that are not about the order of reads have no
+    /// Applies a hint of posix_fadvise(2). Hints that do not concern the order of reads have no
     /// effect.
     pub fn advise(&mut self, hint: Hint) {
         if matches!(hint, Hint::Normal | Hint::Sequential | Hint::Random) {
@@ -75,17 +77,18 @@ impl ReadAhead {
         }
     }
 
-    /// Records that a read has ended at this byte.
+    /// Records that a read has ended at byte `end`.
     pub fn read_until(&mut self, end: u64) {
         self.previous_end = end;
     }
 
-    /// End of the last read (bytes).
+    /// Returns the byte at which the last read ended.
     pub fn previous_end(&self) -> u64 {
         self.previous_end
     }
 
-    /// Maximum number of pages that one `POSIX_FADV_WILLNEED` hint reads (`force_page_cache_ra`).
+    /// Returns the maximum number of pages that one `POSIX_FADV_WILLNEED` hint reads
+    /// (`force_page_cache_ra`).
     pub fn forced_max(&self) -> u64 {
         self.request_max.max(self.window_max)
     }
@@ -95,15 +98,16 @@ impl ReadAhead {
         self.window_max * factor
     }
 
-    /// The maximum window for a request. A request above the maximum may be as large as the device
-    /// accepts (`ractl_max_pages`).
+    /// Returns the maximum window for a request of `wanted` pages. A request that is larger than
+    /// the usual maximum may get a window as large as the request, up to the largest request that
+    /// the device accepts (`ractl_max_pages`).
     fn most_for(&self, wanted: u64) -> u64 {
         let most = self.most();
         if wanted > most && self.request_max > most { wanted.min(self.request_max) } else { most }
     }
 
-    /// The window for a reader that needs `wanted` pages from `page` on, if `page` is not in memory
-    /// (`page_cache_sync_ra`).
+    /// Returns the window to read if a reader needs `wanted` pages that start at `page`, and `page`
+    /// is not in memory (`page_cache_sync_ra`).
     pub fn missed(
         &mut self,
         page: u64,
@@ -124,7 +128,7 @@ impl ReadAhead {
         } else {
             let before = held.held_before(page, most);
             if before <= wanted {
-                // A random read does not change the state of the read-ahead.
+                // A random read does not change the read-ahead state.
                 return Window { start: page, size: wanted, mark: None, order: 0 };
             }
             let history = if before == page { before * 2 } else { before };
@@ -136,9 +140,9 @@ impl ReadAhead {
         self.window()
     }
 
-    /// The next window for a reader that needs `wanted` pages from `page` on and has reached the
-    /// marked folio of `folio_pages` pages at `page` (`page_cache_async_ra`). `None` if nothing
-    /// must be read.
+    /// Returns the next window to read if a reader needs `wanted` pages that start at `page`, and
+    /// `page` is the first page of the marked folio of `folio_pages` pages (`page_cache_async_ra`).
+    /// Returns `None` if nothing must be read.
     pub fn reached_mark(
         &mut self,
         page: u64,
@@ -160,7 +164,7 @@ impl ReadAhead {
             self.size = next_size(start - page + wanted, most);
         }
         self.order += ORDER_STEP;
-        // A window ends at a boundary of its folios.
+        // The end is rounded down to a multiple of the folio size.
         let align = 1 << self.order.min(most.trailing_zeros());
         let end = (self.start + self.size) / align * align;
         if end > self.start {
@@ -177,7 +181,7 @@ impl ReadAhead {
     }
 }
 
-/// The first window for a request of `wanted` pages (`get_init_ra_size`).
+/// Returns the size of the first window for a request of `wanted` pages (`get_init_ra_size`).
 fn initial_size(wanted: u64, most: u64) -> u64 {
     let size = wanted.next_power_of_two();
     if size <= most / 32 {
@@ -189,7 +193,7 @@ fn initial_size(wanted: u64, most: u64) -> u64 {
     }
 }
 
-/// The window after one of `size` pages (`get_next_ra_size`).
+/// Returns the size of the window that follows a window of `size` pages (`get_next_ra_size`).
 fn next_size(size: u64, most: u64) -> u64 {
     if size < most / 16 {
         size * 4
@@ -200,9 +204,9 @@ fn next_size(size: u64, most: u64) -> u64 {
     }
 }
 
-/// The folio at `page` of a window: its number of pages, and whether it gets the mark
-/// (`page_cache_ra_order`, `ra_alloc_folio`). A folio starts at a multiple of its own size and does
-/// not extend beyond `last`.
+/// Returns the number of pages of the folio that starts at `page`, and whether this folio gets the
+/// readahead mark (`page_cache_ra_order`, `ra_alloc_folio`). A folio starts at a multiple of its
+/// size and does not extend beyond page `last`.
 pub(crate) fn folio_at(window: &Window, page: u64, last: u64) -> (u64, bool) {
     let mut order = window.order.min(page.trailing_zeros());
     while order > 0 && page + (1 << order) - 1 > last {
@@ -218,7 +222,7 @@ mod tests {
 
     const PAGE: u64 = 4096;
 
-    /// A list of the pages in memory.
+    /// The vector lists the pages in memory.
     impl Neighbours for Vec<u64> {
         fn held_before(&self, page: u64, most: u64) -> u64 {
             (1..=most.min(page)).take_while(|step| self.contains(&(page - step))).count() as u64
@@ -229,8 +233,8 @@ mod tests {
         }
     }
 
-    /// Start, size and mark of each window for a reader that issues `count` requests of `wanted`
-    /// pages, starting at `first`.
+    /// Simulates a reader that issues `count` requests of `wanted` pages, starting at page `first`.
+    /// Returns the start, the size and the mark of each window.
     fn windows(state: &mut ReadAhead, first: u64, wanted: u64, count: u64) -> Vec<[u64; 3]> {
         let (mut held, mut marks, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for request in 0..count {
@@ -262,9 +266,10 @@ mod tests {
 
     #[test]
     fn windows_of_a_sequential_reader_grow_fourfold_then_twofold_up_to_the_maximum() {
-        // Read-ahead of 128 KiB, or 32 pages. A request of 1 page is at most 32/32, so the first
-        // window has 4 pages, with the mark after the requested page. 4 is not below 32/16, so the
-        // next windows have 8, 16, 32 and 32 pages.
+        // The maximum read-ahead is 128 KiB, or 32 pages. A request of 1 page is at most 32/32, so
+        // the first window has 4 pages, and the mark is right after the requested page. A window of
+        // 4 pages is not below 32/16, so each further window doubles: 8, 16, 32. Then the size
+        // stays at 32 pages.
         let all = windows(&mut state(32), 0, 1, 60);
         assert_eq!(all[..4], [[0, 4, 1], [4, 8, 4], [12, 16, 12], [28, 32, 28]]);
         assert_eq!(all[4], [60, 32, 60]);
@@ -272,26 +277,28 @@ mod tests {
 
     #[test]
     fn large_windows_begin_fourfold() {
-        // 1 MiB is 256 pages. 4 is below 256/16, so the next window has 16; 16 is not, so 32, 64,
-        // 128, 256.
+        // The maximum of 1 MiB is 256 pages. A window of 4 pages is below 256/16, so the next
+        // window has 16 pages. 16 is not below 256/16, so the further windows double: 32, 64, 128,
+        // 256.
         let sizes: Vec<u64> = windows(&mut state(256), 0, 1, 400).iter().map(|w| w[1]).collect();
         assert_eq!(sizes[..6], [4, 16, 32, 64, 128, 256]);
     }
 
     #[test]
     fn a_first_request_of_half_the_maximum_gets_all_of_it() {
-        // 16 of 32 pages is above a quarter: the window has the maximum, with the mark after the
-        // request.
+        // A request of 16 pages is more than a quarter of the 32-page maximum, so the window gets
+        // the maximum size, and the mark is right after the request.
         assert_eq!(windows(&mut state(32), 0, 16, 1), [[0, 32, 16]]);
-        // 8 of 32 pages is at most a quarter: the window is twice the request.
+        // A request of 8 pages is at most a quarter of the maximum, so the window is twice the
+        // request.
         assert_eq!(windows(&mut state(32), 0, 8, 1), [[0, 16, 8]]);
     }
 
     #[test]
     fn a_request_above_the_maximum_is_read_whole_as_far_as_the_device_takes_it() {
-        // A request of 256 pages, read-ahead of 4 pages, and a device that accepts 256 pages: the
-        // window is the request, with the mark in its middle, because nothing beyond the request is
-        // read.
+        // The request has 256 pages, the read-ahead maximum is 4 pages, and the device accepts 256
+        // pages. The window is as large as the request. Therefore, the mark is in the middle of the
+        // window.
         assert_eq!(windows(&mut state(4), 0, 256, 1), [[0, 256, 128], [256, 256, 256]]);
         let mut small = ReadAhead::new(4, 4, 0);
         assert_eq!(windows(&mut small, 0, 8, 1)[0], [0, 4, 2]);
@@ -302,7 +309,8 @@ mod tests {
         let mut state = state(32);
         let all = windows(&mut state, 1000, 2, 1);
         assert_eq!((all, state.size), (vec![[1000, 2, u64::MAX]], 0));
-        // The next request in order begins a stream, with a window of twice its 2 pages.
+        // The next request continues where the last one ended, so it starts a stream. Its first
+        // window has 4 pages, twice the request.
         assert_eq!(windows(&mut state, 1002, 2, 1), [[1002, 4, 1004]]);
     }
 
@@ -312,7 +320,7 @@ mod tests {
         let held: Vec<u64> = (90..100).collect();
         let window = state.missed(100, 2, PAGE, &held);
         assert_eq!((window.start, window.size, window.mark), (100, 12, Some(111)));
-        // Pages from the beginning of the file count twice.
+        // If all pages from the beginning of the file to the miss are in memory, they count twice.
         let held: Vec<u64> = (0..10).collect();
         assert_eq!(state.missed(10, 2, PAGE, &held).size, 22);
     }
@@ -327,7 +335,7 @@ mod tests {
         none.advise(Hint::Random);
         none.advise(Hint::NoReuse);
         assert_eq!(windows(&mut none, 0, 2, 2), [[0, 2, u64::MAX], [2, 2, u64::MAX]]);
-        // Without read-ahead each miss reads one page.
+        // Without read-ahead, each miss reads one page.
         let single: Vec<u64> = windows(&mut state(0), 0, 2, 1).iter().map(|w| w[1]).collect();
         assert_eq!(single, [1, 1]);
     }

@@ -1,4 +1,4 @@
-//! The path over a network: the program's host, the wire, and a server with the devices.
+//! The path over a network: the program's host, the network link, and a server with the devices.
 //!
 //! A request costs CPU time on both hosts and makes as many round trips as the protocol needs. Its
 //! data cross the server's interconnect once for the device and once for the network (paper 2,
@@ -10,12 +10,12 @@ use super::{Event, Host, Io, Machine, Origin};
 use crate::server::Server;
 use crate::system::{NetworkModel, System};
 
-/// The program's host and the wire. The server is the machine's first host.
+/// The program's host and the network link. The server is the machine's first host.
 pub(crate) struct Remote {
     pub model: NetworkModel,
     pub client: Host,
     pub wire: [Server; 2],
-    /// Serialises writes at the server.
+    /// FIFO server that lets the file server accept one write at a time.
     pub write_turn: Server,
 }
 
@@ -31,14 +31,14 @@ impl Remote {
     }
 }
 
-/// Stages of a remote request; each stage ends with the next event.
+/// Stages of a remote request. Each stage ends with the next event of the request.
 const CLIENT: u8 = 0;
 const THERE: u8 = 1;
 const SERVER: u8 = 2;
 const BACK: u8 = 3;
 
 impl Machine {
-    /// Starts a program's request with the CPU work of its host.
+    /// Starts a request of the program with the CPU work of the program's host.
     pub(crate) fn remote_begin(&mut self, io: u32) {
         let Io { op, length, origin, .. } = self.ios[io];
         let Origin::App { engine, .. } = origin else { return };
@@ -54,7 +54,7 @@ impl Machine {
         self.events.schedule(end_ns, Event::Remote(io));
     }
 
-    /// Runs the next step of a request.
+    /// Runs the next stage of a remote request.
     pub(crate) fn remote_step(&mut self, io: u32) {
         let now_ns = self.now_ns();
         let Io { op, length, stage, .. } = self.ios[io];
@@ -68,7 +68,7 @@ impl Machine {
             CLIENT => {
                 let payload = if op == Op::Write { model.rate.ns_for(length) } else { 0 };
                 let (_, sent_ns) = remote.wire[0].serve(now_ns, payload);
-                // All trips except the last half trip happen before the server starts.
+                // All one-way trips except the last one happen before the server starts.
                 let travel_ns = (model.latency.0 * (trips * 2.0 - 1.0)) as u64;
                 self.ios[io].stage = THERE;
                 self.events.schedule(sent_ns + travel_ns, Event::Remote(io));
@@ -92,7 +92,7 @@ impl Machine {
         }
     }
 
-    /// Continues a remote request when the server's devices have finished.
+    /// Continues a remote request after the server's devices have finished.
     pub(crate) fn remote_stored(&mut self, io: u32) {
         let now_ns = self.now_ns();
         let Io { op, length, .. } = self.ios[io];

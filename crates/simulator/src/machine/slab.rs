@@ -1,7 +1,7 @@
-//! Items addressed by number, such as requests and commands. Numbers are reused, so a number must
-//! not be used after its item was released.
+//! A list of items that are addressed by number, such as requests and commands. Numbers are reused,
+//! so a number must not be used after its item was released.
 
-/// Items addressed by number; numbers are reused.
+/// Items that are addressed by number. The numbers of released items are reused.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     items: Vec<T>,
@@ -9,12 +9,11 @@ pub(crate) struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// An empty list.
     pub fn new() -> Slab<T> {
         Slab { items: Vec::new(), free: Vec::new() }
     }
 
-    /// Adds an item; returns its number.
+    /// Adds an item and returns its number.
     #[inline]
     pub fn insert(&mut self, item: T) -> u32 {
         match self.free.pop() {
@@ -29,7 +28,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Frees the number of an item for another item.
+    /// Releases an item, so that its number can be used for another item.
     #[inline]
     pub fn release(&mut self, number: u32) {
         self.free.push(number);

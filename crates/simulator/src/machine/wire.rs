@@ -1,10 +1,10 @@
-//! The path between adapter and device: buses with the phases of a command, and device
-//! controllers, which do one thing at a time.
+//! The path between adapter and device: buses, with the phases of each command, and device
+//! controllers, which run one job at a time.
 //!
-//! A command is sent in one tenure of the bus. A read returns in a second tenure once its data are
-//! complete, or will be by the time they have been moved. Some devices answer reads without
-//! releasing the bus. The data of a write follow the command. The write completes from the cache,
-//! or in a tenure of its own once it is on the media.
+//! A command is sent in one tenure of the bus. A read returns its data in a second tenure, which
+//! may begin before all data are ready, if they are ready when the transfer needs them. Some
+//! devices answer reads without releasing the bus. The data of a write follow the command. A write
+//! completes from the cache, or in a separate tenure once the data are on the media.
 
 use std::collections::VecDeque;
 
@@ -18,10 +18,9 @@ use crate::server::ControllerTimes;
 use crate::system::{DiskModel, Path};
 use crate::volume::Piece;
 
-/// The phases of a bus (paper 1, Table 4).
+/// Names of the phases of a bus (paper 1, Table 4).
 pub(crate) const PHASE_NAMES: [&str; PHASES] =
     ["arbitrate", "reselect", "select", "message in", "message out", "command", "data", "status"];
-/// Number of phases of the bus.
 pub(crate) const PHASES: usize = 8;
 const ARBITRATE: usize = 0;
 const RESELECT: usize = 1;
@@ -32,7 +31,6 @@ const COMMAND: usize = 5;
 const DATA: usize = 6;
 const STATUS: usize = 7;
 
-/// Purpose of a bus tenure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TenureKind {
     Command,
@@ -41,41 +39,40 @@ enum TenureKind {
     Status,
 }
 
-/// A tenure of the bus: from arbitration until it is free again.
+/// A tenure of the bus: the time from arbitration until the bus is free again.
 #[derive(Clone, Copy, Debug)]
 struct Tenure {
     command: u32,
     kind: TenureKind,
 }
 
-/// A bus and its queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bus {
     current: Option<Tenure>,
     queue: VecDeque<Tenure>,
-    /// Time spent in each phase (ns). The whole time of a tenure is booked when it begins.
+    /// Time spent in each phase (ns). The whole time of a tenure is added when the tenure begins.
     phases_ns: [u64; PHASES],
     /// End of the current tenure (ns).
     until_ns: u64,
-    /// Time during which the bus ran at the pace of each link (ns). The last entry is the pace of
-    /// the drives.
+    /// Time during which each link limited the rate of the bus (ns). The last entry is the time
+    /// during which the drives limited it.
     paced_ns: Vec<u64>,
-    /// The link or device that set the pace of the current tenure.
+    /// The link that limits the rate of the current tenure. None if no link does.
     paced_by: Option<usize>,
-    /// Incomplete commands of all devices on the bus.
+    /// Number of incomplete commands of all devices on the bus.
     outstanding: u32,
-    /// A write whose device keeps the bus until its data follow, and since when (ns).
+    /// The write whose device keeps the bus until the data follow, and the start of this time (ns).
     held_for: Option<(u32, u64)>,
 }
 
 impl Bus {
-    /// An idle bus behind a number of links.
+    /// Creates an idle bus behind `links` links.
     pub fn new(links: usize) -> Bus {
         Bus { paced_ns: vec![0; links + 1], ..Bus::default() }
     }
 
-    /// Time up to `now_ns` during which the bus ran at the pace of each link (ns). The last entry
-    /// is the pace of the drives.
+    /// Returns the time up to `now_ns` during which each link limited the rate of the bus (ns). The
+    /// last entry is the time during which the drives limited it.
     pub fn paced_until(&self, now_ns: u64) -> Vec<u64> {
         let mut paced_ns = self.paced_ns.clone();
         if let Some(paced_by) = self.paced_by {
@@ -85,11 +82,11 @@ impl Bus {
         paced_ns
     }
 
-    /// Time spent in each phase up to `now_ns` (ns).
+    /// Returns the time spent in each phase up to `now_ns` (ns).
     pub fn phases_until(&self, now_ns: u64) -> [u64; PHASES] {
         let mut to_come_ns = self.until_ns.saturating_sub(now_ns);
-        // Subtracts the rest of the current tenure, starting with the phases that come last. The
-        // order of phases is only approximately known.
+        // The rest of the current tenure is subtracted, starting with the phases at the end of a
+        // tenure. The order of the phases is known only approximately.
         let mut phases_ns = self.phases_ns;
         for phase in [STATUS, DATA, MESSAGE_IN, COMMAND, MESSAGE_OUT, SELECT, RESELECT, ARBITRATE] {
             let cut_ns = to_come_ns.min(phases_ns[phase]);
@@ -101,7 +98,7 @@ impl Bus {
 }
 
 impl Machine {
-    /// Sends a piece to its device, at `from_ns` or later.
+    /// Sends a piece to its device at `from_ns` or later.
     pub(crate) fn send(&mut self, io: u32, piece: Piece, from_ns: u64) {
         let Piece { device, at, length, op } = piece;
         self.device_bytes[op as usize] += length;
@@ -117,14 +114,14 @@ impl Machine {
         }
     }
 
-    /// Sends a command that has a place in its device's queue, at `from_ns` or later.
+    /// Sends a command at `from_ns` or later. The queue of the device must have room for it.
     fn issue(&mut self, command: u32, from_ns: u64) {
         let entry = &mut self.devices[self.commands[command].device as usize];
         entry.outstanding += 1;
         let bus = entry.bus;
         self.buses[bus as usize].outstanding += 1;
         if from_ns > self.now_ns() {
-            // Until then it waits in the host.
+            // The command waits in the host until `from_ns`.
             self.events.schedule(from_ns, Event::Answered(command));
             self.commands[command].waited = true;
         } else {
@@ -154,8 +151,8 @@ impl Machine {
         self.events.schedule(end_ns, Event::BusFree(bus));
     }
 
-    /// Books the phases of a tenure that begins now; returns its end (ns). `kept` says that the
-    /// device has kept the bus since the command.
+    /// Books the phases of a tenure that begins now, and returns its end (ns). `kept` is true if
+    /// the device has kept the bus since the command.
     fn tenure_end(&mut self, bus: u32, tenure: Tenure, kept: bool) -> u64 {
         let now_ns = self.events.now_ns();
         let model = &self.system.bus;
@@ -212,7 +209,7 @@ impl Machine {
         let model = &self.system.bus;
         let phases = &mut self.buses[bus as usize].phases_ns;
         let (status_ns, message_ns) = match tenure.kind {
-            // The device disconnects. The status follows when it reports the write.
+            // The device disconnects now, and sends the status later, when it reports the write.
             TenureKind::WriteData if !cached => (0, model.disconnect.ns()),
             _ => (model.status.ns(), model.message_in.ns()),
         };
@@ -231,7 +228,7 @@ impl Machine {
             }
     }
 
-    /// A bus has become free.
+    /// Handles the end of a bus tenure.
     pub(crate) fn bus_free(&mut self, bus: u32) {
         let Some(Tenure { command, kind }) = self.buses[bus as usize].current.take() else {
             return;
@@ -281,7 +278,7 @@ impl Machine {
         self.next_job(device);
     }
 
-    /// Whether a device keeps the bus between a command and its data.
+    /// Checks whether a device keeps the bus between a command and the data of the command.
     fn keeps_bus(&mut self, command: u32) -> bool {
         let Command { device, op, length, .. } = self.commands[command];
         if op == Op::Read || !self.completes_from_cache(command) {
@@ -295,14 +292,14 @@ impl Machine {
             && entry.disk().is_some_and(|disk| disk.model.writes_inline && disk.has_room(length))
     }
 
-    /// Begins the next tenure of a bus.
+    /// Begins the next tenure in the queue of a bus.
     fn next_tenure(&mut self, bus: u32) {
         if let Some(next) = self.buses[bus as usize].queue.pop_front() {
             self.begin_tenure(bus, next);
         }
     }
 
-    /// The data of a write have reached the buffer.
+    /// Continues a write whose data have reached the buffer of the device.
     fn written(&mut self, command: u32) {
         let Command { device, at, length, op, .. } = self.commands[command];
         let cached = self.completes_from_cache(command);
@@ -326,7 +323,7 @@ impl Machine {
         self.start_media(device);
     }
 
-    /// A command has finished; its completion is reported now or coalesced with others.
+    /// Reports a finished command to the host, immediately or later together with others.
     fn command_done(&mut self, command: u32) {
         let device = self.commands[command].device;
         let now_ns = self.now_ns();
@@ -347,8 +344,8 @@ impl Machine {
         }
     }
 
-    /// The coalescing time has passed: reports held completions, unless even the first of them has
-    /// been held for less than that time.
+    /// Reports the held completions if the oldest one has been held for the coalescing time. Does
+    /// nothing if it has been held for less.
     pub(crate) fn coalesce_timeout(&mut self, device: u32) {
         let entry = &self.devices[device as usize];
         if self.now_ns() - entry.held_since_ns >= entry.mechanism.coalesce_ns() {
@@ -360,11 +357,11 @@ impl Machine {
     fn report_held(&mut self, device: u32) {
         let mut held = std::mem::take(&mut self.devices[device as usize].held);
         held.drain(..).for_each(|command| self.report_completion(command));
-        // Reporting may send new commands, but none of them can complete at the same moment.
+        // The reports may send new commands, but no new command can complete at the same moment.
         self.devices[device as usize].held = held;
     }
 
-    /// Reports a completion to the host.
+    /// Reports the completion of a command to the host.
     fn report_completion(&mut self, command: u32) {
         let Command { io, device, .. } = self.commands[command];
         let entry = &mut self.devices[device as usize];
@@ -383,7 +380,7 @@ impl Machine {
         }
     }
 
-    /// Starts the controller's next job if it is idle.
+    /// Starts the next job of a device's controller if the controller is idle.
     fn next_job(&mut self, device: u32) {
         let now_ns = self.events.now_ns();
         let entry = &mut self.devices[device as usize];
@@ -426,7 +423,7 @@ impl Machine {
         entry.working_on = u32::MAX;
     }
 
-    /// Time the firmware takes to decode a command (ns).
+    /// Returns the time that the firmware takes to decode a command (ns).
     fn firmware_ns(&mut self, command: u32) -> u64 {
         let Command { device, op, length, .. } = self.commands[command];
         let alone = self.is_alone(device);
@@ -435,8 +432,7 @@ impl Machine {
         let queued = entry.outstanding > 1;
         let Some(disk) = entry.disk() else { return 0 };
         let model = &disk.model;
-        // The drive compares a write with those in the queue only if it is small enough to be
-        // merged.
+        // The drive compares a write with the queued writes only if the write may be merged.
         let may_merge = length < model.coalesce.bytes();
         match op {
             Op::Write if queued && may_merge => {
@@ -453,13 +449,13 @@ impl Machine {
         }
     }
 
-    /// Whether a device has a single command, and no other command is on its bus.
+    /// Checks whether a device has a single command, and no other command is on the device's bus.
     fn is_alone(&self, device: u32) -> bool {
         let entry = &self.devices[device as usize];
         entry.outstanding == 1 && self.buses[entry.bus as usize].outstanding == 1
     }
 
-    /// The controller has decoded a command.
+    /// Continues a command that the controller has decoded.
     pub(crate) fn processed(&mut self, device: u32) {
         let command = self.devices[device as usize].working_on;
         let now_ns = self.events.now_ns();
@@ -519,7 +515,7 @@ impl Machine {
         }
     }
 
-    /// The controller has decoded a write: it accepts the data, or waits for room in the buffer.
+    /// Continues a decoded write: accepts the data, or waits for room in the buffer.
     fn write_processed(&mut self, command: u32) {
         let (now_ns, bus_ns) = (self.events.now_ns(), self.bus_ns(command));
         let Command { device, length, begun_ns, .. } = self.commands[command];
@@ -548,14 +544,15 @@ impl Machine {
         }
     }
 
-    /// Bus time of a command's data (ns).
+    /// Returns the time to transfer a command's data over the bus (ns).
     fn bus_ns(&self, command: u32) -> u64 {
         let Command { op, length, .. } = self.commands[command];
         let model = &self.system.bus;
         if op == Op::Read { model.read.ns_for(length) } else { model.write.ns_for(length) }
     }
 
-    /// The data of a read will be complete in time, or the minimum time of a write has passed.
+    /// Continues a read whose data will be complete in time, or a write whose minimum time has
+    /// passed.
     pub(crate) fn data_ready(&mut self, command: u32) {
         let Command { device, op, .. } = self.commands[command];
         let entry = &mut self.devices[device as usize];
@@ -569,7 +566,7 @@ impl Machine {
         self.next_job(device);
     }
 
-    /// Starts the next media operation if the media are free.
+    /// Starts the next media operation of a device if the media are free.
     pub(crate) fn start_media(&mut self, device: u32) {
         let now_ns = self.events.now_ns();
         let Some(disk) = self.devices[device as usize].disk() else { return };
@@ -594,7 +591,7 @@ impl Machine {
         }
     }
 
-    /// The media have finished an operation.
+    /// Handles the end of a media operation.
     pub(crate) fn media_free(&mut self, device: u32) {
         let mut served = std::mem::take(&mut self.served);
         served.clear();
@@ -620,7 +617,7 @@ impl Machine {
         self.next_job(device);
     }
 
-    /// A bus tenure of a flash device's command has ended.
+    /// Continues a command of a flash device after a bus tenure of this command.
     fn flash_tenure_ended(&mut self, command: u32, kind: TenureKind) {
         let now_ns = self.events.now_ns();
         let Command { device, at, length, op, .. } = self.commands[command];
@@ -652,7 +649,7 @@ impl Machine {
         }
     }
 
-    /// Moves waiting writes into the buffer of a flash device as long as there is room.
+    /// Moves waiting writes into the buffer of a flash device while the buffer has room.
     pub(crate) fn flash_step(&mut self, device: u32) {
         let now_ns = self.events.now_ns();
         let mut done = std::mem::take(&mut self.accepted);
@@ -667,7 +664,7 @@ impl Machine {
         self.watch_flash(device);
     }
 
-    /// A flash device has finished a command, or a delayed command may leave the host.
+    /// Continues a command that a flash device has finished, or that may now leave the host.
     pub(crate) fn answered(&mut self, command: u32) {
         let Command { device, op, waited, .. } = self.commands[command];
         let bus = self.devices[device as usize].bus;
@@ -682,7 +679,7 @@ impl Machine {
     }
 }
 
-/// Whether a drive answers a buffered read without disconnecting.
+/// Checks whether a drive answers a buffered read without disconnecting.
 fn answers_inline(model: &DiskModel, alone: bool) -> bool {
     model.answers_inline && (alone || model.answers_inline_queued)
 }

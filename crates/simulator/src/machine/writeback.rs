@@ -1,40 +1,40 @@
-//! The dirty pages of a file and the limits of a host. They determine when pages are written and
-//! when writers wait.
+//! The dirty pages of a file, and the dirty-page limits of a host, which determine when dirty pages
+//! are written and when writers wait.
 //!
 //! The rules are those of `mm/page-writeback.c` (`balance_dirty_pages`, `domain_dirty_limits`) and
 //! `fs/fs-writeback.c` (`wb_writeback`) as of Linux 6.18, and of
-//! `Documentation/admin-guide/sysctl/vm.rst`. The flusher starts when more than the background
-//! limit is dirty, or when a file has been dirty for the expiry time. Writers do not wait while the
-//! dirty pages are below the middle between both limits. Above it, they proceed at the rate of the
-//! device, and the dirty pages settle in the middle between that point and the limit. The kernel
-//! makes each writer pause for a computed time; in this model it waits until enough is written,
-//! which gives the same rate.
+//! `Documentation/admin-guide/sysctl/vm.rst`. The flusher starts when more pages than the
+//! background limit are dirty, or when a file has been dirty for the expiry time. Writers do not
+//! wait while the number of dirty pages is below the midpoint of both limits. Above this midpoint,
+//! writers proceed at the rate of the device, and the number of dirty pages settles halfway between
+//! the midpoint and the limit. The kernel makes each writer pause for a computed time. In this
+//! model, a writer waits until enough pages are written, which gives the same rate.
 
 use super::pages::Ranges;
 
-/// The limits of a host (pages).
+/// The dirty-page limits of a host (pages).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The flusher runs while more pages are dirty.
+    /// Number of dirty pages above which the flusher runs.
     pub background: u64,
     /// Maximum number of pages that are dirty or being written.
     pub limit: u64,
 }
 
 impl Limits {
-    /// Writers do not wait up to this number (`dirty_freerun_ceiling`).
+    /// Returns the number of dirty pages up to which writers do not wait (`dirty_freerun_ceiling`).
     pub fn free_run(self) -> u64 {
         u64::midpoint(self.background.min(self.limit), self.limit)
     }
 
-    /// At this number, writers proceed at the rate of the device (set point of
-    /// `pos_ratio_polynom`).
+    /// Returns the number of dirty pages at which writers proceed at the rate of the device (set
+    /// point of `pos_ratio_polynom`).
     pub fn set_point(self) -> u64 {
         u64::midpoint(self.free_run(), self.limit)
     }
 
-    /// Whether a writer of `more` pages waits while `unwritten` pages are dirty or being written.
-    /// It never waits if `unwritten` is 0.
+    /// Checks whether a writer of `more` pages must wait while `unwritten` pages are dirty or being
+    /// written. A writer never waits if `unwritten` is 0.
     pub fn holds_back(self, unwritten: u64, more: u64) -> bool {
         unwritten > 0 && unwritten + more > self.set_point()
     }
@@ -46,27 +46,28 @@ pub(crate) struct DirtyPages {
     ranges: Ranges,
     dirty: u64,
     writing: u64,
-    /// Where the flusher continues (`writeback_index`).
+    /// Page at which the flusher continues (`writeback_index`).
     next: u64,
-    /// Time since which the file has had dirty pages (ns).
+    /// Start of the time for which the file has continuously had dirty pages (ns). None if no page
+    /// is dirty.
     since_ns: Option<u64>,
-    /// Whether pages are written regardless of the limits: they have expired, or a job waits for
-    /// them.
+    /// Whether pages are written regardless of the limits, because they have expired or a job waits
+    /// for them.
     pub urgent: bool,
 }
 
 impl DirtyPages {
-    /// Number of pages that are dirty and not being written.
+    /// Returns the number of pages that are dirty and not being written.
     pub fn dirty(&self) -> u64 {
         self.dirty
     }
 
-    /// Whether no page is dirty or being written.
+    /// Checks whether no page is dirty or being written.
     pub fn is_clean(&self) -> bool {
         self.dirty == 0 && self.writing == 0
     }
 
-    /// Marks pages as dirty; calls `gap` with each range that was not dirty.
+    /// Marks pages as dirty. Calls `gap` with each range that was not dirty before.
     pub fn mark(&mut self, from: u64, to: u64, now_ns: u64, mut gap: impl FnMut(u64, u64)) {
         let dirty = &mut self.dirty;
         self.ranges.insert(from, to, |from, to| {
@@ -76,8 +77,8 @@ impl DirtyPages {
         self.since_ns.get_or_insert(now_ns);
     }
 
-    /// Takes the next dirty pages for writing, at most `most`. Continues after the last pages
-    /// taken, and wraps around at the end.
+    /// Takes the next dirty pages for writing, at most `most`. Continues after the last pages that
+    /// were taken, and wraps around at the end of the file.
     pub fn take(&mut self, most: u64) -> Option<(u64, u64)> {
         let (from, to) = self.ranges.first_from(self.next).or(self.ranges.first_from(0))?;
         let to = to.min(from + most);
@@ -86,7 +87,7 @@ impl DirtyPages {
         Some((from, to))
     }
 
-    /// Takes dirty pages of a range for writing.
+    /// Takes dirty pages in the range `from..to` for writing, at most `most`.
     pub fn take_within(&mut self, from: u64, to: u64, most: u64) -> Option<(u64, u64)> {
         let (start, end) = self.ranges.first_from(from).filter(|(start, _)| *start < to)?;
         let end = end.min(to).min(start + most);
@@ -103,13 +104,13 @@ impl DirtyPages {
         }
     }
 
-    /// Records that pages have been written.
+    /// Records that `pages` pages have been written.
     pub fn written(&mut self, pages: u64) {
         self.writing -= pages;
     }
 
-    /// Periodic check of the flusher: pages that have been dirty for `expire_ns` become urgent.
-    /// Returns whether another check is needed.
+    /// Runs the periodic check of the flusher. Pages that have been dirty for `expire_ns` become
+    /// urgent. Returns whether another check is needed.
     pub fn look(&mut self, now_ns: u64, expire_ns: u64) -> bool {
         let Some(since_ns) = self.since_ns else { return false };
         self.urgent |= now_ns - since_ns >= expire_ns;
@@ -126,7 +127,7 @@ mod tests {
         let limits = Limits { background: 1000, limit: 2000 };
         assert_eq!((limits.free_run(), limits.set_point()), (1500, 1750));
         assert!(!limits.holds_back(1740, 10) && limits.holds_back(1741, 10));
-        assert!(!limits.holds_back(0, 1 << 40), "a write larger than the limit would never end");
+        assert!(!limits.holds_back(0, 1 << 40), "a write above the limit would wait forever");
     }
 
     #[test]
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!((new, pages.dirty()), (16, 16));
         assert_eq!(pages.take(8), Some((10, 18)));
         // A page that becomes dirty again while it is being written is written again, after the
-        // others.
+        // other dirty pages.
         pages.mark(10, 11, 9, |_, _| {});
         assert_eq!(pages.take(100), Some((18, 25)));
         assert_eq!((pages.take(100), pages.take(100)), (Some((100, 101)), Some((10, 11))));
@@ -158,7 +159,7 @@ mod tests {
         assert!(pages.look(129, 30) && !pages.urgent);
         assert!(pages.look(130, 30) && pages.urgent);
         pages.take(1);
-        assert!(pages.urgent, "the rest is written too");
+        assert!(pages.urgent, "the remaining page is still urgent");
         pages.take(1);
         assert!(!pages.urgent && !pages.look(200, 30));
     }

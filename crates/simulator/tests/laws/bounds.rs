@@ -1,5 +1,5 @@
-//! No run exceeds any of the closed-form bounds, for any system and load. If a single part is the
-//! limit, the run reaches the bound of that part.
+//! Tests that no run exceeds a closed-form bound, for any system and load. If a single part is the
+//! limit, the run reaches the bound of this part.
 
 use ioengine::{Caching, Op};
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ impl Case {
 fn bases() -> Vec<Description> {
     let mut bases: Vec<Description> = all()
         .into_iter()
-        .map(|name| Description::named(name).expect("it is one of the names"))
+        .map(|name| Description::named(name).expect("the name is a built-in system"))
         .collect();
     for number in 1..8 {
         let parts =
@@ -75,7 +75,7 @@ fn bases() -> Vec<Description> {
     bases
 }
 
-/// Changes applied independently to the base systems, in this order.
+/// Changes that are applied to the base systems in this order, independently of each other.
 const CHANGES: [(&str, &[&str]); 10] = [
     ("volume", &["none", "stripe", "raid1", "raid5"]),
     ("raid_in", &["host", "adapter", "array"]),
@@ -88,7 +88,7 @@ const CHANGES: [(&str, &[&str]); 10] = [
     ("path", &["driver", "file-system"]),
     ("drive.zero_latency_write", &["on", "off"]),
 ];
-/// Further changes; each system gets one of them.
+/// Further changes. Each system gets one of these changes.
 const OTHERS: [&str; 14] = [
     "",
     "host.cpus=2",
@@ -107,7 +107,8 @@ const OTHERS: [&str; 14] = [
      drive.translation.slc_full=fold",
 ];
 
-/// Applies a change if the key exists and the result is valid; returns whether it did.
+/// Applies a change if the key exists and the result is valid. Returns whether the change was
+/// applied.
 fn set(description: &mut Description, key: &str, value: &str) -> bool {
     let mut changed = description.clone();
     let fits = changed.set(key, value).is_ok() && changed.system().is_ok();
@@ -123,7 +124,8 @@ fn pairs(changes: &str) -> impl Iterator<Item = (&str, &str)> {
 
 fn system() -> impl Strategy<Value = System> {
     let counts = (1..7_u32, 1..4_u32, 1..3_u32);
-    // With some probability, a system keeps its original value.
+    // The probabilities in `keeps` are those that a system keeps its original path, and its
+    // original setting of zero-latency writes.
     let choices = any::<[prop::sample::Index; CHANGES.len()]>();
     let keeps = [prop::bool::weighted(0.25), prop::bool::weighted(0.5)];
     let rest = (0..6_u32, prop::sample::select(OTHERS.to_vec()), keeps);
@@ -147,7 +149,7 @@ fn system() -> impl Strategy<Value = System> {
         for (key, value) in pairs(others) {
             set(&mut text, key, value);
         }
-        text.system().expect("a change that does not fit is not kept")
+        text.system().expect("only valid changes are kept")
     })
 }
 
@@ -183,11 +185,11 @@ fn every_change_of_the_property_takes_effect_somewhere() {
     ];
     for (key, values) in all_of.iter().chain(&CHANGES) {
         for value in *values {
-            assert!(takes_effect(key, value), "{key}={value} changes nothing anywhere");
+            assert!(takes_effect(key, value), "{key}={value} changes no base system");
         }
     }
     for (key, value) in OTHERS.into_iter().flat_map(pairs) {
-        assert!(takes_effect(key, value), "{key}={value} changes nothing anywhere");
+        assert!(takes_effect(key, value), "{key}={value} changes no base system");
     }
 }
 
@@ -197,7 +199,7 @@ fn case() -> impl Strategy<Value = Case> {
     let rest = (prop::sample::select(vec![1_u32, 1, 2, 4]), 0..4_u8, 1..12_u64, any::<u64>());
     (system(), shape, rest).prop_map(|(system, shape, (workers, mode, mib, seed))| {
         let (kib, write, random, depth) = shape;
-        // Equal shares for all threads; no byte is requested twice.
+        // All threads get equal shares, and no byte is requested twice.
         let round = u64::from(kib) * KIB * u64::from(workers);
         let bytes = ((mib << 20) / round).max(2) * round;
         let load = load(if write { 0 } else { 100 }, kib * 1024, depth, bytes);
@@ -228,7 +230,7 @@ proptest! {
 
 #[test]
 fn the_last_command_need_not_wait_for_all_the_requests_that_it_counts_as() {
-    // Each command counts as four requests, and the limit holds back only those after it.
+    // Each command counts as four requests, and the limit delays only later commands.
     let counted = [
         ("drive.counted_size", "16"),
         ("drive.request_credit", "50"),
@@ -243,7 +245,8 @@ fn the_last_command_need_not_wait_for_all_the_requests_that_it_counts_as() {
     let paced = bounds.iter().find(|bound| bound.part == bounds::Part::Requests);
     let paced = paced.unwrap_or_else(|| panic!("no bound by requests: {}", rates(&bounds)));
     assert!(rate <= paced.bytes_per_s, "{rate:.0} of {}", rates(&bounds));
-    // The bound allows for a last command as long as the read-ahead, which counts as 8 of 64.
+    // The bound allows for a last command as large as the read-ahead, which counts as 8 of the 64
+    // requests.
     assert!(rate > paced.bytes_per_s * 56.0 / 64.0, "{rate:.0} of {}", rates(&bounds));
 }
 
@@ -273,7 +276,7 @@ fn tightest(system: System, load: Workload, caching: Caching) -> (Bound, f64) {
 fn the_tightest_bound_names_what_binds_and_the_run_comes_up_to_it() {
     let mib64 = 64 << 20;
     let stripe = [("volume", "stripe"), ("disks", "4")];
-    // Consecutive requests go to the same drive, so its firmware must not be the limit.
+    // Consecutive requests are sent to the same drive, so its firmware must not be the limit.
     let buses = [("buses", "4"), ("drive.firmware_queued_read", "0")];
     let cases = [
         ("media", named(DISKS, &[]), load(100, 65536, 4, mib64)),
@@ -307,10 +310,10 @@ fn the_bound_of_a_bus_is_that_of_its_own_rate() {
     let bus = "Ultra160 SCSI";
     let fast_links = [("links.0.read", "1000"), ("links.0.fixed", "0"), ("links.1.read", "1000")];
     let (slow, fast) = (rate_of(&[], Op::Read, bus), rate_of(&fast_links, Op::Read, bus));
-    assert_eq!(slow, fast, "the bus has the rate of a link");
+    assert_eq!(slow, fast, "the bus bound depends on the rate of a link");
     assert!(rate_of(&[("bus.read", "320")], Op::Read, bus) > 1.2 * slow);
 
-    // The bus waits for PCI, whatever its own rate is, so PCI sets this bound.
+    // The bus waits for PCI at any rate of the bus, so PCI sets this bound.
     let paced = "Ultra160 SCSI at the pace of PCI";
     let usual = rate_of(&[], Op::Read, paced);
     assert!(usual < rate_of(&[], Op::Read, "PCI") && usual < slow, "{usual}");
@@ -331,7 +334,7 @@ fn an_array_that_may_not_hold_writes_waits_for_the_platter() {
 
 #[test]
 fn a_controller_that_reads_ahead_in_less_than_rows_is_within_its_bound() {
-    // Read-ahead covers four chunks at a time, and a request has twelve.
+    // Read-ahead covers four chunks at a time, and a request has twelve chunks.
     let parts = Parts { flash: true, ..Parts::default() };
     let array = [("raid_in", "array"), ("volume", "stripe"), ("disks", "6"), ("chunk", "16k")];
     let system = changed(base_with(parts), &array);

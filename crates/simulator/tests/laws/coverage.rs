@@ -1,5 +1,5 @@
-//! Coverage of the confidence interval of a rate: how often the interval contains the long-run
-//! rate.
+//! Coverage of the confidence interval of a rate: how often the interval contains the rate of a
+//! long run.
 
 use analysis::bootstrap::median_interval;
 use analysis::interval::{CONFIDENCE, Interval};
@@ -13,10 +13,10 @@ use crate::support::{load, named, run};
 const RUNS: u64 = 200;
 /// Number of trials per run.
 const TRIALS: u64 = 6;
-/// Runs whose interval must contain the long-run rate: 93%.
+/// Minimum number of runs whose interval must contain the long-run rate (93%).
 const COVERED_MIN: u64 = 186;
 
-/// A system, a load, and the lengths of a trial and of the long run.
+/// A system and a load, with the lengths of a trial and of the long run.
 struct Case {
     system: System,
     load: Workload,
@@ -25,7 +25,7 @@ struct Case {
 }
 
 impl Case {
-    /// Random reads. The long run has the length of 400 trials.
+    /// Returns a case of random reads. The long run is as long as 400 trials.
     fn random(name: &str, request_bytes: u32, depth: u32, trial_ms: u64) -> Case {
         let system = named(name, &[]);
         let region_bytes = 8 << 30;
@@ -35,7 +35,7 @@ impl Case {
         Case { system, load, trial_ns, long_run_ns: trial_ns * 400 }
     }
 
-    /// Sequential reads. The long run stays within the first zone of a disk.
+    /// Returns a case of sequential reads. The long run stays within the first zone of a disk.
     fn sequential(name: &str, request_bytes: u32, depth: u32, trial_ms: u64) -> Case {
         let case = Case::random(name, request_bytes, depth, trial_ms);
         let load = Workload { pattern: Pattern::Sequential, ..case.load };
@@ -47,8 +47,8 @@ impl Case {
         run(&self.system, &load, Caching::Direct).sample
     }
 
-    /// The interval reported for a run: the interval of the median, widened by half a request,
-    /// because requests are counted whole.
+    /// Returns the interval that is reported for a run. This is the interval of the median, widened
+    /// by half a request, because only whole requests are counted.
     fn reported_interval(&self, run: u64) -> Interval {
         let trials = (0..TRIALS).map(|trial| self.sample(run * 1000 + trial + 1, self.trial_ns));
         let (mut rates, mut resolution) = (Vec::new(), 0.0_f64);
@@ -72,7 +72,7 @@ impl Case {
         assert!(
             covered >= COVERED_MIN,
             "{} {pattern:?} {request_bytes} bytes, depth {depth}: {covered} of {RUNS} intervals \
-             hold {long_run_rate:.0} bytes/s; one is {:?}",
+             contain {long_run_rate:.0} bytes/s, for example {:?}",
             self.system.name,
             self.reported_interval(1),
         );
@@ -103,7 +103,7 @@ fn intervals_of_sequential_reads_hold_the_rate_of_the_zone() {
 
 /// This test is slow, because the simulated scheduler examines the whole queue.
 #[test]
-#[ignore = "a campaign of a minute"]
+#[ignore = "takes about a minute"]
 fn intervals_of_very_deep_queues_hold_the_rate_in_the_long_run() {
     Case::random("sata-hdd-7200", 4096, 128, 2000).assert_coverage();
     Case::random("sata-hdd-7200", 4096, 256, 5000).assert_coverage();

@@ -1,4 +1,4 @@
-//! Closed forms: results that follow from the parameters by hand calculation.
+//! Closed forms: results that can be calculated from the parameters by hand.
 
 use ioengine::{Caching, Op};
 use simulator::SimpleModel;
@@ -16,7 +16,7 @@ fn geometry(system: &System) -> Geometry {
     Geometry::new(disk, 1.0)
 }
 
-/// Offset of the file on its disk (bytes).
+/// Returns the offset of the file on its disk (bytes).
 fn file_start(system: &System) -> u64 {
     (geometry(system).bytes() as f64 * system.setup.file_at) as u64
 }
@@ -48,10 +48,10 @@ fn a_write_without_a_cache_takes_a_revolution_and_its_own_time() {
 
 #[test]
 fn a_read_from_the_buffer_takes_a_fixed_time_and_one_for_each_byte() {
-    // The platters turn so fast that the buffer always has the data in advance.
+    // The platters turn so fast that the buffer always holds the data in advance.
     let always = [("drive.rotation", "7200000"), ("drive.start_read", "0")];
     let system = named(DISKS, &[&always[..], &[("links.0.read", "0")]].concat());
-    // Each size gets the same number of requests, so that the first seek cancels out.
+    // All sizes get the same number of requests, so that the time of the first seek cancels out.
     let often = |kib: u32| load(100, kib * 1024, 1, 4000 * u64::from(kib) * 1024);
     let time = |kib: u32| run(&system, &often(kib), Caching::Direct);
     let (small, large) = (time(4).ns_per_request(), time(64).ns_per_request());
@@ -85,17 +85,17 @@ fn a_disk_that_commits_ahead_gains_nothing_from_a_second_random_request() {
         ran.bytes_per_s()
     };
     let (one, two, eight) = (rate(1), rate(2), rate(8));
-    // Depth 2 saves only the host's share of a request, 0.5 of 13 ms.
+    // Depth 2 saves only the host's share of a request, 0.5 ms of 13 ms.
     assert!(two / one < 1.08, "one {one}, two {two}");
     assert!(eight / one > 1.15, "one {one}, eight {eight}");
 }
 
-/// A flash device in which only the units take time. Host and bus take none.
+/// Returns a flash device in which only the units take time. Host and bus take no time.
 fn bare_units(units: &str, unit_us: &str) -> System {
     bare(units, unit_us, ["0", "0"])
 }
 
-/// A flash device as above with a fixed latency and completion coalescing.
+/// Returns a flash device in which only the units, a fixed latency and coalescing take time.
 fn bare(units: &str, unit_us: &str, [fixed_us, coalesce_us]: [&str; 2]) -> System {
     let none = ["host.direct_read.fixed", "host.direct_read.each", "links.0.read", "bus.read"];
     let none = none.map(|key| (key, "0"));
@@ -154,7 +154,7 @@ fn coalesced_completions_wait_for_the_last_of_them() {
 fn a_completion_is_held_no_longer_than_the_coalescing_time() {
     let system = bare("1", "1000", ["0", "50"]);
     let ran = run(&system, &load(100, 4096, 2, 2 * 4096), Caching::Direct);
-    // The first completion is reported 50 us late, the last one immediately.
+    // The first completion is reported 50 us late, and the last one immediately.
     is_near(ran.account.mean_residence_ns, (1_050_000.0 + 2_000_000.0) / 2.0, 0.001, "two reads");
 }
 
@@ -199,7 +199,7 @@ fn devices_move_the_requested_bytes_plus_redundancy() {
     assert_eq!(moved(&[], 100, 65536), [1.0, 0.0]);
     assert_eq!(moved(&[], 0, 131_072), [0.0, 1.0]);
     assert_eq!(moved(&stripe, 100, 65536), [1.0, 0.0]);
-    assert_eq!(moved(&mirror, 0, 65536), [0.0, 2.0], "RAID 1 writes twice");
+    assert_eq!(moved(&mirror, 0, 65536), [0.0, 2.0], "RAID 1 writes all data twice");
     assert_eq!(moved(&mirror, 100, 65536), [1.0, 0.0]);
     assert_eq!(moved(&parity, 0, 262_144), [0.0, 1.25], "whole rows");
     assert_eq!(moved(&parity, 0, 8192), [2.0, 2.0], "parts of rows");
@@ -240,7 +240,7 @@ fn a_cache_of_the_file_system_pays_for_the_controller_below_it() {
 fn a_degraded_array_reads_a_lost_chunk_from_all_others() {
     let system = named(DISKS, &[("volume", "raid5"), ("disks", "5"), ("failed", "1")]);
     let ran = run(&system, &load(100, 8192, 1, 20 * MIB), Caching::Direct);
-    // A fifth of the data lies on the failed device and takes four reads.
+    // A fifth of the data lies on the failed device. Reading these data takes four device reads.
     is_near(ran.account.device_requests[Op::Read as usize] as f64 / 2560.0, 1.6, 0.001, "reads");
 }
 
@@ -279,15 +279,16 @@ fn partial_page_writes_read_each_page_once() {
         assert_eq!(bytes, reads * 4096, "{kib} KiB");
         reads
     };
-    // Each page that a request covers only in part is read once: one page for every two requests of
-    // 2 or 6 KiB, three for every four of 3 or 5 KiB, one for every four of 1 KiB.
+    // Each page that a request covers only in part is read once. This is one page for every two
+    // requests of 2 or 6 KiB, three pages for every four requests of 3 or 5 KiB, and one page for
+    // every four requests of 1 KiB.
     for (kib, reads) in [(2, 1280), (4, 0), (6, 1280), (3, 1920), (5, 1920), (1, 640)] {
         assert_eq!(page_reads(&[], kib), reads, "{kib} KiB");
     }
     assert_eq!(page_reads(&[("allocation", "extend")], 6), 0, "there is nothing to read");
 }
 
-/// Writes per second of a rebuild beside a light read load.
+/// Returns the number of writes per second of a rebuild that runs beside a light read load.
 fn rebuild_writes(changes: &[(&str, &str)]) -> f64 {
     let setup = [("volume", "raid5"), ("failed", "1"), ("rebuilding", "on")];
     let system = named(DISKS, &[&setup[..], changes].concat());
@@ -312,7 +313,7 @@ fn a_rebuild_costs_a_controller_with_a_cache_what_it_costs_one_without() {
         let fixed = [("raid_in", "array"), ("array.fixed", "50000"), ("write_cache", cache)];
         rebuild_writes(&[&fixed[..], &[("disks", "4")]].concat())
     };
-    // Ten reads per second leave half of the controller's time unused.
+    // Ten reads per second take half of the controller's time.
     assert!(with("on") <= 10.0, "{}", with("on"));
     is_near(with("on"), with("off"), 0.01, "with a write cache");
 }
@@ -340,13 +341,13 @@ fn a_single_random_request_takes_the_sum_of_the_simple_model() {
             caching: Caching::Direct,
             bytes: None,
         };
-        let model = SimpleModel::of(&system, &shape, region_bytes).expect("it is a single disk");
+        let model = SimpleModel::of(&system, &shape, region_bytes).expect("one single disk");
         let what = format!("{name} {op:?} {kib} KiB: {model:?}");
         let (found, sum) = (ran.ns_per_request(), model.sum_ns());
         if kib <= 8 {
             is_near(found, sum, 0.03, &what);
         } else {
-            // Data cross the bus while the media still read.
+            // The data cross the bus while the media are still being read.
             assert!(found < sum && found > sum - model.bus_ns - model.fixed_ns, "{what}: {found}");
         }
     }

@@ -1,4 +1,5 @@
-//! Systems with a translation layer: the time that garbage collection and the SLC cache cost.
+//! Tests how much time garbage collection and the SLC cache cost in systems with a translation
+//! layer.
 
 use ioengine::{Caching, Op};
 use simulator::{Account, Driver, Resource, System};
@@ -8,7 +9,7 @@ use crate::support::{RunResult, load, named, relative_difference, run};
 
 const MIB: u64 = 1 << 20;
 
-/// A small device with 28% over-provisioning whose dies alone limit writes.
+/// A small device with 28% over-provisioning. Only its dies limit writes.
 const SMALL: [(&str, &str); 8] = [
     ("drive.capacity", "1GiB"),
     ("drive.units", "8"),
@@ -25,34 +26,36 @@ fn small(changes: &[(&str, &str)]) -> System {
     named("nvme-ftl", &all)
 }
 
-/// A load of independent uniform draws from the first `region_bytes`.
+/// Changes a load so that its offsets are drawn independently and uniformly from the first
+/// `region_bytes`.
 fn draws(load: Workload, region_bytes: u64) -> Workload {
     let all = Zone { access_percent: 100, region_percent: 100 };
     let distribution = Distribution::Zoned(vec![all]);
     Workload { pattern: Pattern::Random, distribution, region_bytes, ..load }
 }
 
-/// Random writes of 4 KiB all over the small device.
+/// Returns random writes of 4 KiB to the whole small device.
 fn random_writes(bytes: u64) -> Workload {
     draws(load(0, 4096, 32, bytes), 1 << 30)
 }
 
 fn dies(account: &Account) -> &Resource {
-    account.resources.iter().find(|part| part.name == "flash units").expect("it is flash")
+    account.resources.iter().find(|part| part.name == "flash units").expect("the device is flash")
 }
 
 fn amplification(ran: &RunResult) -> f64 {
-    ran.account.write_cost().expect("it has written").write_amplification
+    ran.account.write_cost().expect("the run has written").write_amplification
 }
 
-/// Busy time of the dies in a phase, as a share of their total busy time.
+/// Returns the busy time of the dies in a phase, as a share of their total busy time.
 fn phase(account: &Account, name: &str) -> f64 {
     let dies = dies(account);
     let found = dies.phases_ns.iter().find(|(phase, _)| *phase == name);
-    found.expect("it is a phase").1 as f64 / dies.busy_ns as f64
+    found.expect("the phase exists").1 as f64 / dies.busy_ns as f64
 }
 
-/// The fixed point for first in, first out: A = 1 / (1 - e^(-alpha / A)).
+/// Returns the write amplification A of first-in, first-out garbage collection. A is the fixed
+/// point of A = 1 / (1 - e^(-alpha / A)).
 fn fifo(alpha: f64) -> f64 {
     (0..10_000).fold(3.0_f64, |found, _| 1.0 / (1.0 - (-alpha / found).exp()))
 }
@@ -68,12 +71,13 @@ fn random_writes_run_at_the_rate_that_their_amplification_leaves() {
         let system = small(&changes);
         let ran = run(&system, &random_writes(4 << 30), Caching::Direct);
         let spare: f64 = spare.parse().unwrap();
-        // Greedy garbage collection with blocks of 512 slots is within 1% of first in, first out.
+        // With blocks of 512 slots, the write amplification of greedy garbage collection is within
+        // 1% of first in, first out.
         let wanted = fifo(1.0 + spare);
         let found = amplification(&ran);
         let what = format!("{changes:?}: {found} where {wanted} was expected");
         assert!(relative_difference(found, wanted) < tolerance, "{what}");
-        // Each byte is programmed `found` times and read and moved `found - 1` times.
+        // Each byte is programmed `found` times, and read and moved `found - 1` times.
         let program_ns = 561e3 + 98304.0 / 1.2;
         let valid = 1.0 - 1.0 / found;
         let pages_per_unit = (1.0 - (1.0 - valid).powi(8)) / (8.0 * valid);
@@ -96,13 +100,13 @@ fn a_device_that_was_never_written_writes_as_fast_as_its_dies_program() {
     let system = small(&[("drive.translation.state", "empty")]);
     let ran = run(&system, &random_writes(256 * MIB), Caching::Direct);
     let rate = 8.0 * 98304.0 * 1e9 / (561e3 + 98304.0 / 1.2);
-    // The last writes are still in the buffer when the run ends.
+    // The last 4 MiB of the writes are still in the buffer when the run ends.
     let difference = relative_difference(ran.bytes_per_s(), rate * 256.0 / 252.0);
     assert!(difference < 0.01, "{} where {rate} was expected", ran.bytes_per_s());
     assert_eq!(amplification(&ran), 1.0);
     let reads = draws(load(100, 4096, 1, 4 * MIB), 1 << 30);
     let read = run(&system, &reads, Caching::Direct);
-    assert_eq!(dies(&read.account).busy_ns, 0, "what was never written needs no flash");
+    assert_eq!(dies(&read.account).busy_ns, 0, "reads of unwritten data need no flash");
 }
 
 #[test]
@@ -111,7 +115,7 @@ fn sequential_writes_cost_nothing_more_once_they_have_passed_the_whole_device() 
     let writes = Workload { limit_bytes: Some(3 << 30), ..load(0, 131_072, 8, 1 << 30) };
     let ran = run(&system, &writes, Caching::Direct);
     assert!(amplification(&ran) < 1.001, "{}", amplification(&ran));
-    assert!(phase(&ran.account, "erase") > 0.03, "blocks are erased all the same");
+    assert!(phase(&ran.account, "erase") > 0.03, "blocks are still erased");
 }
 
 #[test]
@@ -126,16 +130,16 @@ fn reads_wait_for_writes_less_if_the_device_can_suspend() {
     let (alone, written) = (mean_ns(&[], 100), mean_ns(&[], 0));
     let reads_ns = |changes| 2.0 * mean_ns(changes, 50) - written.min(20e3);
     let (mixed, suspended, fresh) = (reads_ns(&[]), reads_ns(&suspends), reads_ns(&filled));
-    assert!(mixed > 1.5 * alone, "reads wait for programs: {mixed} after {alone}");
+    assert!(mixed > 1.5 * alone, "reads wait for programs: {mixed} beside writes, {alone} alone");
     assert!(suspended < 0.75 * mixed, "{suspended} instead of {mixed}");
     assert!(fresh < 0.9 * mixed, "{fresh} without garbage collection, {mixed} with it");
 }
 
 #[test]
 fn a_drive_with_published_parameters_is_as_fast_as_its_data_sheet_says() {
-    // Samsung 970 PRO of 512 GB, with the parameters of NVMeVirt (ssd_config.h, SAMSUNG_970PRO),
-    // which were fitted to that drive. Parameters that NVMeVirt lacks have no effect on a single
-    // pass of writes to an empty drive.
+    // The parameters describe a Samsung 970 PRO of 512 GB. They were fitted to that drive in
+    // NVMeVirt (ssd_config.h, SAMSUNG_970PRO). Parameters that NVMeVirt lacks have no effect here,
+    // because the writes fit into the blocks that are free.
     let parameters = [
         ("drive.capacity", "512GB"),
         ("drive.units", "16"),
@@ -155,7 +159,7 @@ fn a_drive_with_published_parameters_is_as_fast_as_its_data_sheet_says() {
         ("drive.translation.state", "filled"),
     ];
     let system = named("nvme-ftl", &parameters);
-    // Data sheet: 3,500 MB/s for sequential reads, 2,300 MB/s for sequential writes.
+    // The data sheet gives 3,500 MB/s for sequential reads and 2,300 MB/s for sequential writes.
     for (read_percent, published) in [(100, 3500e6), (0, 2300e6)] {
         let ran = run(&system, &load(read_percent, 131_072, 32, 2 << 30), Caching::Direct);
         let rate = ran.bytes_per_s();
@@ -163,7 +167,7 @@ fn a_drive_with_published_parameters_is_as_fast_as_its_data_sheet_says() {
     }
 }
 
-/// A device with an SLC cache of 128 MiB and no garbage collection.
+/// Returns a device with an SLC cache of 128 MiB and no garbage collection.
 fn cached(changes: &[(&str, &str)]) -> System {
     let own = [
         ("drive.translation.state", "empty"),
@@ -191,11 +195,12 @@ fn writes_slow_down_when_the_slc_cache_is_full() {
     let wanted_ns = 96.0 * MIB as f64 * 1e9 / slc;
     assert!(relative_difference(first_ns, wanted_ns) < 0.02, "{first_ns} not {wanted_ns}");
     assert_eq!(amplification(&first), 1.0, "nothing was folded yet");
-    // When the cache is full, writes go to the blocks.
+    // When the cache is full, data are written directly to the blocks.
     let (all_ns, _) = rate(&system, 600 * MIB);
     let wanted_ns = (128.0 / slc + 468.0 / direct) * MIB as f64 * 1e9;
     assert!(relative_difference(all_ns, wanted_ns) < 0.03, "{all_ns} not {wanted_ns}");
-    // Alternatively, writes go through the cache, which must be emptied at the same time.
+    // With `slc_full=fold`, all data pass through the cache, which must be emptied at the same
+    // time.
     let (folds_ns, folds) = rate(&cached(&[("drive.translation.slc_full", "fold")]), 600 * MIB);
     let fold_ns = (50e3 + transfer_ns + 500e3 + transfer_ns) / (8.0 * 32768.0);
     let wanted_ns = (596.0 / slc * 1e9 + 468.0 * fold_ns) * MIB as f64;
@@ -206,7 +211,7 @@ fn writes_slow_down_when_the_slc_cache_is_full() {
 
 #[test]
 fn the_slc_cache_is_emptied_while_the_device_is_idle() {
-    // Repeated bursts of 64 MiB fit into the cache only if it is emptied between them.
+    // Repeated bursts of 64 MiB fit into the cache only if the cache is emptied between them.
     let burst_ns = |pause_ns: u64| {
         let mut driver = Driver::new(&cached(&[]), Caching::Direct, 1);
         let (mut now_ns, mut last, mut done) = (0, 0, Vec::new());

@@ -1,4 +1,5 @@
-//! The bottleneck of a run is reported by name; a part with spare capacity is not.
+//! Tests that the bottleneck of a run is reported by name, and that a part with spare capacity is
+//! not reported as the bottleneck.
 
 use std::sync::atomic::AtomicBool;
 
@@ -14,7 +15,7 @@ fn account(system: &System, load: &Workload) -> Account {
     run(system, load, Caching::Direct).account
 }
 
-/// Asserts the bottleneck of a load; returns its utilisation.
+/// Asserts that `wanted` is the bottleneck of a load. Returns its utilisation.
 fn limit(system: &System, load: &Workload, wanted: &str) -> f64 {
     let Binding { resource, utilisation, .. } = account(system, load).binding();
     assert_eq!(resource, wanted, "{} {load:?}", system.name);
@@ -47,7 +48,7 @@ fn a_spent_credit_limits_and_one_that_lasts_does_not() {
         let reads = load(100, 65536, depth, 64 * MIB);
         assert!(limit(&credit("1"), &reads, "sustained rate") > 0.95);
         let utilisation = limit(&credit("40"), &reads, "sustained rate");
-        assert!((0.5..0.9).contains(&utilisation), "{utilisation} of the time it is spent");
+        assert!((0.5..0.9).contains(&utilisation), "spent {utilisation} of the time");
     }
     limit(&credit("100"), &load(100, 4096, 1, 16 * MIB), "latency");
 }
@@ -70,7 +71,7 @@ fn a_full_write_buffer_is_limited_by_its_drain_and_one_with_room_is_not() {
     assert!(limit(&system, &writes(4 << 30), "drain") > 0.5);
     limit(&system, &writes(512 * MIB), "SATA 6 Gb/s");
     let slow = flash(&[("drive.buffer", "1"), ("drive.drain", "5")]);
-    assert!(limit(&slow, &load(0, 4096, 1, 64 * MIB), "drain") > 0.95, "the next one waits too");
+    assert!(limit(&slow, &load(0, 4096, 1, 64 * MIB), "drain") > 0.95, "the next write waits too");
 }
 
 #[test]
@@ -110,7 +111,8 @@ fn the_busiest_of_several_links_represents_them() {
     let system = named("cloud-gp-volume", &[("hosts", "2"), ("disks", "2"), ("buses", "2")]);
     let world = SimWorld::new(&system, 1);
     let files = world.files(Caching::Direct);
-    // Small requests keep a link busy for longer, although they move fewer bytes.
+    // Small requests keep a link busy for longer than large requests, although they move fewer
+    // bytes.
     for (file, request, bytes) in [(0, 1 << 20, 4 * MIB), (1, 512, 2 * MIB), (0, 4096, MIB)] {
         let mark = world.mark();
         let load = Workload { engine_kind: EngineKind::IoUring, ..load(100, request, 1, bytes) };
@@ -134,12 +136,13 @@ fn a_bus_at_the_pace_of_a_link_is_not_the_bottleneck() {
     let held = found.held.clone().expect("the bus waits for PCI");
     assert_eq!(held.resource, "Ultra160 SCSI");
     assert!(held.utilisation > 0.99 && found.utilisation < 0.9, "{found:?} {held:?}");
-    // Section 7.4 of the second paper: the adapter limits writes to 50 MB/s.
+    // Section 7.4 of the second paper says that the adapter limits writes to 50 MB/s.
     let written = account(&system, &load(0, 65536, 8, 64 * MIB)).binding();
     assert_eq!(written.resource, "SCSI adapter", "{written:?}");
 }
 
-/// Keys that set the speed of each resource: names of resources, and the beginnings of their keys.
+/// Returns the keys that set the speed of each resource, as pairs of resource names and key
+/// prefixes.
 fn speeds(system: &System) -> Vec<(Vec<String>, Vec<String>)> {
     let group = |names: &[&str], keys: &[&str]| {
         let all = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -165,12 +168,13 @@ fn speeds(system: &System) -> Vec<(Vec<String>, Vec<String>)> {
     groups
 }
 
-/// The percentage by which the rate falls per percent that a resource is slower, measured at 5%.
+/// Returns by how many percent the rate falls if a resource is 1% slower. The resource is slowed by
+/// 5% for the measurement.
 fn cost_of_slowness(description: &Description, keys: &[String], load: &Workload) -> f64 {
     const SLOWER: f64 = 1.05;
     let mut slow = description.clone();
     for key in description.keys() {
-        let (value, unit) = description.value_of(&key).expect("it is a key");
+        let (value, unit) = description.value_of(&key).expect("the key exists");
         let is_rate = ["/s", "rev/min"].iter().any(|end| unit.ends_with(end));
         let is_time = unit.ends_with("us") || unit.ends_with("ms") || unit.contains("s/");
         let is_size = unit.ends_with("KiB") && !unit.contains('/');
@@ -200,7 +204,7 @@ fn the_bottleneck_is_the_resource_whose_speed_changes_the_rate_most() {
     let loads = [(100, 4, 1), (100, 8, 8), (100, 64, 1), (100, 64, 8), (0, 64, 8), (0, 8, 4)];
     let mut named_ones = std::collections::BTreeSet::new();
     for (name, disks) in systems.into_iter().flat_map(|name| [1, 2, 4].map(|disks| (name, disks))) {
-        let mut description = Description::named(name).expect("it comes with the program");
+        let mut description = Description::named(name).expect("the system is built in");
         let count = disks.to_string();
         let volume = if disks > 1 { "stripe" } else { "none" };
         for (key, value) in [("disks", count.as_str()), ("volume", volume)] {
@@ -226,7 +230,7 @@ fn the_bottleneck_is_the_resource_whose_speed_changes_the_rate_most() {
             named_ones.insert(found.resource);
         }
     }
-    assert!(named_ones.len() >= 7, "too few kinds to mean anything: {named_ones:?}");
+    assert!(named_ones.len() >= 7, "too few different bottlenecks: {named_ones:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Rules for every simulated run: closed forms, conservation, bounds, reproducibility. All runs
-//! use the load generator, as the program does.
+//! Laws that every simulated run obeys: closed forms, conservation, bounds and reproducibility. All
+//! runs use the load generator, as the program does.
 
 mod support;
 mod coverage;

@@ -1,5 +1,5 @@
-//! The file-system cache against closed forms: hit ratios of random reads (LRU under independent
-//! draws, Che's approximation), the pages that stay in memory, and the resulting rates.
+//! Compares the file-system cache with closed forms: hit ratios of random reads (LRU under
+//! independent draws, Che's approximation), the pages that stay in memory, and the resulting rates.
 
 use ioengine::{Caching, Op};
 use simulator::bounds::{self, Shape};
@@ -11,21 +11,21 @@ use crate::support::{DISKS, Parts, RunResult, base_with, changed, load, named, r
 
 const MIB: u64 = 1 << 20;
 const BLOCK: u32 = 8192;
-/// Seed of the runs.
+/// Seed of all runs of this file.
 const SEED: u64 = 3;
 
-/// A flash system, so that many requests are simulated quickly, with a cache of `cache` bytes.
+/// Returns a system with a cache of `cache` bytes, and with flash, so that the simulation is fast.
 fn flash(cache: u64) -> System {
     let parts = Parts { flash: true, ..Parts::default() };
     changed(base_with(parts), &[("host.cache.size", &format!("{cache}B"))])
 }
 
-/// Independent draws, uniform over all blocks.
+/// Returns a distribution of independent draws that are uniform over all blocks.
 fn uniform() -> Distribution {
     Distribution::Zoned(vec![Zone { access_percent: 100, region_percent: 100 }])
 }
 
-/// Random reads of `requests` blocks of a file of `file` bytes.
+/// Returns a load of `requests` random block reads of a file of `file` bytes.
 fn reads(distribution: Distribution, file: u64, requests: u64) -> Workload {
     Workload {
         pattern: Pattern::Random,
@@ -37,8 +37,8 @@ fn reads(distribution: Distribution, file: u64, requests: u64) -> Workload {
     }
 }
 
-/// Device reads in the second half of a run: those of the whole run, minus those of a run of half
-/// its length with the same beginning.
+/// Returns the hit ratio and the time per request (ns) in the second half of a run. The first half
+/// is a separate run of half the length with the same requests, which is subtracted.
 fn late(system: &System, whole: &Workload) -> [f64; 2] {
     let bytes = whole.limit_bytes.expect("the load has a limit");
     let half = Workload { limit_bytes: Some(bytes / 2), ..whole.clone() };
@@ -59,9 +59,9 @@ fn uniform_random_reads_hit_as_much_of_the_file_as_fits() {
     }
 }
 
-/// The hit ratio of an LRU cache of `held` blocks under independent draws (Che's approximation). A
-/// block is in the cache if it was drawn within the time in which `held` different blocks are
-/// drawn.
+/// Returns the hit ratio of an LRU cache of `held` blocks under independent draws (Che's
+/// approximation). A block is in the cache if it was drawn within the time in which `held`
+/// different blocks are drawn.
 fn che(draw_shares: &[f64], held: f64) -> f64 {
     let there = |time: f64| draw_shares.iter().map(move |share| 1.0 - (-share * time).exp());
     let (mut low, mut high) = (0.0, 1e12);
@@ -111,7 +111,8 @@ fn a_file_that_fits_is_read_from_the_device_once() {
         let passes = Workload { limit_bytes: Some(5 * file), pattern, ..load(100, BLOCK, 1, file) };
         let ran = run(&system, &passes, Caching::Buffered);
         let read = ran.account.device_bytes[0];
-        // A sequential reader is one unit ahead at the end of the file.
+        // When a sequential reader reaches the end of the file, one more unit may have been read
+        // ahead.
         let ahead =
             if pattern == Pattern::Random { 0 } else { system.host.cache.read_ahead.bytes() };
         assert!((file..=file + ahead + 65536).contains(&read), "{pattern:?}: {read}");
@@ -147,7 +148,8 @@ fn small_random_writes_read_the_data_around_them_once() {
 #[test]
 fn each_small_random_write_reads_the_data_around_it_if_little_fits_in_memory() {
     let file = 64 * MIB;
-    // At most 16 frames fit. 16 more stay, because each has a dirty block.
+    // At most 16 frames fit into the cache. Another 16 frames stay, because each of them has a
+    // dirty block.
     let sizes = [("host.cache.size", "1MiB"), ("host.cache.dirty_limit", "128KiB")];
     let system = named(DISKS, &sizes);
     let writes = Workload {
@@ -165,7 +167,7 @@ fn each_small_random_write_reads_the_data_around_it_if_little_fits_in_memory() {
 #[test]
 fn the_lazy_writer_sweeps_over_the_file() {
     // All writes are dirty before the first one is written to the device, so one sweep writes them
-    // all. It seeks little, and needs about one revolution per write and track.
+    // all. The sweep seeks little, and needs about one revolution per write and track.
     let file = 64 * MIB;
     let changes = [("host.cache.first_delay", "3600"), ("host.cache.write_frame", "512B")];
     let system = named(DISKS, &changes);
@@ -175,12 +177,13 @@ fn the_lazy_writer_sweeps_over_the_file() {
     let direct = run(&system, &Workload { flush_at_end: false, ..writes }, Caching::Direct);
     let direct = direct.elapsed_ns() as f64 / count as f64;
     let turn_ns = 60e9 / 7200.0;
-    assert!(swept < direct - 0.1 * turn_ns, "{swept} ns a write, {direct} at random");
+    assert!(swept < direct - 0.1 * turn_ns, "{swept} ns per write in a sweep, {direct} at random");
 }
 
 #[test]
 fn a_scan_writes_an_eighth_of_the_scattered_data_that_are_dirty() {
-    // Writes that never wait for the device, and then a pause of so many scans.
+    // The writes arrive at a constant rate for about `seconds` seconds, and never wait for the
+    // device.
     let file = 64 * MIB;
     let scans = |seconds: u64, scan: Option<Time>| {
         let mut system = named(DISKS, &[("host.cache.write_frame", "512B")]);
@@ -197,7 +200,8 @@ fn a_scan_writes_an_eighth_of_the_scattered_data_that_are_dirty() {
         (account.device_requests[1] as f64, account.requests as f64)
     };
     let second = Some(Time(1e9));
-    // What is dirty after n seconds is 64 x 8 x (1 - (7/8)^n), less where two writes met.
+    // The number of dirty blocks after n seconds is 64 x 8 x (1 - (7/8)^n), less the writes to
+    // blocks that were already dirty.
     for n in [2_u64, 4, 8] {
         let (written, requests) = scans(n, second);
         let dirty = 512.0 * (1.0 - 0.875_f64.powi(n as i32)) + 32.0;

@@ -1,5 +1,5 @@
-//! The page cache with the rules of Linux against closed forms: hit ratios, read-ahead requests,
-//! dirty limits, and the cost of durable writes.
+//! Compares the page cache model that follows the rules of Linux with closed forms: hit ratios,
+//! read-ahead requests, dirty limits, and the cost of durable writes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::support::{RunResult, load, run};
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// The section of a system file that turns the rules on.
+/// The section of a system file that enables the rules of Linux.
 const LINUX: &str = r#"
 [host.cache.linux]
 read_ahead_max = { value = 128, unit = "KiB", source = "test" }
@@ -31,9 +31,10 @@ timestamp_tick = { value = 4, unit = "ms", source = "test" }
 flush = { value = 0, unit = "us", source = "test" }
 "#;
 
-/// A flash device with the rules. A request takes 1 ms, plus its time on a bus of 100 MB/s.
+/// Returns a flash device with the rules of Linux. A request takes 1 ms, plus its transfer time at
+/// 100 MB/s.
 fn linux(changes: &[(&str, &str)]) -> System {
-    let base = Description::file("nvme-gen4").expect("it comes with the program");
+    let base = Description::file("nvme-gen4").expect("the system is built in");
     let text = format!("{base}\n{LINUX}");
     let mut description = Description::read(&text, "test").expect("the text is a system");
     let device = [
@@ -51,7 +52,7 @@ fn linux(changes: &[(&str, &str)]) -> System {
         ("bus.write", "0MB/s"),
         ("bus.command", "0us"),
         ("bus.status", "0us"),
-        // Only the device and the rules take time.
+        // Only the device and the rules of Linux take time.
         ("host.piece", "0us"),
         ("host.buffered_read.fixed", "0us"),
         ("host.buffered_read.each", "0us/KiB"),
@@ -70,7 +71,7 @@ fn buffered(changes: &[(&str, &str)], load: &Workload) -> RunResult {
     run(&linux(changes), load, Caching::Buffered)
 }
 
-/// Random reads of single pages, drawn independently.
+/// Returns random reads of single pages. The pages are drawn independently.
 fn draws(file: u64, requests: u64) -> Workload {
     let all = vec![Zone { access_percent: 100, region_percent: 100 }];
     Workload {
@@ -84,13 +85,14 @@ fn draws(file: u64, requests: u64) -> Workload {
 
 #[test]
 fn a_sequential_reader_gets_the_windows_of_the_documented_rules() {
-    // Read-ahead of 128 KiB: windows of 4, 8 and 16 pages, then 32. For 16 MiB (4096 pages) this is
-    // 3 + 4068 / 32 requests. One or two more lie beyond the end, and one window is cut so that the
-    // next windows begin at multiples of folios.
+    // The maximum read-ahead is 128 KiB, so the windows have 4, 8 and 16 pages, and then 32. A file
+    // of 16 MiB (4096 pages) takes 3 + 4068 / 32 requests. One or two more requests are for pages
+    // after the end, and one window is shortened so that the next windows begin at multiples of the
+    // folio size.
     let small = buffered(&[], &load(100, PAGE as u32, 1, 16 * MIB));
     let requests = small.account.device_requests[0];
     assert!((132..=134).contains(&requests), "{requests}");
-    // Requests above the maximum are read whole: one for each, and one more that the marks cause.
+    // Each request above the maximum is read with one device request, and the marks cause one more.
     let large = buffered(&[], &load(100, MIB as u32, 1, 16 * MIB));
     let requests = large.account.device_requests[0];
     assert!((16..=18).contains(&requests), "{requests}");
@@ -98,7 +100,7 @@ fn a_sequential_reader_gets_the_windows_of_the_documented_rules() {
 
 #[test]
 fn read_ahead_keeps_the_device_as_busy_as_two_windows_can() {
-    // Two windows of 16 KiB are in flight: one is read while the reader waits for the other.
+    // Two windows of 16 KiB are in flight. One window is read while the reader waits for the other.
     let run = buffered(&[("host.cache.linux.read_ahead_max", "16KiB")], &load(100, 4096, 1, MIB));
     let two = 2.0 * 16384.0 / (0.001 + 16384.0 / 100e6);
     assert!((run.bytes_per_s() / two - 1.0).abs() < 0.15, "{} of {two}", run.bytes_per_s());
@@ -126,9 +128,9 @@ fn random_reads_without_read_ahead_hit_as_much_of_the_file_as_fits() {
 
 #[test]
 fn reads_near_pages_in_memory_begin_read_ahead_too() {
-    // Half of the pages are in memory. For a quarter of the misses, the two pages before are in
-    // memory, which the kernel takes for a sequential stream. More pages are therefore read than
-    // missed.
+    // Half of the pages are in memory. For a quarter of the misses, the two pages before the miss
+    // are in memory, which the kernel considers a sequential stream. Therefore, more than one page
+    // is read for each miss.
     let changes = [("host.cache.size", "16MiB")];
     let run = buffered(&changes, &draws(32 * MIB, 40_000));
     let account = run.account;
@@ -140,7 +142,8 @@ fn reads_near_pages_in_memory_begin_read_ahead_too() {
 fn writers_proceed_at_the_rate_of_the_device_from_the_set_point_on() {
     let writes = load(0, 65536, 1, 64 * MIB);
     let ran = buffered(&[], &writes);
-    // Writers do not wait up to 7/8 of the limit; the rest is written at the rate of the device.
+    // Writers do not wait until 7/8 of the limit are dirty. All further data are written at the
+    // rate of the device.
     let wanted = (64.0 - 7.0) * MIB as f64 / 100e6;
     let accepted = ran.elapsed_ns() as f64 / 1e9;
     assert!((accepted / wanted - 1.0).abs() < 0.03, "{accepted} of {wanted}");
@@ -151,7 +154,8 @@ fn dirty_pages_below_the_background_limit_wait_until_they_expire() {
     let think = workload::Think { pause_ns: 1_000_000_000, requests: 1 };
     let writes = |seconds| Workload { think: Some(think), ..load(0, 4096, 1, seconds * PAGE) };
     let written = |seconds| buffered(&[], &writes(seconds)).account.device_bytes[1];
-    // One page is written each second. Only a commit of the journal every 5 s reaches the device.
+    // One page is written each second. Only the commits of the journal, every 5 s, reach the
+    // device.
     let journal = written(29);
     assert!((15 * PAGE..=18 * PAGE).contains(&journal), "{journal}");
     assert!(written(45) >= 30 * PAGE + journal, "{}", written(45));
@@ -166,8 +170,8 @@ fn a_flush_after_each_write_costs_a_write_and_a_commit_where_the_times_changed()
     let one_ns = 1e6 + 4096.0 * 10.0;
     let data = buffered(&[], &each(true)).ns_per_request();
     assert!((data / one_ns - 1.0).abs() < 0.02, "{data}");
-    // The times change in every tick of 4 ms. A commit takes two writes of 1 ms, the first with 8
-    // KiB.
+    // The timestamps change in every tick of 4 ms. A commit takes two writes of 1 ms each, the
+    // first one of 8 KiB.
     let commit_ns = 2e6 + 3.0 * 4096.0 * 10.0;
     let all = buffered(&[], &each(false)).ns_per_request();
     let wanted = one_ns / (1.0 - commit_ns / 4e6);
@@ -203,15 +207,15 @@ fn files_on_devices_of_their_own_are_flushed_at_the_same_time() {
         run(system, &writes, Caching::Buffered).elapsed_ns()
     };
     let rack = |disks| {
-        let text = Description::file("rack").expect("it comes with the program");
-        let mut rack = Description::read(text, "rack").expect("it is a system");
+        let text = Description::file("rack").expect("the system is built in");
+        let mut rack = Description::read(text, "rack").expect("the text is a system");
         for key in ["disks", "hosts", "buses"] {
             rack.set(key, disks).expect("the key exists");
         }
-        rack.system().expect("it is a system")
+        rack.system().expect("the description is a system")
     };
     let wide = ("host.cache.dirty_limit", "64MiB");
-    // With the rules of Linux, and with the lazy writer of Windows. The caches hold all files.
+    // The test uses the rules of Linux and the lazy writer of Windows. The caches hold all files.
     let linux = [linux(&[wide]), linux(&[wide, ("disks", "8")])];
     for ([one, eight], bytes) in [([rack("1"), rack("8")], 6 * MIB), (linux, MIB)] {
         let (one, eight) = (end_ns(&one, bytes), end_ns(&eight, bytes));
@@ -232,7 +236,7 @@ fn a_flush_takes_its_own_time_too_once_for_data_and_twice_in_a_commit() {
         let more = (with - without) / 500_000.0;
         assert!((more / flushes - 1.0).abs() < 0.02, "{more} of {flushes}");
     }
-    // A device without a write cache gets no flush.
+    // A device without a write cache is not flushed.
     let off = [changes[0], ("write_cache", "off")];
     let [with, without] =
         [&off[..], &off[1..]].map(|changes| buffered(changes, &each(true)).ns_per_request());
@@ -241,9 +245,9 @@ fn a_flush_takes_its_own_time_too_once_for_data_and_twice_in_a_commit() {
 
 #[test]
 fn a_device_whose_buffer_cannot_be_flushed_is_refused() {
-    let base = Description::file("nvme-ftl").expect("it comes with the program");
+    let base = Description::file("nvme-ftl").expect("the system is built in");
     let text = Description::read(&format!("{base}\n{LINUX}"), "test").expect("the text is TOML");
-    let said = text.system().expect_err("it has a translation layer").to_string();
+    let said = text.system().expect_err("the drive has a translation layer").to_string();
     assert!(said.contains("drive.translation"), "{said}");
 }
 
@@ -262,7 +266,7 @@ fn a_write_of_part_of_a_page_reads_the_page_first() {
     assert_eq!(ran.account.device_bytes[0], MIB);
 }
 
-/// What a program did: reads and hints of 8 KiB, one after another.
+/// A recorded program: reads and hints of 8 KiB, issued one after another.
 #[derive(Debug)]
 struct Program(Vec<ReplayRequest>);
 

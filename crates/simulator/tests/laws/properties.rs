@@ -1,5 +1,5 @@
-//! Properties over many systems and loads: runs are reproducible, every request completes, and
-//! more hardware is never slower.
+//! Properties of many systems and loads: runs are reproducible, every request completes, and more
+//! hardware is never slower.
 
 use ioengine::Caching;
 use proptest::prelude::*;
@@ -34,15 +34,16 @@ fn runs_are_reproducible_and_a_seed_only_changes_rotational_positions() {
 #[test]
 fn more_disks_and_more_buses_are_never_worse_for_a_stream() {
     for name in all() {
-        // The depth is enough for all devices. A bus serves commands and data in FIFO order, so
-        // with few requests they would travel in convoys.
+        // The depth is enough to keep all devices busy. A bus serves commands and data in FIFO
+        // order, so at a low depth, requests to idle devices would wait for other requests on the
+        // bus.
         for (op, depth) in [(100, 64), (0, 64)] {
             let rate = |disks: &str, buses: &str| {
                 let one = [("volume", "stripe"), ("hosts", "1")];
                 let setup = [&one[..], &[("disks", disks), ("buses", buses)]].concat();
                 let mut text = Description::named(name).unwrap();
                 setup.iter().for_each(|(key, value)| text.set(key, value).unwrap());
-                // The buffer needs space for the data of one revolution; the next test shows why.
+                // The buffer must hold the data of one revolution. The next test shows why.
                 let buffer = text.value_of("drive.write_buffer");
                 if buffer.is_some_and(|(value, unit)| unit == "KiB" && value < 512.0) {
                     text.set("drive.write_buffer", "512KiB").unwrap();
@@ -71,10 +72,10 @@ fn slow_cached_writes_miss_revolutions_unless_the_buffer_holds_one() {
     // The card gives each of the three disks 14 MB/s, which is 155 kB per revolution.
     let (short, enough) = (rate("128KiB"), rate("256KiB"));
     assert!(short < enough * 0.85, "{short} of {enough}");
-    assert!(relative_difference(enough, 41.9e6) < 0.03, "{enough} of what the card gives");
+    assert!(relative_difference(enough, 41.9e6) < 0.03, "{enough} of the card's 41.9 MB/s");
 }
 
-/// Runs typical loads; `run` checks each result.
+/// Runs typical loads. The function `run` checks each result.
 fn run_usual_loads(system: &System, kibs: &[u32], depths: &[u32]) {
     let (sequential, random) = (Pattern::Sequential, Pattern::Random);
     let kinds = [
@@ -101,7 +102,8 @@ fn the_usual_loads_break_no_law_on_any_system() {
     for name in all().into_iter().filter(|name| *name != "rack") {
         run_usual_loads(&named(name, &[]), &[2, 8, 64, 1024], &[1, 8, 32]);
     }
-    // All thousand drives together need too much memory for their requests, so only some are used.
+    // The requests of all thousand drives together need too much memory, so only some drives are
+    // used.
     let some = [("buses", "4"), ("hosts", "4"), ("disks", "40")];
     run_usual_loads(&named("rack", &some), &[2, 64, 1024], &[1, 8]);
     run_usual_loads(&named("rack", &[]), &[64], &[1]);
@@ -163,7 +165,7 @@ fn a_rebuild_works_beside_the_program_and_ends_with_it() {
         let reads = Workload { pattern: Pattern::Random, ..load(100, 8192, 2, 4 * MIB) };
         let alone = run(&degraded, &reads, Caching::Direct);
         let beside = run(&rebuilding, &reads, Caching::Direct);
-        assert!(beside.bytes_per_s() < alone.bytes_per_s() * 0.95, "{volume}: it costs nothing");
+        assert!(beside.bytes_per_s() < alone.bytes_per_s() * 0.95, "{volume}: no cost");
         assert_eq!(alone.account.device_bytes[1], 0);
         assert!(beside.account.device_bytes[1] > 0, "{volume}: nothing is rebuilt");
         run(&rebuilding, &load(0, 8192, 2, MIB), Caching::Buffered);
@@ -226,7 +228,7 @@ fn a_cached_read_waits_for_its_own_bytes_whatever_the_lazy_writer_does_meanwhile
     let mix = Workload { limit_bytes: Some(16 * MIB), ..mix };
     let ran = run(&system, &mix, Caching::Buffered);
     let soonest_ns = ran.sample.operations[0].latency.quantile(0.02);
-    // A seek takes longer than the cached write that happens during it.
+    // A read includes a seek, which takes longer than the cached write that happens during it.
     assert!(soonest_ns.is_some_and(|ns| ns > 2_000_000), "{soonest_ns:?}");
 }
 
@@ -257,7 +259,7 @@ proptest! {
         let pattern = if random { Pattern::Random } else { Pattern::Sequential };
         let mix = threads(Workload { pattern, seed, ..mix }, workers);
         let placement = if shared { workload::Placement::Shared } else { mix.placement };
-        // A small region, so that data are read and rewritten repeatedly.
+        // The region is small, so that data are read and rewritten repeatedly.
         let region_bytes = mix.region_bytes / 4;
         run(&system, &Workload { placement, region_bytes, ..mix }, Caching::ALL[mode]);
     }

@@ -1,5 +1,5 @@
-//! Quirks of drives, controllers and file systems that the papers show. Each is compared with its
-//! closed form or with the same system without the quirk.
+//! Quirks of drives, controllers and file systems that the papers describe. Each quirk is compared
+//! with its closed form, or with the same system without the quirk.
 
 use ioengine::Caching;
 use simulator::System;
@@ -22,7 +22,8 @@ fn disk_of(system: &System) -> &simulator::system::DiskModel {
     disk
 }
 
-/// The phases that come before the data of a command, and those after (ns).
+/// Returns the time of the phases before the data of a command, and of the phases after the data
+/// (ns).
 fn phases_ns(system: &System) -> (u64, u64) {
     let bus = &system.bus;
     let before = [bus.arbitrate, bus.select, bus.message_out, bus.command];
@@ -32,7 +33,7 @@ fn phases_ns(system: &System) -> (u64, u64) {
 #[test]
 fn cached_writes_that_keep_the_bus_take_turns_however_many_disks_there_are() {
     for kib in [2_u32, 8, 16] {
-        // This value is left out: a drive with one command has no time for a queue.
+        // The closed form does not contain the additional time of queued writes, so this time is 0.
         let queued = ("drive.firmware_queued_write", "0");
         let off = [FAST, ("write_cache", "on"), ("drive.start_write", "0"), queued];
         let system = with(&[&STRIPE, &off]);
@@ -44,7 +45,7 @@ fn cached_writes_that_keep_the_bus_take_turns_however_many_disks_there_are() {
         let wanted = (before + firmware + data + after) as f64;
         let found = ran.ns_per_request();
         assert!(relative_difference(found, wanted) < 0.02, "{kib} KiB: {found} of {wanted}");
-        // A drive that releases the bus while it decodes leaves the bus to others.
+        // If a drive releases the bus while it decodes a command, other drives can use the bus.
         let frees = [("drive.writes_inline", "off"), ("drive.writes_reconnect", "off")];
         let frees = with(&[&STRIPE, &off, &frees]);
         let freed = run(&frees, &deep, Caching::Direct).ns_per_request();
@@ -60,8 +61,8 @@ fn starting_the_arm_delays_the_next_command_only_if_none_waits() {
         (run(&system, &reads, Caching::Direct).ns_per_request(), system)
     };
     let ((with_start, system), (without, _)) = (time(1, "1000"), time(1, "0"));
-    // Every read frees space for read-ahead that had paused. Host and bus work in parallel, until
-    // the next command is decoded.
+    // Every read frees space for read-ahead, which had paused. The start of the arm overlaps with
+    // the work of host and bus until the next command is decoded.
     let host_ns = system.host.direct_read.ns_for(4096);
     let wanted = 1e6 - (host_ns + phases_ns(&system).0) as f64;
     let found = with_start - without;
@@ -86,7 +87,7 @@ fn random_reads_pass_the_read_ahead_of_an_array() {
         run(&system, &load(100, 8192, 1, 8 * MIB), Caching::Direct).bytes_per_s()
     };
     let (ahead, not) = (sequential(&[]), sequential(&[("array.read_ahead", "0")]));
-    assert!(ahead > not, "in order it helps: {ahead} with it, {not} without");
+    assert!(ahead > not, "sequential reads: {ahead} with read-ahead, {not} without");
 }
 
 #[test]
@@ -136,12 +137,12 @@ fn a_copy_beyond_the_processors_cache_costs_more_for_each_further_byte() {
     for kib in [16_u32, 64, 128] {
         let system = with(&[]);
         let bytes = u64::from(kib) * 1024;
-        let large = system.host.cache.large_copy.as_ref().expect("the system has it");
+        let large = system.host.cache.large_copy.as_ref().expect("the system has a large_copy");
         let each = system.host.buffered_write.each;
         let beyond_ns = each.ns_for(bytes.saturating_sub(large.above.bytes())) as f64;
         let wanted =
             system.host.buffered_write.ns_for(bytes) as f64 + beyond_ns * (large.factor.0 - 1.0);
-        // All of it fits into memory, so nothing but the copies takes time.
+        // All data fit into memory, so only the copies take time.
         let found = run(&system, &load(0, kib * 1024, 1, 8 * MIB), Caching::Buffered);
         let found = found.ns_per_request();
         assert!(relative_difference(found, wanted) < 0.01, "{kib} KiB: {found} of {wanted}");
@@ -156,7 +157,7 @@ fn the_lazy_writer_uses_cpu_that_no_process_is_charged_with() {
         let system = with(&[&small, &[("host.cache.write_behind_cpu", us_per_kib)]]);
         let ran = run(&system, &load(0, 65536, 1, bytes), Caching::Buffered);
         let cpu = ran.account.resources.iter().find(|part| part.name == "CPU");
-        cpu.expect("it has a CPU").busy_ns as f64
+        cpu.expect("the account has a CPU").busy_ns as f64
     };
     let wanted = 10_000.0 * (bytes / 1024) as f64;
     let found = busy_ns("10") - busy_ns("0");
@@ -175,7 +176,8 @@ fn a_write_that_lets_go_of_the_bus_pays_for_coming_back() {
     let bus = &system.bus;
     let wanted = bus.arbitrate.ns() + bus.reselect.ns() + bus.disconnect.ns();
     let found = with_return - without;
-    // The arm starts meanwhile once in a while, which hides a little of it.
+    // During some writes, the arm starts at the same time, which hides a small part of the added
+    // time.
     assert!(relative_difference(found, wanted as f64) < 0.03, "{found} of {wanted}");
 }
 

@@ -1,4 +1,5 @@
-//! Several closed streams on one device: the share of each follows from the order of service.
+//! Several closed streams on one device. The share of each stream follows from the order of
+//! service.
 
 use std::sync::atomic::AtomicBool;
 
@@ -10,7 +11,7 @@ use crate::support::{DISKS, Parts, base_with, changed, load, named, relative_dif
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A stream that runs for some seconds of virtual time.
+/// Returns a stream that runs for 20 seconds of virtual time.
 fn stream(read_percent: u8, request_bytes: u32, depth: u32) -> Workload {
     Workload {
         region_bytes: 1 << 30,
@@ -31,12 +32,12 @@ fn together(system: &System, streams: &[Workload]) -> Vec<Sample> {
     let files: Vec<SimTarget> = world.files(Caching::Direct);
     let file = files.into_iter().next().expect("a system has a file").with_size(u64::MAX);
     let plans: Vec<Plan> =
-        streams.iter().map(|stream| plan::resolve(stream, &file).expect("it fits")).collect();
+        streams.iter().map(|stream| plan::resolve(stream, &file).expect("stream fits")).collect();
     let planned: Vec<(Vec<&SimTarget>, &Plan)> =
         plans.iter().map(|plan| (vec![&file], plan)).collect();
     let stop = AtomicBool::new(false);
     let mut control = Control { stop: &stop, on_progress: &mut |_| {}, start: None };
-    stepper::run_together(&planned, &world.clock(), &mut control).expect("it runs")
+    stepper::run_together(&planned, &world.clock(), &mut control).expect("the streams run")
 }
 
 fn requests_per_s(sample: &Sample) -> f64 {
@@ -44,19 +45,19 @@ fn requests_per_s(sample: &Sample) -> f64 {
 }
 
 fn p99_ns(sample: &Sample) -> u64 {
-    sample.latency().quantile(0.99).expect("it made requests")
+    sample.latency().quantile(0.99).expect("the stream made requests")
 }
 
 #[test]
 fn closed_streams_at_a_fifo_server_share_it_by_their_requests_in_flight() {
-    // One flash unit that needs 1 ms for each 4 KiB; all other times are negligible.
+    // One flash unit needs 1 ms for each 4 KiB. All other times are negligible.
     let alone = [("drive.units", "1"), ("drive.unit_read", "1000")];
     let system = changed(base_with(Parts { flash: true, ..Parts::default() }), &alone);
     for (kib, depths) in [((4, 4), (1, 1)), ((4, 16), (1, 1)), ((8, 8), (1, 3)), ((4, 16), (2, 4))]
     {
         let streams = [stream(100, kib.0 * 1024, depths.0), stream(100, kib.1 * 1024, depths.1)];
         let samples = together(&system, &streams);
-        // In a cycle, the server serves every request in flight once.
+        // In one cycle, the server serves every request in flight once.
         let service_s = |kib: u32| f64::from(kib / 4) * 1e-3;
         let cycle_s =
             f64::from(depths.0) * service_s(kib.0) + f64::from(depths.1) * service_s(kib.1);
@@ -75,7 +76,7 @@ fn two_streams_of_depth_one_alternate_on_a_disk_in_order_of_arrival() {
         let streams = [random(stream(100, 8192, 1)), stream(write, 65536, 1)];
         let [reader, scan] = &together(&system, &streams)[..] else { panic!("two streams") };
         let (reads, scans) = (reader.requests() as f64, scan.requests() as f64);
-        assert!(relative_difference(reads, scans) < 0.01, "{reads} against {scans}");
+        assert!(relative_difference(reads, scans) < 0.01, "{reads} and {scans}");
     }
 }
 
@@ -93,8 +94,8 @@ fn no_stream_starves_beside_another_whatever_the_order_of_service() {
             assert!(beside > 0.1 * alone, "{what}");
             assert!(others > 0.9 * beside, "{what}");
             for sample in &samples {
-                // The limit allows for some revolutions, the requests in flight, and the stream's
-                // own access.
+                // The limit is large enough for a few revolutions, for the requests in flight, and
+                // for the access of the stream itself.
                 assert!(p99_ns(sample) < 150_000_000, "{what}: {} ns", p99_ns(sample));
             }
         }

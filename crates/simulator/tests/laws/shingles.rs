@@ -1,5 +1,5 @@
-//! Shingled disks against closed forms: bursts that the media cache takes, the sustained rate of
-//! random writes, and writes that need no cleaning.
+//! Compares shingled disks with closed forms: bursts that fit into the media cache, the sustained
+//! rate of random writes, and writes that need no cleaning.
 
 use ioengine::Caching;
 use simulator::System;
@@ -13,7 +13,7 @@ const ENTRIES: u64 = 512;
 const BANDS: u64 = 128;
 const EXTENT_READ_NS: f64 = 7.3e6;
 
-/// A disk with few entries, whose write buffer keeps the order of the writes.
+/// Returns a disk with a small map, whose write buffer keeps the order of the writes.
 fn disk() -> System {
     let entries = ENTRIES.to_string();
     let changes = [
@@ -27,7 +27,7 @@ fn disk() -> System {
     named("sata-smr-5900", &changes)
 }
 
-/// Random writes of 4 KiB to `BANDS` bands, drawn independently.
+/// Returns random writes of 4 KiB to `BANDS` bands, drawn independently.
 fn writes(count: u64) -> Workload {
     let all = vec![Zone { access_percent: 100, region_percent: 100 }];
     Workload {
@@ -38,7 +38,8 @@ fn writes(count: u64) -> Workload {
     }
 }
 
-/// Time for which bands were cleaned, and the part of it for which nobody waited (ns).
+/// Returns the time spent on cleaning bands, and the time for which the media worked although no
+/// request waited (ns).
 fn cleaning_ns(ran: &RunResult) -> (u64, u64) {
     let media = ran.account.resources.iter().find(|resource| resource.name == "media");
     let media = media.expect("a disk has media");
@@ -56,16 +57,16 @@ fn random_writes_need_no_cleaning_until_the_media_cache_is_full() {
 
 #[test]
 fn the_sustained_rate_of_random_writes_is_that_of_the_cleaning() {
-    // With N entries and B bands, a band is cleaned every r + sqrt(r^2 + 1) writes, r = N / B. A
-    // cleaning reads and writes the band and reads its extents. The arm is positioned to read, to
-    // write, and for the next write to the cache: each time a short seek and, on average, half a
-    // turn, since an extent takes no whole turn.
+    // With N entries and B bands, a band is cleaned every r + sqrt(r^2 + 1) writes, where r = N /
+    // B. A cleaning reads and writes the band, and reads its extents. The arm is positioned to
+    // read, to write, and for the next write to the cache. Each time, this takes a short seek and
+    // half a turn on average. An extent takes less than a whole turn.
     let [few, many] = [3000, 9000].map(|count| run(&disk(), &writes(count), Caching::Direct));
     let found_ns = (many.elapsed_ns() - few.elapsed_ns()) as f64 / 6000.0;
     let r = ENTRIES as f64 / BANDS as f64;
     let writes = r + (r * r + 1.0).sqrt();
     let turn_ns = 60e9 / 5900.0;
-    // 3,900 sectors each turn, and a tenth of a turn more for the next head.
+    // A track has 3,900 sectors, and the change to the next head takes another tenth of a turn.
     let band_ns = BAND as f64 / (3900.0 * 512.0) * turn_ns * 1.1;
     let (seek_ns, settle_ns, firmware_ns) = (0.79e6, 0.5e6, 0.1e6);
     let position_ns = 3.0 * (seek_ns + firmware_ns + turn_ns / 2.0) + 2.0 * settle_ns;
@@ -99,7 +100,7 @@ fn bands_are_cleaned_in_pauses_so_that_no_write_waits() {
 
 #[test]
 fn media_that_clean_bands_while_writes_wait_are_the_limit() {
-    // A cleaning that began while the buffer had room delays the writes that fill it.
+    // A cleaning that began while the buffer had room delays the writes that fill the buffer.
     let system = named("sata-smr-5900", &[("drive.shingled.entries", "512")]);
     let binding = run(&system, &writes(4 * ENTRIES), Caching::Direct).account.binding();
     assert_eq!(binding.resource, "media", "{binding:?}");

@@ -1,4 +1,4 @@
-//! Fixtures: systems with changes, and `run`, which checks every run.
+//! Test fixtures: systems with changed parameters, and the function `run`, which checks every run.
 
 use std::sync::atomic::AtomicBool;
 
@@ -7,10 +7,10 @@ use simulator::Description;
 use simulator::{Account, SimTarget, SimWorld, System};
 use workload::{Control, Placement, Sample, Workload, plan, stepper};
 
-/// The disk system that most tests use.
+/// Name of the disk system that most tests use.
 pub const DISKS: &str = "nt4-ultrawide";
 
-/// A flash device that replaces the disks.
+/// Description of a flash device that replaces the disks.
 const FLASH: &str = r#"
 [drive]
 kind = "flash"
@@ -38,7 +38,7 @@ sustained = { value = 0, unit = "MB/s", source = "test" }
 coalesce = { value = 0, unit = "us", source = "test" }
 "#;
 
-/// A RAID controller without a cache.
+/// Description of a RAID controller without a cache.
 const CONTROLLER: &str = r#"
 name = "RAID processor"
 fixed = { value = 300, unit = "us", source = "test" }
@@ -70,17 +70,17 @@ const COSTS: [&str; 4] = ["client_read", "client_write", "server_read", "server_
 pub struct Parts {
     /// Whether flash replaces the disks.
     pub flash: bool,
-    /// Whether there are RAID controllers without caches.
+    /// Whether the RAID controllers have no caches.
     pub uncached: bool,
-    /// Whether a network leads to other hosts.
+    /// Whether the devices are behind a network.
     pub network: bool,
 }
 
-/// The base system with other devices, other RAID controllers, or a network.
+/// Returns the base system with other devices, other RAID controllers, or a network.
 pub fn base_with(parts: Parts) -> Description {
     let whole = include_str!("../../systems/nt4-ultrawide.toml");
     let (host, rest) = whole.split_once("[drive]").expect("the system has a drive");
-    let (drive, controllers) = rest.split_once("[adapter]").expect("it has RAID controllers");
+    let (drive, controllers) = rest.split_once("[adapter]").expect("the text has [adapter]");
     let mut text =
         if parts.flash { format!("{host}{FLASH}") } else { format!("{host}[drive]{drive}") };
     text.push_str(&if parts.uncached {
@@ -102,7 +102,7 @@ pub fn base_with(parts: Parts) -> Description {
     Description::read(&text, "test").expect("the text is a system")
 }
 
-/// A description with changes applied.
+/// Applies changes to a description and builds the system.
 pub fn changed(mut description: Description, changes: &[(&str, &str)]) -> System {
     for (key, value) in changes {
         description.set(key, value).unwrap_or_else(|error| panic!("{error}"));
@@ -110,19 +110,19 @@ pub fn changed(mut description: Description, changes: &[(&str, &str)]) -> System
     description.system().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A built-in system with changes.
+/// Builds a built-in system with changes.
 pub fn named(name: &str, changes: &[(&str, &str)]) -> System {
-    changed(Description::named(name).expect("it comes with the program"), changes)
+    changed(Description::named(name).expect("the system is built in"), changes)
 }
 
-/// All built-in systems; checks that each can be built.
+/// Returns the names of all built-in systems. Checks that each system can be built.
 pub fn all() -> Vec<&'static str> {
     let names: Vec<&str> = Description::names().collect();
     names.iter().for_each(|name| drop(named(name, &[])));
     names
 }
 
-/// A closed loop that ends after `bytes` bytes.
+/// Returns a closed loop that ends after `bytes` bytes.
 pub fn load(read_percent: u8, request_bytes: u32, depth: u32, bytes: u64) -> Workload {
     Workload {
         read_percent,
@@ -134,7 +134,6 @@ pub fn load(read_percent: u8, request_bytes: u32, depth: u32, bytes: u64) -> Wor
     }
 }
 
-/// Result of a run.
 pub struct RunResult {
     pub sample: Sample,
     pub account: Account,
@@ -154,7 +153,7 @@ impl RunResult {
     }
 }
 
-/// Runs a load and checks that all requests complete, that no resource is busy for more than the
+/// Runs a load. Checks that all requests complete, that no resource is busy for more than the
 /// elapsed time, and that Little's law holds.
 pub fn run(system: &System, load: &Workload, caching: Caching) -> RunResult {
     let world = SimWorld::new(system, load.seed);
@@ -181,12 +180,11 @@ pub fn run(system: &System, load: &Workload, caching: Caching) -> RunResult {
     RunResult { sample, account }
 }
 
-/// Relative difference of two numbers.
 pub fn relative_difference(a: f64, b: f64) -> f64 {
     (a / b - 1.0).abs()
 }
 
-/// A load with several threads, each in its own region.
+/// Returns a load with several threads, each of which has a separate region.
 pub fn threads(load: Workload, threads: u32) -> Workload {
     Workload { threads, placement: Placement::Own, ..load }
 }

@@ -1,30 +1,32 @@
-//! Garbage collection against closed forms: write amplification under random writes, uniform as
-//! well as hot and cold. The forms are implemented here independently, from the papers.
+//! Compares garbage collection with closed forms: write amplification under random writes, both
+//! uniform and with hot and cold data. The closed forms are implemented here independently, from
+//! the papers.
 //!
 //! Sources: P. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012 (first in,
 //! first out and greedy, with blocks of a given size, uniform and hot and cold loads); L. Xiang and
-//! B. Kurkoski, "An improved analytic expression for write amplification in NAND flash", 2012;
-//! B. Van Houdt, "A mean field model for a class of garbage collection algorithms", 2013, and W.
-//! Bux and I. Iliadis, "Performance of greedy garbage collection", 2010, as fixed points.
+//! B. Kurkoski, "An improved analytic expression for write amplification in NAND flash", 2012; B.
+//! Van Houdt, "A mean field model for a class of garbage collection algorithms", 2013, and W. Bux
+//! and I. Iliadis, "Performance of greedy garbage collection", 2010, both as fixed points.
 
 use simulator::translation::{Map, MapCounts, MapSize, Policy, RESERVED_BLOCKS};
 
 use crate::support::relative_difference;
 
-/// Maximum difference from a closed form.
+/// Maximum relative difference from a closed form.
 const TOLERANCE: f64 = 0.03;
 
-/// Hot and cold data: the share of the writes that go to hot units, and the share of hot units.
+/// Hot and cold data: the share of the writes that hit hot units, and the share of units that are
+/// hot.
 #[derive(Clone, Copy, Debug)]
 struct HotCold {
     writes: f64,
     units: f64,
 }
 
-/// All units are equally hot.
+/// A load in which all units are equally hot.
 const UNIFORM: HotCold = HotCold { writes: 1.0, units: 1.0 };
 
-/// The principal branch of Lambert's W, by Newton's method.
+/// Computes the principal branch of Lambert's W by Newton's method.
 fn lambert_w(x: f64) -> f64 {
     let mut w = if x < 0.0 { 0.0 } else { x.ln_1p() };
     for _ in 0..200 {
@@ -34,20 +36,22 @@ fn lambert_w(x: f64) -> f64 {
     w
 }
 
-/// First in, first out, uniform: of a block, those units are still valid that were not written
-/// again while all other blocks were filled. `alpha` is the number of slots divided by the number
-/// of units.
+/// Returns the write amplification of first-in, first-out garbage collection under uniform writes.
+/// A victim's valid units are those that were not written again while all other blocks were filled.
+/// `alpha` is the number of slots divided by the number of units.
 fn fifo(alpha: f64) -> f64 {
     alpha / (alpha + lambert_w(-alpha * (-alpha).exp()))
 }
 
-/// Greedy, uniform, with `slots` slots per block (Desnoyers 2012).
+/// Returns the write amplification of greedy garbage collection under uniform writes, with `slots`
+/// slots per block (Desnoyers 2012).
 fn greedy(alpha: f64, slots: f64) -> f64 {
     let k = 1.0 + 1.0 / (2.0 * slots);
     fifo(k * alpha) / k
 }
 
-/// First in, first out, with hot and cold data in the same blocks (Desnoyers 2012).
+/// Returns the write amplification of first-in, first-out garbage collection, with hot and cold
+/// data in the same blocks (Desnoyers 2012).
 fn fifo_hot_cold(alpha: f64, load: HotCold) -> f64 {
     let kept = |writes: f64, units: f64, found: f64| {
         writes / ((writes / units * alpha / found).exp() - 1.0)
@@ -62,19 +66,21 @@ fn fifo_hot_cold(alpha: f64, load: HotCold) -> f64 {
     low
 }
 
-/// Greedy with hot and cold data in the same blocks (Desnoyers 2012).
+/// Returns the write amplification of greedy garbage collection, with hot and cold data in the same
+/// blocks (Desnoyers 2012).
 fn greedy_hot_cold(alpha: f64, slots: f64, load: HotCold) -> f64 {
     let k = 1.0 + 1.0 / (2.0 * slots);
     fifo_hot_cold(k * alpha, load) / k
 }
 
-/// The best of `draws` blocks, uniform: the fixed point of the mean field. `s[i]` is the share of
-/// blocks with at least i valid units. For each victim, the number of blocks that fall from i + 1
-/// to i valid units equals the share of victims with at most i. Without `draws`, the best of all
+/// Returns the write amplification under uniform writes if the victim is the best of `draws`
+/// blocks, as the fixed point of the mean field. `s[i]` is the share of blocks with at least i
+/// valid units. For each victim, the number of blocks that fall from i + 1 to i valid units equals
+/// the share of victims with at most i valid units. Without `draws`, the victim is the best of all
 /// blocks (greedy).
 fn choices(alpha: f64, slots: u32, draws: Option<i32>) -> f64 {
     let wanted = f64::from(slots) / alpha;
-    // The shares, if valid units become invalid at this rate per victim.
+    // Returns the shares `s` if valid units become invalid at `rate` per victim.
     let shares = |rate: f64| {
         let mut s = vec![0.0; slots as usize + 2];
         for level in (1..=slots as usize).rev() {
@@ -98,11 +104,11 @@ fn choices(alpha: f64, slots: u32, draws: Option<i32>) -> f64 {
         let middle: f64 = f64::midpoint(low, high);
         if shares(middle).iter().sum::<f64>() > wanted { low = middle } else { high = middle }
     }
-    // The host writes as many units into a victim's space as become invalid.
+    // Per victim, the host writes as many units as become invalid.
     f64::from(slots) / (low * wanted)
 }
 
-/// SplitMix64, so that the loads do not depend on the simulator.
+/// SplitMix64, implemented here so that the loads do not depend on the simulator.
 struct Random(u64);
 
 impl Random {
@@ -115,18 +121,19 @@ impl Random {
     }
 }
 
-/// A device to measure.
+/// The parameters of a device to measure.
 #[derive(Clone, Copy, Debug)]
 struct Device {
-    /// Number of blocks besides the reserve.
+    /// Number of blocks without the reserve.
     blocks: u32,
     slots_per_block: u32,
-    /// Number of spare slots, as a share of the units.
+    /// Number of spare slots, as a share of the number of units.
     spare: f64,
     policy: Policy,
 }
 
-/// The steady write amplification of random writes, and the number of slots divided by units.
+/// Measures the write amplification of random writes in the steady state. Also returns the number
+/// of slots divided by the number of units.
 fn measured(device: Device, load: HotCold, passes: [u32; 2]) -> (f64, f64) {
     let Device { blocks, slots_per_block, spare, policy } = device;
     let slots = blocks * slots_per_block;
@@ -155,7 +162,7 @@ fn is_near(found: f64, wanted: f64, what: &str) {
     assert!(difference <= TOLERANCE, "{what}: {found} where {wanted} was expected");
 }
 
-/// Checks a policy for uniform writes, with several sizes.
+/// Compares a policy with a closed form under uniform writes, for several device sizes.
 fn uniform_writes(
     spares: &[f64],
     sizes: &[[u32; 2]],
@@ -180,13 +187,13 @@ fn uniform_writes(
 fn the_closed_forms_have_the_published_values() {
     // The abstract of Xiang and Kurkoski gives 2.36 for 30% over-provisioning.
     assert!((fifo(1.3) - 2.36).abs() < 0.005, "{}", fifo(1.3));
-    // Many choices approach greedy; large blocks approach first in, first out.
+    // Many choices approach greedy, and large blocks approach first in, first out.
     let (many, all) = (choices(1.1, 64, Some(3000)), choices(1.1, 64, None));
     assert!(relative_difference(many, all) < 0.01, "{many} {all}");
     assert!(relative_difference(greedy(1.1, 1e9), fifo(1.1)) < 1e-6);
-    // One choice is random: the valid share of a victim is the average over all blocks.
+    // With one choice, the victim is random, so its valid share is the average over all blocks.
     assert!(relative_difference(choices(1.25, 64, Some(1)), 5.0) < 0.01);
-    // If all data are written equally often, none are hot or cold.
+    // If all data are written equally often, no data are hot or cold.
     let alike = HotCold { writes: 0.3, units: 0.3 };
     assert!(relative_difference(fifo_hot_cold(1.15, alike), fifo(1.15)) < 1e-6);
 }
@@ -205,7 +212,7 @@ fn uniform_writes_amplify_as_the_closed_forms_say() {
     }
 }
 
-/// 80% of the writes go to 20% of the data, 90% to 5%, and a milder load.
+/// Loads with 80% of the writes to 20% of the data, 90% to 5%, and 70% to 30%.
 const LOADS: [HotCold; 3] = [
     HotCold { writes: 0.8, units: 0.2 },
     HotCold { writes: 0.9, units: 0.05 },
@@ -238,9 +245,9 @@ fn hot_and_cold_writes_amplify_as_the_closed_forms_say() {
     hot_and_cold_writes(&[0.11, 0.28], &[[1000, 64]], [12, 6]);
 }
 
-/// More sizes, and more passes if there is little spare space.
+/// Repeats the tests with more device sizes, and with more passes if there is little spare space.
 #[test]
-#[ignore = "a campaign of a minute"]
+#[ignore = "takes about a minute"]
 fn devices_of_many_sizes_amplify_as_the_closed_forms_say() {
     let sizes = [[4000, 16], [2000, 32], [4000, 128], [1000, 512]];
     let spares = [0.05, 0.07, 0.1, 0.2, 0.4, 1.0];

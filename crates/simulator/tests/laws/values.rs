@@ -1,5 +1,5 @@
-//! Impossible values are refused when they are read, with the key and a remedy. Accepted values
-//! can be bounded and simulated.
+//! Tests that impossible values are rejected when they are read, with a message that contains the
+//! key. Also tests that bounds can be computed and simulations run for all accepted values.
 
 use ioengine::{Caching, ErrorKind, Op};
 use simulator::bounds::{self, Shape};
@@ -7,7 +7,7 @@ use simulator::{Description, Driver, System};
 
 use crate::support::{DISKS, Parts, base_with, changed, named};
 
-/// The error that changes to a system cause, if any.
+/// Returns the error that changes to a system cause. None if the system is accepted.
 fn refusal(mut text: Description, changes: &str) -> Option<String> {
     for (key, value) in changes.split(' ').filter_map(|change| change.split_once('=')) {
         text.set(key, value).unwrap_or_else(|error| panic!("{error}"));
@@ -125,7 +125,7 @@ fn out_of_range_values_of_a_translation_layer_are_refused_by_key() {
     assert!(said.contains("greedy") && said.contains("fifo"), "{said}");
 }
 
-/// Runs one request through an accepted system, for at most 2000 events.
+/// Runs one request of each kind through an accepted system, for at most 2000 events.
 fn works(system: &System, what: &str) {
     for caching in [Caching::Direct, Caching::Buffered] {
         for op in [Op::Read, Op::Write] {

@@ -1,14 +1,14 @@
-//! Study `alignment`: what a misaligned request costs, relative to sector, page, stripe chunk, or
-//! any granule inside the storage.
+//! Study `alignment`: the cost of requests that are not aligned to a sector, a page, a stripe
+//! chunk, or another granule of the storage.
 //!
 //! Large requests are shifted by powers of two. The granule is the smallest shift at which requests
-//! cost no more than unshifted requests, while all smaller shifts cost more. Small requests and the
-//! papers' own case (64 KiB requests that start 12 KiB after a chunk boundary) are measured as
-//! well.
+//! cost no more than unshifted requests, while all smaller shifts cost more. The study also
+//! measures small requests, and the case of the papers (64 KiB requests that start 12 KiB after a
+//! chunk boundary).
 //!
-//! Partitions and file placement can shift requests too; the system reports both. The units in
-//! which the file system allocates and frees space are measured on a test file. The study discards
-//! nothing on any device.
+//! Partitions and file placement can shift requests too. The system reports both shifts. The units
+//! in which the file system allocates and frees space are measured on a test file. The study
+//! discards nothing on any device.
 
 use analysis::units;
 use std::path::Path;
@@ -28,9 +28,10 @@ use crate::target::StudyTarget;
 
 pub const STUDY: Study = Study {
     name: "alignment",
-    papers: "Riedel 1997, section 5.5 and Figure 13: 64 KB requests that lie 12 KB off a stripe \
-             chunk lose 15% to 20%, because each becomes two; the allocation unit of the file \
-             system is 512 B to 4 KiB by default and up to 64 KiB on request (format /a:64k)",
+    papers: "Riedel 1997, section 5.5 and Figure 13: 64 KB requests that start 12 KB after a \
+             chunk boundary lose 15% to 20% of the throughput, because each is split into two; \
+             the allocation unit of the file system is 512 B to 4 KiB by default and up to 64 KiB \
+             with an option (format /a:64k)",
     needs: "",
     plan: include_str!("../../plans/alignment.toml"),
     claims: &["R155", "R161", "R162", "R158", "R159"],
@@ -39,10 +40,10 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Minimum cost of a shift that counts, as a share of the time of an unshifted request.
+/// A shift counts as slower if it costs at least this share of the time of an unshifted request.
 const COST_MIN: f64 = 0.03;
 
-/// The allocation unit that the papers recommend (bytes): as large as the chunk of a stripe.
+/// Allocation unit that the papers recommend, which is as large as the chunk of a stripe (bytes).
 const PAPERS_UNIT: u64 = 64 << 10;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -50,9 +51,9 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         let name = study_target.name.display().to_string();
         if !study_target.is_real() {
             runner.leave_out(
-                "where it lies",
+                "position on the disk",
                 &format!(
-                    "{name} is not on a device of this host; name a file, device or directory"
+                    "{name} is not on a device of this host; specify a file, device or directory"
                 ),
             );
             continue;
@@ -69,17 +70,19 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 fn no_file_of_its_own(study_target: &StudyTarget, name: &str) -> String {
     let folder = study_target.path().parent().filter(|_| study_target.path().is_file());
     let folder = folder.map_or_else(|| "on a file system".into(), |one| one.display().to_string());
-    format!("the study needs a test file of its own, not {name}; name a directory ({folder})")
+    format!(
+        "the study needs a separate test file and cannot use {name}; use a directory ({folder})"
+    )
 }
 
-/// Records the position of a target on its disk, and the discard and alignment properties of its
-/// device.
+/// Records the position of a target on its disk, and the discard and alignment properties that the
+/// device reports.
 fn place(runner: &mut StudyRunner<'_>, name: &str, target: &HostTarget) {
     let beneath = || ioengine::host::device_of(target.path());
     let Some(device) = target.block_device().cloned().or_else(beneath) else {
         let reason =
-            format!("the system reports no device beneath {name}; name a disk, or a file on one");
-        runner.leave_out("where it lies", &reason);
+            format!("the system reports no device below {name}; specify a file on a local disk");
+        runner.leave_out("position on the disk", &reason);
         return;
     };
     let whole = device.whole().unwrap_or_else(|| device.clone());
@@ -115,11 +118,11 @@ fn place(runner: &mut StudyRunner<'_>, name: &str, target: &HostTarget) {
                 evidence.note("placement", "bytes", &disk, granule as f64);
             }
         }
-        Err(error) => runner.leave_out("where it lies", &Failure::from(error).message),
+        Err(error) => runner.leave_out("position on the disk", &Failure::from(error).message),
     }
 }
 
-/// Notes the units in which the file system of a folder allocates and frees space.
+/// Records the units in which the file system of a directory allocates and frees space.
 fn allocation(runner: &mut StudyRunner<'_>, name: &str, folder: &Path) {
     let units = match units_in(folder) {
         Ok(units) => units,
@@ -136,7 +139,7 @@ fn allocation(runner: &mut StudyRunner<'_>, name: &str, folder: &Path) {
             None => runner.leave_out(
                 &quantity.replace('-', " "),
                 &format!(
-                    "the space used by a file in {name} does not show the allocation unit; name a \
+                    "the space that a file in {name} uses does not show this value; use a \
                      directory on ext4, xfs, btrfs or tmpfs"
                 ),
             ),
@@ -148,7 +151,7 @@ fn units_in(folder: &Path) -> Outcome<Units> {
     let scratch = Scratch::make(folder, allocation::NEEDS_BYTES)?;
     let failed = |error: std::io::Error| {
         let (folder, cause) = (folder.display(), ioengine::error::cause(&error));
-        Failure::failed(format!("a file in {folder}: {cause}; name another directory"))
+        Failure::failed(format!("cannot use a file in {folder}: {cause}; use another directory"))
     };
     let target = scratch.open(true, Caching::Buffered)?;
     target.file().map_or(Ok(Units::default()), allocation::units_of).map_err(failed)
@@ -157,13 +160,14 @@ fn units_in(folder: &Path) -> Outcome<Units> {
 /// The result of a series of shifts for one kind of request.
 #[derive(Debug, PartialEq)]
 enum Granule {
-    /// No shift reduces the speed.
+    /// Requests take no longer at any shift.
     None,
-    /// Shifts that are not multiples of `bytes` cost up to `cost` (share of the time).
+    /// Requests whose shift is not a multiple of `bytes` take up to `cost` longer (share of the
+    /// time).
     Found { bytes: u64, cost: f64 },
-    /// All measured shifts reduce the speed, up to `bytes`.
+    /// Requests take longer at all measured shifts. The largest measured shift is `bytes`.
     Beyond { bytes: u64, cost: f64 },
-    /// Some shifts reduce the speed, but without a pattern.
+    /// Requests take longer at some shifts, but no granule explains at which ones.
     Unclear { cost: f64 },
 }
 
@@ -189,8 +193,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of one part of the plan and one direction, sorted by shift; the unshifted point is
-/// first.
+/// Returns the points of one part of the plan and one direction, sorted by shift. The unshifted
+/// point is first.
 fn shifts<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.sort_by(|a, b| shift_of(a).total_cmp(&shift_of(b)));
@@ -201,8 +205,8 @@ fn shift_of(point: &MeasuredPoint) -> f64 {
     point.number("offset").unwrap_or_default()
 }
 
-/// The lowest and the highest time per request among the trials of a point (ns). The time of a
-/// trial is its median latency or, without latencies, its mean time per request.
+/// Returns the lowest and the highest time per request among the trials of a point (ns). The time
+/// of a trial is its median latency or, without latencies, its mean time per request.
 fn times_of(point: &MeasuredPoint) -> (f64, f64) {
     let time = |trial: &Trial| match trial.latency().quantile(0.5) {
         Some(ns) => ns as f64,
@@ -212,8 +216,8 @@ fn times_of(point: &MeasuredPoint) -> (f64, f64) {
     times.fold((f64::MAX, 0.0), |(low, high), ns| (low.min(ns), high.max(ns)))
 }
 
-/// How much longer shifted requests take, as a share of the time of unshifted ones. `None` if the
-/// trials of both overlap, or if the difference is too small to count.
+/// Returns how much longer shifted requests take, as a share of the time of unshifted requests.
+/// `None` if the trials of both points overlap, or if the difference is too small to count.
 fn cost(point: &MeasuredPoint, plain: &MeasuredPoint) -> Option<f64> {
     let ((low, high), (_, plain_high)) = (times_of(point), times_of(plain));
     let (plain_low, _) = times_of(plain);
@@ -247,25 +251,30 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
     let percent = |cost: &f64| format!("{:.0}%", 100.0 * cost);
     match granule {
         Granule::None => {
-            found.find("aligned", format!("{requests}: no measurable cost at any shift tested"));
+            found.find("aligned", format!("{requests}: no measurable cost at any offset tested"));
         }
         Granule::Found { bytes, cost } => {
             let (size, cost_words) = (units::size(*bytes), percent(cost));
             found.find(
                 "granule",
                 format!(
-                    "{requests} have a granule of {size}: misaligned requests take up to \
-                     {cost_words} longer; align them to {size}"
+                    "{requests} should be aligned to a granule of {size}: misaligned requests \
+                     take up to {cost_words} longer"
                 ),
             );
             let evidence = format!("misaligned requests take up to {cost_words} longer");
-            found.advise("align", 1.0 + cost, &format!("{requests} to {size}"), evidence);
+            found.advise(
+                "align",
+                1.0 + cost,
+                &format!("{requests}, to multiples of {size}"),
+                evidence,
+            );
         }
         Granule::Beyond { bytes, cost } => found.find(
             "granule-beyond",
             format!(
-                "{requests} take up to {} longer at every shift up to {}, so their granule is \
-                 larger",
+                "{requests} take longer (up to {}) at every offset tested, up to {}, so their \
+                 granule is larger than that",
                 percent(cost),
                 units::size(*bytes)
             ),
@@ -273,14 +282,16 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
         Granule::Unclear { cost } => found.find(
             "granule-unclear",
             format!(
-                "{requests}: no clear granule; some shifts take up to {} longer, without a pattern",
+                "{requests} show no clear granule: they take up to {} longer at some offsets, but \
+                 without a pattern",
                 percent(cost)
             ),
         ),
     }
 }
 
-/// The papers' own case: requests of 64 KiB that start 12 KiB after a chunk boundary of a stripe.
+/// Adds a finding about the case of the papers: requests of 64 KiB that start 12 KiB after a chunk
+/// boundary of a stripe.
 fn off_the_chunk(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let points = shifts(evidence, "chunk", rw);
     let [plain, shifted] = points[..] else { return };
@@ -292,13 +303,14 @@ fn off_the_chunk(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.find(
         "chunk",
         format!(
-            "{rw}s of 64 KiB, depth {}: {aligned} aligned, {off} at an offset of 12 KiB ({words})",
+            "{rw}s of 64 KiB at depth {}: {aligned} if aligned, {off} at an offset of 12 KiB \
+             ({words})",
             plain.depth()
         ),
     );
 }
 
-/// The block sizes that the device reports.
+/// Adds a finding about the block sizes that each device reports.
 fn reported(found: &mut Conclusion, evidence: &Evidence) {
     for facts in &evidence.targets {
         let Some(device) = &facts.device else { continue };
@@ -309,7 +321,7 @@ fn reported(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "reported",
             format!(
-                "{} reports: logical block {}, physical block {}",
+                "{} reports: logical block size {}, physical block size {}",
                 device.name,
                 size(device.logical_block_bytes),
                 size(device.physical_block_bytes)
@@ -318,14 +330,14 @@ fn reported(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The first reading of a quantity in bytes, and the device that it describes.
+/// Returns the first reading of a quantity in bytes, and the device that the reading describes.
 fn size_of<'a>(evidence: &'a Evidence, quantity: &str) -> Option<(u64, &'a str)> {
     let reading = evidence.read(quantity, &[]).into_iter().next()?;
     let device = reading.labels.get("device").map_or("", String::as_str);
     Some((reading.value as u64, device))
 }
 
-/// Whether a partition starts at a physical block of its disk.
+/// Adds a finding about whether a partition starts at a physical block boundary of its disk.
 fn partition(found: &mut Conclusion, evidence: &Evidence) {
     let physical = evidence.device().and_then(|device| device.physical_block_bytes);
     let start = size_of(evidence, "partition-start");
@@ -335,9 +347,9 @@ fn partition(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "partition-off",
             format!(
-                "{name} starts {} past a physical block boundary of its disk, so requests aligned \
-                 in the partition are misaligned on the disk; recreate the partition at a multiple \
-                 of 1 MiB",
+                "{name} starts {} past a physical block boundary of its disk, so requests that are \
+                 aligned in the partition are misaligned on the disk; recreate the partition with \
+                 a start at a multiple of 1 MiB",
                 units::size(off)
             ),
         );
@@ -348,13 +360,14 @@ fn partition(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "partition",
             format!(
-                "{name} begins at {start} on its disk, a multiple of the disk's blocks ({block})"
+                "{name} begins at {start} on its disk, a multiple of the physical block size \
+                 ({block})"
             ),
         );
     }
 }
 
-/// Whether alignment within the file is also alignment on the disk.
+/// Adds a finding about whether alignment within the file is also alignment on the disk.
 fn placement(found: &mut Conclusion, evidence: &Evidence) {
     let Some((granule, disk)) = size_of(evidence, "placement") else { return };
     let pieces = size_of(evidence, "pieces").map_or(0, |(pieces, _)| pieces);
@@ -365,34 +378,34 @@ fn placement(found: &mut Conclusion, evidence: &Evidence) {
     let size = units::size(granule.min(1 << 30));
     let text = if granule >= PAPERS_UNIT {
         format!(
-            "{lies}: requests aligned to {size} or less in the file are aligned on the disk too"
+            "{lies}: requests aligned to {size} or less in the file are also aligned on the disk"
         )
     } else {
         format!(
-            "{lies}, aligned only to {size}: an aligned 64 KiB request may span two chunks or \
-             blocks of 64 KiB on the disk; to avoid this, use an allocation unit of 64 KiB \
-             (mkfs.ext4 -O bigalloc -C 65536; xfs_io -c 'extsize 64k')"
+            "{lies}, aligned only to {size}: a 64 KiB request that is aligned in the file may span \
+             two chunks or blocks of 64 KiB on the disk; to avoid this, use an allocation unit of \
+             64 KiB (mkfs.ext4 -O bigalloc -C 65536; xfs_io -c 'extsize 64k')"
         )
     };
     found.find("placement", text);
 }
 
-/// The units in which the file system allocates and frees space.
+/// Adds findings about the units in which the file system allocates and frees space.
 fn space(found: &mut Conclusion, evidence: &Evidence) {
     let size = |quantity| size_of(evidence, quantity).map(|(bytes, _)| bytes);
     if let Some(unit) = size("allocation-unit") {
         let reported = size("file-system-block").map_or_else(String::new, |reported| {
             if reported == unit {
-                ", as the file system reports".to_owned()
+                ", which is the block size that it reports".to_owned()
             } else {
-                format!(", though its block size is {}", units::size(reported))
+                format!(", though it reports a block size of {}", units::size(reported))
             }
         });
         let words = units::size(unit);
         let advice = if unit >= PAPERS_UNIT {
-            "each small file or scattered write takes that much space"
+            "each small file or scattered write occupies a whole unit"
         } else {
-            "blocks written out of order may be scattered; preallocate"
+            "blocks written out of order may be scattered on the disk, so preallocate files"
         };
         found.find(
             "allocation-unit",
@@ -409,14 +422,14 @@ fn space(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "hole-unit",
             format!(
-                "punched holes free space in units of {words} (measured); align holes to {words}, \
-                 because a partly punched unit stays allocated"
+                "punching holes frees space in units of {words} (measured); align holes to \
+                 {words}, because a partly punched unit stays allocated"
             ),
         );
     }
 }
 
-/// The discard granularity that the device reports.
+/// Adds a finding about the discard granularity that the device reports.
 fn discard(found: &mut Conclusion, evidence: &Evidence) {
     let Some((granularity, device)) = size_of(evidence, "discard-granularity") else { return };
     let most = size_of(evidence, "discard-max").map_or(granularity, |(bytes, _)| bytes);
@@ -434,8 +447,8 @@ fn discard(found: &mut Conclusion, evidence: &Evidence) {
     let unit = size_of(evidence, "allocation-unit").filter(|(unit, _)| *unit < granularity);
     let advice = unit.map_or_else(String::new, |(unit, _)| {
         format!(
-            "; the file system frees units of {}, and the device ignores smaller discards: run \
-             fstrim rather than mount -o discard",
+            "; the file system frees units of {}, but the device ignores discards below its \
+             granularity: use fstrim instead of mount -o discard",
             units::size(unit)
         )
     });
@@ -445,8 +458,9 @@ fn discard(found: &mut Conclusion, evidence: &Evidence) {
     );
 }
 
-/// The sizes that a device reports as preferred: NPWG and NOWS of an NVMe drive, chunk and stripe
-/// of an array (Documentation/ABI/stable/sysfs-block, minimum_io_size and optimal_io_size).
+/// Adds a finding about the sizes that a device reports as preferred: NPWG and NOWS of an NVMe
+/// drive, chunk and stripe of an array (Documentation/ABI/stable/sysfs-block, minimum_io_size and
+/// optimal_io_size).
 fn preferred(found: &mut Conclusion, evidence: &Evidence) {
     let Some((unit, device)) = size_of(evidence, "preferred-unit") else { return };
     let block = size_of(evidence, "block").map_or(0, |(bytes, _)| bytes);
@@ -455,10 +469,10 @@ fn preferred(found: &mut Conclusion, evidence: &Evidence) {
         return;
     }
     let optimal = optimal.map_or_else(String::new, |(bytes, _)| {
-        format!(", and is fastest with writes of {}", units::size(bytes))
+        format!(" and is fastest with writes of {}", units::size(bytes))
     });
     let unit = units::size(unit);
-    let text = format!("{device} prefers writes in units of {unit}{optimal} (as it reports)");
+    let text = format!("{device} reports that it prefers writes in units of {unit}{optimal}");
     found.find("preferred-sizes", text);
 }
 
@@ -472,12 +486,13 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
             found.cannot(&[id], &why);
         }
         let lost = comparison.and_then(Comparison::times).map(|times| 1.0 - times);
-        found.loss(id, lost, &format!("{rw}s of 64 KiB, 12 KiB off the chunk"));
+        found.loss(id, lost, &format!("loss of 64 KiB {rw}s 12 KiB after a chunk boundary"));
     }
     found.claim_if("R158", split(at("read", "12k"), at("read", "0")));
 }
 
-/// Whether a misaligned request becomes two device requests: 1.5 or more on average.
+/// Returns whether a misaligned request becomes two device requests (1.5 or more on average), with
+/// the measured number as text.
 fn split(off: Option<&MeasuredPoint>, on: Option<&MeasuredPoint>) -> Option<(bool, String)> {
     let (off, on) = (off?.device_request_bytes()?, on?.device_request_bytes()?);
     let times = on / off;
@@ -491,8 +506,8 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// Writes at these shifts. `times` maps a shift to the time of a write, as a multiple of the
-    /// time of an unshifted write.
+    /// Returns evidence of writes at these shifts. `times` maps a shift to the time of a write, as
+    /// a multiple of the time of an unshifted write.
     fn scan(part: &str, shifts: &[u64], times: impl Fn(u64) -> f64) -> Evidence {
         let at = |shift: &u64| {
             let offset = shift.to_string();
@@ -555,7 +570,7 @@ mod tests {
         assert!(verdicts.contains(&("R162", Verdict::CannotBeTried)), "{verdicts:?}");
     }
 
-    /// Readings of sizes, on a device with physical blocks of 4 KiB.
+    /// Returns readings of sizes on a device with physical blocks of 4 KiB.
     fn sizes(sizes: &[(&str, u64)]) -> Evidence {
         let mut evidence = Evidence::default();
         for (quantity, bytes) in sizes {
@@ -596,10 +611,10 @@ mod tests {
         let unit = |unit, block| sizes(&[("allocation-unit", unit), ("file-system-block", block)]);
         assert!(
             text_of(&unit(4096, 4096), "allocation-unit")
-                .contains("4 KiB, as the file system reports")
+                .contains("4 KiB, which is the block size that it reports")
         );
         let large = text_of(&unit(65536, 4096), "allocation-unit");
-        assert!(large.contains("64 KiB, though its block size is 4 KiB"), "{large}");
+        assert!(large.contains("64 KiB, though it reports a block size of 4 KiB"), "{large}");
         let verdict = |evidence: &Evidence| analyse(evidence).claims[0].verdict;
         assert_eq!(verdict(&unit(4096, 4096)), Verdict::Holds);
         assert_eq!(verdict(&unit(65536, 4096)), Verdict::DoesNotHold);
@@ -621,8 +636,8 @@ mod tests {
         let array = [("preferred-unit", 65536), ("optimal-size", 131_072), ("block", 512)];
         assert_eq!(
             text_of(&sizes(&array), "preferred-sizes"),
-            "sda1 prefers writes in units of 64 KiB, and is fastest with writes of 128 KiB (as it \
-             reports)"
+            "sda1 reports that it prefers writes in units of 64 KiB and is fastest with writes of \
+             128 KiB"
         );
         let plain = sizes(&[("preferred-unit", 512), ("optimal-size", 0), ("block", 512)]);
         assert!(analyse(&plain).findings.iter().all(|finding| finding.id != "preferred-sizes"));

@@ -1,10 +1,10 @@
-//! Study `burst`: storage that is fast until a burst credit is spent, and slower from then on.
+//! Study `burst`: storage that is fast until a burst credit is spent, and slower after that.
 //!
-//! One long trial runs at full speed. If its rate falls, the credit is the number of bytes above
-//! the sustained rate before the fall, as in a token bucket. Assuming that the bucket refills at
-//! the sustained rate, it is full after credit / sustained rate. A second trial after a rest shows
-//! the real refill rate. Cloud volumes, throttled containers, and drives with a fast cache on slow
-//! media behave like this.
+//! One long trial runs at full speed. If its rate falls, the credit is the number of bytes that
+//! exceeded the sustained rate before the fall, as in a token bucket. If the bucket refills at the
+//! sustained rate, it is full again after credit / sustained rate. A second trial after a rest
+//! shows the real refill rate. Cloud volumes, throttled containers, and drives with a fast cache on
+//! slow media behave like this.
 
 use analysis::units;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use crate::runner::StudyRunner;
 
 pub const STUDY: Study = Study {
     name: "burst",
-    papers: "not studied: the disks of 1997 and 2000 had no burst credit; the closest is the \
-             drive's write cache",
+    papers: "not studied: the disks of 1997 and 2000 had no burst credit; the most similar effect \
+             is that of a drive's write cache",
     needs: "",
     plan: include_str!("../../plans/burst.toml"),
     claims: &[],
@@ -30,13 +30,13 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The longest rest (ns): with `quick`, and without.
+/// Maximum duration of a rest (ns): the first value with `quick`, the second value without.
 const REST_NS: [u64; 2] = [4_000_000_000, 120_000_000_000];
-/// Suffix of the parts of the plan that are measured again after a rest.
+/// Suffix of the part's name for the second measurement of a part, after a rest.
 const RESTED: &str = " after a rest";
 
-/// Measures each part of the plan alone, because one part would spend the burst credit of another.
-/// If a part spends its credit, the device rests and the part is measured again.
+/// Measures each part of the plan alone, because one part would spend the burst credit of another
+/// part. If a part spends its credit, the device rests and the part is measured again.
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let study_targets = runner.study_targets;
     for group in runner.groups()? {
@@ -47,8 +47,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
             runner.run(std::slice::from_ref(one))?;
             let spent = runner.evidence.points.last().and_then(spent);
             let Some(throttle) = spent.filter(|_| !runner.lab.interrupt.is_set()) else { continue };
-            // Rests for half the refill time. The bucket is then not full, so its content shows the
-            // refill rate.
+            // The rest lasts half the refill time. The bucket is then not full, so its content
+            // shows the refill rate.
             let half_ns = (refill_ns(&throttle) / 2.0) as u64;
             let rest_ns = half_ns.min(REST_NS[usize::from(!runner.quick)]);
             rest(runner, rest_ns);
@@ -72,7 +72,7 @@ fn rest(runner: &StudyRunner<'_>, ns: u64) {
     }
 }
 
-/// The time to refill an empty bucket at the sustained rate (ns).
+/// Returns the time to refill an empty bucket at the sustained rate (ns).
 fn refill_ns(throttle: &Throttle) -> f64 {
     throttle.credit / throttle.after_per_s.max(1.0) * 1e9
 }
@@ -91,21 +91,23 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         let per_s = throttle.credit / rest_ns * 1e9;
         let (credit, rest) = (units::decimal_size(throttle.credit as u64), units::time(rest_ns));
         let rate = units::rate(per_s);
-        let text =
-            format!("{}: a pause of {rest} restored {credit} of credit, at {rate}", point.part);
+        let text = format!(
+            "{}: a pause of {rest} restored {credit} of credit, at a rate of {rate}",
+            point.part
+        );
         found.find("refill", text);
     }
     found
 }
 
-/// How the rate of a point fell in its first trial, which started with the full credit; `None` if
-/// it did not fall.
+/// Returns how the rate of a point fell in its first trial, which started with the full credit.
+/// `None` if the rate did not fall.
 pub fn spent(point: &MeasuredPoint) -> Option<Throttle> {
     let series = moved(point)?;
     throttle(&series).or_else(|| early_burst(&series))
 }
 
-/// Length (ns) and bytes of each interval of a point's first trial.
+/// Returns the length (ns) and the bytes of each interval of a point's first trial.
 fn moved(point: &MeasuredPoint) -> Option<Vec<(u64, f64)>> {
     let whole = point.point.trials.first()?.series_until(point.point.key.workload.limit_ns);
     Some(whole.iter().map(|i| (i.length_ns, i.bytes as f64)).collect())
@@ -114,8 +116,8 @@ fn moved(point: &MeasuredPoint) -> Option<Vec<(u64, f64)>> {
 fn words(point: &MeasuredPoint, throttle: &Throttle) -> String {
     let Throttle { at_ns, before_per_s, after_per_s, credit } = *throttle;
     format!(
-        "{}: {} for {}, then {}: the burst credit is {}, and refills in {} without I/O if it \
-         refills at the lower rate; plan sustained loads for that lower rate",
+        "{}: {} for {}, then {}: the burst credit is {}; without I/O, it refills in {} if it \
+         refills at the lower rate; plan sustained loads for the lower rate",
         point.part,
         units::rate(before_per_s),
         units::time(at_ns as f64),
@@ -139,13 +141,13 @@ fn lasts(point: &MeasuredPoint) -> String {
     let drift = if first > 0.0 {
         let percent = 100.0 * (second / first - 1.0);
         let word = if percent < 0.0 { "slower" } else { "faster" };
-        format!("; the second half ran {:.0}% {word}", percent.abs())
+        format!("; the second half of the trial was {:.0}% {word}", percent.abs())
     } else {
         String::new()
     };
     format!(
-        "{part}: no burst limit within the {time} and {amount} that were tried{drift}; a larger \
-         credit needs a longer --runtime to be seen"
+        "{part}: no burst limit was found within {time} ({amount}){drift}; to find a larger \
+         credit, use a longer --runtime"
     )
 }
 
@@ -155,7 +157,8 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::point::SeriesPoint;
 
-    /// A trial of 60 intervals of 100 ms at a rate that depends on the time (s).
+    /// Returns a point whose trial has 60 intervals of 100 ms. `rate` maps the time (s) to the
+    /// rate.
     fn long(rate: impl Fn(f64) -> f64) -> MeasuredPoint {
         let mut point = cell(1 << 20, &[("part", "reads"), ("rw", "randread")]);
         let interval = |number: u64| SeriesPoint {
@@ -187,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_halves_are_compared_by_their_sums() {
-        // Nothing is moved in the first interval; all later intervals move the same amount.
+        // Nothing is moved in the first interval. All later intervals move the same amount.
         let point = long(|at| if at < 0.1 { 0.0 } else { 100e6 });
         let found = analyse(&evidence(vec![point]));
         let text = &found.findings[0].headline;
@@ -198,7 +201,7 @@ mod tests {
     fn a_sustained_rate_has_no_credit() {
         let found = analyse(&evidence(vec![long(|_| 200e6)]));
         let text = &found.findings[0].headline;
-        assert!(text.contains("no burst limit within the ") && text.contains("tried"), "{text}");
-        assert!(text.contains("a larger credit needs a longer --runtime"), "{text}");
+        assert!(text.contains("no burst limit was found within "), "{text}");
+        assert!(text.contains("use a longer --runtime"), "{text}");
     }
 }

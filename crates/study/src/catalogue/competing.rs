@@ -1,14 +1,15 @@
-//! Study `competing`: several streams on one device. It measures the share of its rate that each
-//! stream keeps, the growth of latency, and the effect of I/O priorities.
+//! Study `competing`: several streams on one device. The study measures the share of its rate that
+//! each stream keeps, the growth of latency, and the effect of I/O priorities.
 //!
-//! Each part of the plan is a stream. If a flag has several values, the stream uses the first.
-//! Every stream is measured alone. Then every pair of streams, and all streams together, run at the
-//! same time, each with its own threads and engines; only the time during which all of them run
-//! counts. Runs alone and together alternate, and every other round is reversed, so that a drift of
-//! the machine does not look like interference. In a simulated system all streams share one
-//! simulation. With several ranks, each rank runs every stream, and a stream is the sum over all
-//! ranks. Beside others, a stream keeps a share of the rate that it reaches alone. Fairness is
-//! Jain's index of these shares: 1 if they are equal, 1/n if one of n streams keeps everything.
+//! Each part of the plan is a stream. If a flag has several values, the stream uses the first
+//! value. Every stream is measured alone. Then every pair of streams, and all streams together, run
+//! at the same time. Each stream has separate threads and engines. Only the time during which all
+//! streams run counts. Runs alone and together alternate, and every other round is reversed, so
+//! that a drift of the machine does not look like interference. In a simulated system, all streams
+//! share one simulation. With several ranks, each rank runs every stream, and the result of a
+//! stream is the sum over all ranks. The share that a stream keeps is its rate beside other streams
+//! divided by its rate alone. Fairness is Jain's index of these shares: 1 if they are equal, 1/n if
+//! one of n streams keeps everything.
 
 use analysis::units;
 use std::slice;
@@ -39,7 +40,7 @@ use crate::target::{Kind, StudyTarget};
 
 pub const STUDY: Study = Study {
     name: "competing",
-    papers: "named as future work: several applications on one device",
+    papers: "mentioned as future work: several applications on one device",
     needs: "",
     plan: include_str!("../../plans/competing.toml"),
     claims: &[],
@@ -48,14 +49,14 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Noise may make a stream seem faster beside others than alone, by up to this factor.
+/// Maximum factor by which noise may make a stream faster beside other streams than alone.
 const NOISE: f64 = 1.1;
-/// A stream that keeps at least this share of the rate that it has alone counts as not affected by
-/// the others.
+/// A stream that keeps at least this share of its rate alone is not affected by the other streams.
 const UNTOUCHED: f64 = 0.9;
 /// Schedulers that respect I/O priorities.
 const HONOURING: [&str; 2] = ["bfq", "mq-deadline"];
-/// Values of the label `priority`: no priorities, or the stream with the smallest requests first.
+/// Values of the label `priority`: no priorities, or priority for the stream with the smallest
+/// requests.
 const NO_PRIORITY: &str = "none";
 const SMALL_FIRST: &str = "small first";
 
@@ -63,7 +64,7 @@ const SMALL_FIRST: &str = "small first";
 struct Stream<'a> {
     owner: &'a Ready,
     setting: Setting<'a>,
-    /// The point of the stream alone, with its trials so far, and the number of this point in the
+    /// The point of the stream alone, with its trials so far. `number` is the point's number in the
     /// store.
     alone: Point,
     number: usize,
@@ -75,7 +76,7 @@ impl Stream<'_> {
     }
 }
 
-/// What a stream achieved while all streams of a mix ran.
+/// The result of a stream for the time during which all streams of a mix ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct StreamResult {
     bytes_per_s: f64,
@@ -83,8 +84,8 @@ struct StreamResult {
     p99_ns: Option<f64>,
 }
 
-/// A CPU meter that measures nothing: CPU time is charged to the process and cannot be divided
-/// among its streams.
+/// A CPU meter that measures nothing, because CPU time is charged to the process and cannot be
+/// divided among its streams.
 struct NoMeter;
 
 impl CpuMeter for NoMeter {
@@ -117,7 +118,7 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     }
     let scheduler = study_target.facts().device.and_then(|device| device.scheduler);
     let why = if study_target.is_simulated() {
-        Some("a simulated system has no I/O priorities; name a file on a device".to_owned())
+        Some("a simulated system has no I/O priorities; specify a file on a device".to_owned())
     } else {
         no_priorities(scheduler.as_deref())
     };
@@ -126,8 +127,8 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
         if why.is_none() { &[NO_PRIORITY, SMALL_FIRST] } else { &[NO_PRIORITY] };
     let is_known = matches!(study_target.kind, Kind::Reference { .. });
     if is_known {
-        let reason = "each stream would open its own reference device; mount one device as a file \
-                      (halfpower mount) and name that file";
+        let reason = "each stream would open a separate reference device; mount one device as a \
+                      file (halfpower mount) and use that file";
         runner.leave_out("together", reason);
     }
     let measured =
@@ -142,7 +143,7 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     measured
 }
 
-/// Why priorities have no effect with this scheduler; `None` if they have an effect.
+/// Returns why priorities have no effect with this scheduler. `None` if they have an effect.
 fn no_priorities(scheduler: Option<&str>) -> Option<String> {
     match scheduler {
         Some(name) if HONOURING.contains(&name) => None,
@@ -151,13 +152,13 @@ fn no_priorities(scheduler: Option<&str>) -> Option<String> {
              /sys/block/DEVICE/queue/scheduler)"
         )),
         None => {
-            Some("the target has no block device with an I/O scheduler; name a file on one".into())
+            Some("the target is not on a device with an I/O scheduler; use a file on one".into())
         }
     }
 }
 
-/// The mixes to run, each as indices of its streams: every pair and, if there are more than two
-/// streams, all streams together.
+/// Returns the mixes to run, each as the indices of its streams: every pair and, if there are more
+/// than two streams, all streams together.
 fn subsets(count: usize) -> Vec<Vec<usize>> {
     let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| vec![one, other]));
     let mut all: Vec<Vec<usize>> = pairs.collect();
@@ -170,14 +171,14 @@ fn subsets(count: usize) -> Vec<Vec<usize>> {
 /// One measurement of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Turn {
-    /// A stream alone, by its index.
+    /// One stream runs alone. The value is the index of the stream.
     Alone(usize),
-    /// A mix of streams, by its index.
+    /// A mix of streams runs. The value is the index of the mix.
     Together(usize),
 }
 
-/// The runs of a round: streams alone and mixes alternate until one kind runs out. Every other
-/// round is reversed.
+/// Returns the runs of a round. Runs of single streams and of mixes alternate. If there are more of
+/// one kind, the remaining runs of this kind follow. Every other round is reversed.
 fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
     let at = |number: usize| {
         let alone = (number < streams).then_some(Turn::Alone(number));
@@ -191,16 +192,16 @@ fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
     turns
 }
 
-/// A mix of streams (their indices), with or without priorities, and the results of each round: one
-/// for each stream.
+/// A mix of streams, with or without priorities. `places` holds the indices of the streams, and
+/// `rounds` holds one result per stream for each round.
 struct MixRuns {
     places: Vec<usize>,
     priority: &'static str,
     rounds: Vec<Vec<StreamResult>>,
 }
 
-/// Runs the streams alone and all mixes alternately, as many rounds as the plan has trials, and
-/// notes the medians of the mixes.
+/// Runs the streams alone and all mixes alternately, for as many rounds as the plan has trials.
+/// Records the medians of the mixes.
 fn take_turns(
     runner: &mut StudyRunner<'_>,
     study_target: &StudyTarget,
@@ -221,7 +222,7 @@ fn take_turns(
     let (mut progress, mut done) = (runner.lab.console.open_progress(), 0.0);
     for round in 0..trials {
         for (stream, place) in streams.iter_mut().zip(1..) {
-            // Different seeds, so that two equal streams do not read the same blocks.
+            // The seeds differ, so that two equal streams do not read the same blocks.
             stream.setting.workload.seed = mix(rounds::seed_of(runner.base.seed, round), place);
         }
         for turn in turns(streams.len(), mixes.len(), round) {
@@ -252,7 +253,7 @@ fn take_turns(
     Ok(())
 }
 
-/// One trial of a stream alone.
+/// Runs one trial of a stream alone.
 fn run_alone(runner: &mut StudyRunner<'_>, stream: &mut Stream<'_>, round: u32) -> Outcome<()> {
     let trial = runner.lab.trial(&stream.setting, &mut |_| {})?;
     rounds::fail_on_errors(&trial, &stream.alone.key.describe())?;
@@ -264,7 +265,7 @@ fn run_alone(runner: &mut StudyRunner<'_>, stream: &mut Stream<'_>, round: u32) 
     Ok(())
 }
 
-/// Records the results of each stream in a mix: medians over the rounds.
+/// Records the results of each stream in a mix, as medians over the rounds.
 fn note(
     evidence: &mut Evidence,
     study_target: &StudyTarget,
@@ -301,7 +302,8 @@ fn name_of(streams: &[&Stream<'_>]) -> String {
     streams.iter().map(|stream| stream.part()).collect::<Vec<_>>().join(" + ")
 }
 
-/// Runs streams at the same time and counts the time during which all of them ran.
+/// Runs streams at the same time. Returns the result of each stream for the time during which all
+/// streams ran.
 fn run(
     runner: &StudyRunner<'_>,
     streams: &[&Stream<'_>],
@@ -366,8 +368,8 @@ fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Ve
     for place in places {
         if place.caching != first.caching {
             return Err(Failure::usage(
-                "streams of a simulated system need the same caching; give them the same --direct \
-                 and --write-through",
+                "all streams of a simulated system must use the same caching; specify the same \
+                 --direct and --write-through for all",
             ));
         }
         system.setup.file_size = system.setup.file_size.max(place.system.setup.file_size);
@@ -378,7 +380,7 @@ fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Ve
 }
 
 /// Runs the streams on this host. With priorities, the streams with the smallest requests get
-/// best-effort level 0 and the others the idle class.
+/// best-effort level 0, and the other streams get the idle class.
 fn on_threads(
     runner: &StudyRunner<'_>,
     streams: &[&Stream<'_>],
@@ -389,8 +391,8 @@ fn on_threads(
     let smallest = streams.iter().map(|stream| stream.setting.workload.request_bytes).min();
     let start = CommonStart::default();
     let one = |(stream, seed): (&Stream<'_>, u64)| -> Outcome<Sample> {
-        // If an error ends this function, dropping the place reports the stream, so that nobody
-        // waits for it.
+        // If this function returns early with an error, dropping `place` reports the stream, so
+        // that the other streams do not wait for it.
         let mut place = start.place();
         let workload = Workload { seed, ..stream.setting.workload.clone() };
         let Place::Host(targets) = &stream.setting.place else { return Ok(Sample::new(1)) };
@@ -404,7 +406,8 @@ fn on_threads(
         let mut control = Control { stop, on_progress: &mut |_| {}, start: Some(&mut wait) };
         Ok(workload::run(targets, &planned, clock, &NoMeter, &mut control)?)
     };
-    // Otherwise pages that earlier runs left in the page cache would save the device work.
+    // Reads would find pages that earlier runs left in the page cache, and would not reach the
+    // device.
     for stream in streams.iter().filter(|stream| stream.setting.scrub) {
         if let Place::Host(targets) = &stream.setting.place {
             for target in targets.iter().filter(|target| target.kind().is_storage()) {
@@ -432,8 +435,8 @@ fn on_threads(
     samples.into_iter().collect()
 }
 
-/// What a stream achieved between two times, in whole intervals of its series. The latencies are
-/// those of the whole run.
+/// Returns the result of a stream between two times, from the whole intervals of its series. The
+/// latencies cover the whole run.
 fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> StreamResult {
     let interval_ns = sample.series.interval_ns;
     let (mut bytes, mut time_ns) = (0, 0);
@@ -454,7 +457,7 @@ fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> StreamResult {
     }
 }
 
-/// A stream within a mix, and its measurement alone.
+/// The result of a stream in a mix, and the measurement of the same stream alone.
 struct StreamInMix<'a> {
     stream: String,
     alone: &'a MeasuredPoint,
@@ -463,13 +466,13 @@ struct StreamInMix<'a> {
 }
 
 impl StreamInMix<'_> {
-    /// The stream's rate beside the others, as a share of its rate when it runs alone.
+    /// Returns the stream's rate beside the other streams, as a share of its rate alone.
     fn keeps(&self) -> f64 {
         self.rate / self.alone.rate().max(1.0)
     }
 }
 
-/// Streams that ran together.
+/// Streams that ran at the same time.
 struct Mix<'a> {
     target: String,
     name: String,
@@ -478,25 +481,25 @@ struct Mix<'a> {
 }
 
 impl Mix<'_> {
-    /// Jain's fairness index of the shares that the streams keep.
+    /// Returns Jain's fairness index of the shares that the streams keep.
     fn fairness(&self) -> f64 {
         let kept: Vec<f64> = self.streams.iter().map(StreamInMix::keeps).collect();
         let (sum, squares) = (kept.iter().sum::<f64>(), kept.iter().map(|x| x * x).sum::<f64>());
         if squares > 0.0 { sum * sum / (kept.len() as f64 * squares) } else { 0.0 }
     }
 
-    /// The rate of all streams together (bytes per second).
+    /// Returns the rate of all streams together (bytes per second).
     fn rate(&self) -> f64 {
         self.streams.iter().map(|stream| stream.rate).sum()
     }
 
-    /// The stream with the smallest requests.
+    /// Returns the stream with the smallest requests.
     fn small(&self) -> Option<&StreamInMix<'_>> {
         self.streams.iter().min_by_key(|stream| stream.alone.bytes())
     }
 }
 
-/// All mixes, in the order in which they were noted.
+/// Returns all mixes, in the order in which they were recorded.
 fn mixes_of(evidence: &Evidence) -> Vec<Mix<'_>> {
     let mut mixes: Vec<Mix<'_>> = Vec::new();
     for reading in evidence.read("rate", &[]) {
@@ -536,8 +539,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The tail latency of a stream as text, such as " (99th percentile 1.2 ms, alone 300 us)"; empty
-/// if it was not measured.
+/// Formats the tail latency of a stream, such as " (99th percentile 1.2 ms, alone 300 us)". The
+/// text is empty if the latency was not measured.
 fn waits(one: &StreamInMix<'_>) -> String {
     let alone = one.alone.latency_ns(0.99).map(|ns| format!(", alone {}", units::time(ns)));
     let alone = alone.unwrap_or_default();
@@ -549,7 +552,9 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
     let each: Vec<String> = mix
         .streams
         .iter()
-        .map(|one| format!("{} keeps {:.0}%{}", one.stream, 100.0 * one.keeps(), waits(one)))
+        .map(|one| {
+            format!("{} keeps {:.0}% of its rate{}", one.stream, 100.0 * one.keeps(), waits(one))
+        })
         .collect();
     let untouched = mix.streams.iter().all(|one| one.keeps() >= UNTOUCHED);
     let noisy = mix.streams.iter().any(|one| one.keeps() > NOISE);
@@ -568,7 +573,7 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
     found.find(
         "together",
         format!(
-            "{}: {}; together {}, fairness {:.2}{change}",
+            "{}: {}; total rate {}, fairness {:.2}{change}",
             mix.name,
             each.join(", "),
             units::rate(mix.rate()),
@@ -577,10 +582,11 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
     );
 }
 
-/// If the other streams lose more than this (percent), they are nearly stopped.
+/// The other streams count as nearly stopped if they lose more than this share of their rate
+/// (percent).
 const NEARLY_ALL: f64 = 90.0;
 
-/// The effect of giving priority to the stream with the smallest requests.
+/// Adds a finding about the effect of priority for the stream with the smallest requests.
 fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     let (Some(before), Some(after)) = (plain.small(), first.small()) else { return };
     let times = after.rate / before.rate.max(1.0);
@@ -596,14 +602,14 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
         _ => "priorities change little here; limit the depth or rate of the other streams instead",
     };
     let others = match lost {
-        gain if gain < 0.0 => "the other streams lose nothing".to_owned(),
-        lost => format!("the other streams lose {lost:.0}%"),
+        gain if gain < 0.0 => "the other streams are not slower".to_owned(),
+        lost => format!("the other streams lose {lost:.0}% of their rate"),
     };
     found.find(
         "priority",
         format!(
-            "{}: with the other streams in the idle class, {} gets {times:.2} times the rate{}, \
-             and {others}; {change}",
+            "{}: with the other streams in the idle I/O class, {} has {times:.2} times its rate \
+             without priorities{}, and {others}; {change}",
             plain.name,
             before.stream,
             waits(after),
@@ -611,7 +617,7 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     );
 }
 
-/// A table with a row for every stream of every mix.
+/// Builds a table with a row for every stream of every mix.
 fn table(mixes: &[Mix<'_>]) -> Option<Table> {
     let rows = |mix: &Mix<'_>| -> Vec<Vec<TableCell>> {
         let row = |one: &StreamInMix<'_>| {
@@ -634,17 +640,17 @@ fn table(mixes: &[Mix<'_>]) -> Option<Table> {
     let column = |(label, unit): (&str, Option<Unit>)| Column { label: label.to_owned(), unit };
     (!rows.is_empty()).then(|| Table {
         id: "competing-streams".to_owned(),
-        caption: "Each stream alone and beside the others".to_owned(),
+        caption: "Each stream alone and in each mix of streams".to_owned(),
         columns: [
-            ("Together", None),
+            ("Mix", None),
             ("Priority", None),
             ("Stream", None),
-            ("Alone", Some(Unit::BytesPerSecond)),
-            ("Beside others", Some(Unit::BytesPerSecond)),
-            ("Kept", Some(Unit::Share)),
-            ("Share of all bytes", Some(Unit::Share)),
+            ("Rate alone", Some(Unit::BytesPerSecond)),
+            ("Rate in the mix", Some(Unit::BytesPerSecond)),
+            ("Share of rate alone", Some(Unit::Share)),
+            ("Share of total rate", Some(Unit::Share)),
             ("99th percentile alone", Some(Unit::Nanoseconds)),
-            ("99th percentile", Some(Unit::Nanoseconds)),
+            ("99th percentile in the mix", Some(Unit::Nanoseconds)),
             ("Fairness", Some(Unit::Count)),
         ]
         .map(column)
@@ -659,7 +665,8 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use workload::sample::Interval;
 
-    /// Two streams of 1000 B/s and 3000 B/s alone, and what they get together.
+    /// Returns evidence of two streams with 1000 B/s and 3000 B/s alone. The arguments are their
+    /// rates together, without and with priorities.
     fn streams(small: f64, large: f64, first: Option<(f64, f64)>) -> Evidence {
         let mut evidence = evidence(vec![
             cell(1000, &[("part", "random"), ("rw", "randread"), ("bs", "8k")]),
@@ -744,7 +751,7 @@ mod tests {
         let mut backwards = turns(2, 3, 1);
         backwards.reverse();
         assert_eq!(backwards, wanted);
-        assert_eq!(turns(1, 0, 0), [Alone(0)], "a stream without others is measured all the same");
+        assert_eq!(turns(1, 0, 0), [Alone(0)], "a single stream is measured too");
     }
 
     #[test]
@@ -761,6 +768,6 @@ mod tests {
     fn schedulers_without_priorities_are_named_with_the_remedy() {
         assert_eq!(no_priorities(Some("bfq")), None);
         assert!(no_priorities(Some("none")).unwrap().contains("choose bfq"));
-        assert!(no_priorities(None).unwrap().contains("name a file"));
+        assert!(no_priorities(None).unwrap().contains("use a file"));
     }
 }

@@ -1,11 +1,11 @@
-//! Study `copy-cost`: the cost of reading the same bytes by different paths. The paths are the file
-//! itself, a bind mount of its folder, a loop device over it, FUSE, and further targets such as a
-//! network mount; also the page cache and a memory copy.
+//! Study `copy-cost`: the cost of reading the same bytes through different paths. The paths are the
+//! file itself, a bind mount of its directory, a loop device on the file, FUSE, and further targets
+//! such as a network mount. The page cache and a memory copy are measured as well.
 //!
-//! The study only reads. The bind mount and the loop device disappear when the process ends
-//! (`ioengine::layer`). A second process serves the FUSE file and ends with this one
-//! (`lab::fuse_server`). The FUSE file is in memory and adds no delay, so its whole latency is the
-//! overhead of FUSE.
+//! The study only reads the targets. The bind mount and the loop device disappear when the process
+//! ends (`ioengine::layer`). A second process serves the FUSE file and ends together with this
+//! process (`lab::fuse_server`). The FUSE file is in memory and adds no delay, so its whole latency
+//! is the overhead of FUSE.
 
 use analysis::units;
 use std::fs::File;
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use ioengine::error::cause;
 use ioengine::layer::{BindMount, LoopDevice};
+use ioengine::mount;
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use lab::fuse_server::Served;
@@ -29,9 +30,9 @@ use crate::target::{Kind, StudyTarget};
 
 pub const STUDY: Study = Study {
     name: "copy-cost",
-    papers: "Chung 2000, section 9: a file behind a share costs up to ten times the CPU of a local \
-             one, under a drive letter more than under a UNC name",
-    needs: "root for bind mount, loop device and FUSE; a network mount as a second target",
+    papers: "Chung 2000, section 9: reading a file on a network share costs up to ten times the \
+             CPU of reading a local file, and more with a drive letter than with a UNC name",
+    needs: "root for the bind mount, the loop device and FUSE; a network mount as a second target",
     plan: include_str!("../../plans/copy-cost.toml"),
     claims: &[
         "C027", "C028", "C248", "C249", "C250", "C251", "C252", "C253", "C254", "C255", "C256",
@@ -47,21 +48,19 @@ pub const STUDY: Study = Study {
 const LOCAL: &str = "local";
 /// The part of the plan that reads the file from the page cache.
 const CACHED: &str = "page cache";
-/// The layer that measures FUSE without storage behind it.
+/// The layer that measures FUSE alone, with a file in memory.
 const FUSE: &str = "FUSE alone";
-/// Network file systems.
-const NETWORK: [&str; 6] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph"];
 /// Size of the file that is served over FUSE (bytes).
 const FUSE_BYTES: u64 = 64 << 20;
-/// Why claims about network shares are not testable.
-const NO_SHARE: &str = "the claim compares a network share with a local file; name a local \
+/// Reason why claims about network shares are not testable.
+const NO_SHARE: &str = "the claim compares a network share with a local file; specify a local \
                         directory and a mounted share (NFS, SMB) as two targets";
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let (study_targets, groups) = (runner.study_targets, runner.groups()?);
     if study_targets.is_empty() || !study_targets.iter().all(StudyTarget::is_real) {
         let reason = "a simulated system, a reference device or a network address has only one \
-                      path to its bytes; name several, such as sim:w2k-atlas10k \
+                      path to its bytes; specify several targets, such as sim:w2k-atlas10k \
                       sim:w2k-cifs-gigabit";
         runner.leave_out("layers", reason);
         return runner.measure();
@@ -80,7 +79,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
     }
     let measured = if ready.is_empty() { Ok(()) } else { runner.run(&ready) };
-    // Open files keep a layer busy, so they must be closed before it is removed.
+    // Open files keep a layer busy, so they must be closed before the layer is removed.
     drop(ready);
     drop(layers);
     measured?;
@@ -93,21 +92,21 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether a file system is on a server.
+/// Checks whether a file system is on a server.
 pub fn is_network(file_system: Option<&str>) -> bool {
-    file_system.is_some_and(|name| NETWORK.contains(&name))
+    file_system.is_some_and(mount::is_network)
 }
 
-/// A layer that gives a second path to the same bytes, and the guard that removes it when dropped.
+/// A layer through which a file can also be read. Dropping `held` removes the layer.
 struct Layer {
     path: PathBuf,
     held: Held,
 }
 
 enum Held {
-    Bind(#[expect(dead_code, reason = "exists while the mount does")] BindMount),
-    Loop(#[expect(dead_code, reason = "exists while the device does")] LoopDevice),
-    Fuse(#[expect(dead_code, reason = "exists while the mount does")] Box<Served>),
+    Bind(#[expect(dead_code, reason = "the mount is removed on drop")] BindMount),
+    Loop(#[expect(dead_code, reason = "the device is removed on drop")] LoopDevice),
+    Fuse(#[expect(dead_code, reason = "the mount is removed on drop")] Box<Served>),
 }
 
 impl Layer {
@@ -120,7 +119,8 @@ impl Layer {
     }
 }
 
-/// Creates all possible layers over a file. The others are recorded as left out, with the reason.
+/// Creates all possible layers over a file. Layers that cannot be created are recorded as left out,
+/// with the reason.
 fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
     let mut layers = Vec::new();
     for (name, made) in
@@ -135,7 +135,7 @@ fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
 }
 
 fn bind(file: &Path) -> Result<Layer, String> {
-    let not_a_file = || "only the folder of a file can be bind-mounted; name a file".to_owned();
+    let not_a_file = || "only a file can be read through a bind mount; specify a file".to_owned();
     let real = file.canonicalize().map_err(|_| not_a_file())?;
     if !real.is_file() {
         return Err(not_a_file());
@@ -143,20 +143,23 @@ fn bind(file: &Path) -> Result<Layer, String> {
     let folder = real.parent().ok_or_else(not_a_file)?;
     let name = real.file_name().and_then(|name| name.to_str()).ok_or_else(not_a_file)?;
     let mount = BindMount::of(folder)
-        .map_err(|error| format!("no bind mount: {}; run as root", cause(&error)))?;
+        .map_err(|error| format!("cannot create a bind mount: {}; run as root", cause(&error)))?;
     Ok(Layer { path: mount.path(name), held: Held::Bind(mount) })
 }
 
 fn over(file: &Path) -> Result<Layer, String> {
     let device = File::open(file).and_then(|file| LoopDevice::over(&file)).map_err(|error| {
-        format!("no loop device: {}; run as root, with the module loop loaded", cause(&error))
+        format!(
+            "cannot create a loop device: {}; run as root, and load the kernel module loop",
+            cause(&error)
+        )
     })?;
     Ok(Layer { path: device.path().to_path_buf(), held: Held::Loop(device) })
 }
 
-/// A file served over FUSE from the memory of another process.
+/// Creates a layer that serves a file over FUSE from the memory of another process.
 fn fuse(runner: &StudyRunner<'_>) -> Result<Layer, String> {
-    let failed = |cause: String| format!("no FUSE: {cause}; run as root, or install fuse3");
+    let failed = |cause: String| format!("cannot use FUSE: {cause}; run as root, or install fuse3");
     runner.lab.console.say("mounting an in-memory file over FUSE; it is unmounted afterwards");
     let served = Served::start("", FUSE_BYTES).map_err(|failure| failed(failure.message))?;
     let path = served.path().to_path_buf();
@@ -181,7 +184,7 @@ impl<'a> AccessPath<'a> {
     }
 }
 
-/// Splits the points by path: first the path of the first target itself, then all other paths.
+/// Groups the points by path. Returns the direct path to the first target, and all other paths.
 fn access_paths(evidence: &Evidence) -> Option<(AccessPath<'_>, Vec<AccessPath<'_>>)> {
     let mut paths: Vec<AccessPath<'_>> = Vec::new();
     for point in evidence.usable().filter(|point| point.part != CACHED) {
@@ -219,7 +222,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Mean time of a request (ns) at a point of depth 1.
+/// Returns the mean time per request at a point of depth 1 (ns).
 fn each_ns(point: &MeasuredPoint) -> f64 {
     1e9 / point.requests_per_s().max(1e-9)
 }
@@ -228,7 +231,7 @@ fn signed(ns: f64) -> String {
     format!("{}{}", if ns < 0.0 { "-" } else { "+" }, units::time(ns.abs()))
 }
 
-/// The time that a layer adds to the smallest and to the largest request.
+/// Adds a finding about the time that a layer adds to the smallest and to the largest request.
 fn layer(found: &mut Conclusion, local: &AccessPath<'_>, path: &AccessPath<'_>) {
     let shared = || local.points.iter().filter_map(|point| Some((*point, path.at(point.bytes())?)));
     let (Some(small), Some(large)) =
@@ -262,7 +265,7 @@ fn layer(found: &mut Conclusion, local: &AccessPath<'_>, path: &AccessPath<'_>) 
     found.find("layer", format!("{lead}: {}, {}", words(small), words(large)));
 }
 
-/// Advice against the path with the slowest small reads.
+/// Adds advice to avoid the path with the slowest small reads.
 fn advise(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'_>]) {
     let loss = |path: &AccessPath<'_>| {
         let plain = local.points.iter().min_by_key(|point| point.bytes())?;
@@ -274,11 +277,11 @@ fn advise(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'
     let Some((gain, bytes, name)) = losses.max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
     let times = words_of_times(gain);
     let size = units::size(bytes);
-    let evidence = format!("{size} reads reach {times} the requests per second of the {name}");
+    let evidence = format!("{size} reads of the file are {times} as fast as through the {name}");
     found.advise("mapped-share", gain, &format!("the file itself, not the {name}"), evidence);
 }
 
-/// The rate of reads from the page cache, compared with a memory copy and with direct reads.
+/// Adds a finding about reads from the page cache, compared with a memory copy and direct reads.
 fn copies(found: &mut Conclusion, evidence: &Evidence, local: &AccessPath<'_>) {
     let cached = evidence.all(&[("part", CACHED)]);
     let mut cached = cached.into_iter().filter(|point| point.target_index == 0);
@@ -287,11 +290,14 @@ fn copies(found: &mut Conclusion, evidence: &Evidence, local: &AccessPath<'_>) {
     let copy = evidence.value("memory-copy", &[]);
     let memory = copy.map(|rate| {
         let share = 100.0 * point.rate() / rate;
-        format!(", {share:.0}% of a memory copy beyond the CPU caches ({})", units::rate_mib(rate))
+        format!(
+            ", {share:.0}% of the rate of a memory copy beyond the CPU caches ({})",
+            units::rate_mib(rate)
+        )
     });
     let device = local.at(large).map(|local| {
         let times = words_of_times(point.rate() / local.rate().max(1.0));
-        format!("; {times} the rate of direct reads at depth 1")
+        format!("; this is {times} the rate of direct reads at depth 1")
     });
     found.find(
         "copies",
@@ -304,7 +310,7 @@ fn copies(found: &mut Conclusion, evidence: &Evidence, local: &AccessPath<'_>) {
     );
 }
 
-/// Claims about network shares, if a share is among the targets.
+/// Decides the claims about network shares, if one of the targets is a share.
 fn share_claims(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'_>]) {
     let Some(share) = others.iter().find(|path| path.is_network) else { return };
     let large =
@@ -313,12 +319,12 @@ fn share_claims(found: &mut Conclusion, local: &AccessPath<'_>, others: &[Access
         "C254",
         large.and_then(|(plain, shared)| Some(shared.cpu_ns()? / plain.cpu_ns()?)).map(|times| {
             let words = words_of_times(times);
-            (times, format!("CPU of a read through the share: {words} that of the local file"))
+            (times, format!("a read of the share uses {words} the CPU time of a local read"))
         }),
     );
 }
 
-/// A table with a row for every path and size.
+/// Builds a table with a row for every path and size.
 fn table(local: &AccessPath<'_>, others: &[AccessPath<'_>]) -> Option<Table> {
     let mut rows = Vec::new();
     for path in std::iter::once(local).chain(others) {
@@ -340,15 +346,15 @@ fn table(local: &AccessPath<'_>, others: &[AccessPath<'_>]) -> Option<Table> {
     let column = |(label, unit): (&str, Option<Unit>)| Column { label: label.to_owned(), unit };
     (!others.is_empty()).then(|| Table {
         id: "copy-cost-paths".to_owned(),
-        caption: "The same bytes by each path, one request at a time".to_owned(),
+        caption: "Reads of the same bytes through each path, at depth 1".to_owned(),
         columns: [
             ("Path", None),
             ("Request size", Some(Unit::Bytes)),
             ("Throughput", Some(Unit::BytesPerSecond)),
             ("Time per request", Some(Unit::Nanoseconds)),
-            ("Added", Some(Unit::Nanoseconds)),
+            ("Added time", Some(Unit::Nanoseconds)),
             ("CPU per request", Some(Unit::Nanoseconds)),
-            ("Added CPU", Some(Unit::Nanoseconds)),
+            ("Added CPU per request", Some(Unit::Nanoseconds)),
         ]
         .map(column)
         .into(),
@@ -363,7 +369,7 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::TargetFacts;
 
-    /// 4 KiB reads through a path, at this many requests per second.
+    /// Returns a point of 4 KiB reads through a path, at this many requests per second.
     fn reads_by(part: &str, requests: u64) -> MeasuredPoint {
         cell(requests * 4096, &[("part", part), ("rw", "randread"), ("bs", "4k")])
     }

@@ -2,9 +2,9 @@
 //! cost per KiB.
 //!
 //! The lower bound is the CPU time that the system charges to the process. The upper bound is the
-//! CPU time that a soaker loses during the requests; it includes kernel threads and interrupts. A
-//! path is a caching mode, an I/O engine and a depth on one target. Further targets (a volume and
-//! its members, a loop device) are further paths.
+//! CPU time that the soaker, a busy loop of the lowest priority, loses during the requests. The
+//! upper bound includes kernel threads and interrupts. A path is a caching mode, an I/O engine and
+//! a depth on one target. Each further target (a volume, a loop device) adds its own paths.
 
 use analysis::costmodel::CostModel;
 use analysis::quantile::median;
@@ -23,8 +23,8 @@ use crate::runner::StudyRunner;
 pub const STUDY: Study = Study {
     name: "cpu-cost",
     papers: "Riedel 1997, section 3 and Figure 4; Chung 2000, sections 3.5, 5, 6, 7.2 and 7.3, \
-             Tables 7 and 11: without the cache a request costs the same at any size, through the \
-             cache each byte has a cost",
+             Tables 7 and 11: without the page cache, a request costs the same CPU time at any \
+             size; through the cache, each byte has a cost",
     needs: "",
     plan: include_str!("../../plans/cpu-cost.toml"),
     claims: &[
@@ -54,19 +54,19 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// If the cost per KiB of direct requests is at least this share of the cost through the page
-/// cache, the CPU copies their data too.
+/// The CPU is assumed to copy the data of direct requests if their CPU cost per KiB is at least
+/// this share of the cost per KiB through the page cache.
 const COPY_SHARE: f64 = 0.5;
-/// Costs that differ by at most this factor are "about the same".
+/// Two costs are "about the same", as the claims call it, if their ratio is at most this.
 const ABOUT: f64 = 1.25;
-/// CPU times that differ by at most this factor are too close to be ranked.
+/// Two CPU times are too close to be ranked if their ratio is at most this.
 const CPU_ALIKE: f64 = 1.1;
-/// The kernel's names of the modes of programmed I/O begin with this.
+/// Prefix of the kernel's names for transfer modes with programmed I/O, such as `PIO 4`.
 const PROGRAMMED: &str = "PIO";
-/// A common request size at which the cost of the bytes outweighs the fixed cost.
+/// A common request size at which the cost of the bytes exceeds the fixed cost (bytes).
 const LARGE: u64 = 64 << 10;
 
-/// The points of one path (direct or buffered) in one direction.
+/// The points of one path (caching mode, I/O engine, depth and target) in one direction.
 struct Path<'a> {
     name: String,
     target: usize,
@@ -79,7 +79,7 @@ impl<'a> Path<'a> {
         self.points.iter().find(|point| point.bytes() == bytes).copied()
     }
 
-    /// Fits a cost model to a quantity of the points.
+    /// Fits a cost model to the values that `of` returns for the points.
     fn fit(&self, of: impl Fn(&MeasuredPoint) -> Option<f64>) -> Option<CostModel> {
         curve::cost_model(&self.points, of)
     }
@@ -101,7 +101,8 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Instructions per request, if they were counted: the median of the trials.
+/// Returns the instructions per request, as the median of the trials. None if no trial counted
+/// instructions.
 fn instructions(point: &MeasuredPoint) -> Option<f64> {
     let each = |trial: &&lab::point::Trial| {
         let requests = trial.requests();
@@ -111,7 +112,7 @@ fn instructions(point: &MeasuredPoint) -> Option<f64> {
     median(&point.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
 }
 
-/// A CPU time per request (ns): the median of the trials.
+/// Returns the CPU time per request that `of` selects (ns), as the median of the trials.
 fn per_request(point: &MeasuredPoint, of: fn(&CpuUsage) -> Option<u64>) -> Option<f64> {
     let each = |trial: &&lab::point::Trial| {
         let requests = trial.requests();
@@ -120,17 +121,17 @@ fn per_request(point: &MeasuredPoint, of: fn(&CpuUsage) -> Option<u64>) -> Optio
     median(&point.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
 }
 
-/// Interrupt time of the whole machine per request (ns).
+/// Returns the interrupt time of the whole machine per request (ns).
 fn interrupt_ns(point: &MeasuredPoint) -> Option<f64> {
     per_request(point, |cpu| cpu.interrupt_ns)
 }
 
-/// CPU time of the whole machine per request (ns).
+/// Returns the CPU time of the whole machine per request (ns).
 fn machine_ns(point: &MeasuredPoint) -> Option<f64> {
     per_request(point, |cpu| cpu.machine_ns)
 }
 
-/// All paths, in the order of the plan.
+/// Groups the points by path, in the order of the plan.
 fn paths(evidence: &Evidence) -> Vec<Path<'_>> {
     let mut paths: Vec<Path<'_>> = Vec::new();
     for point in evidence.usable() {
@@ -178,7 +179,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
                 let small = buffered.at(2 << 10).zip(buffered.at(LARGE));
                 let times =
                     small.and_then(|(small, large)| Some(per_byte(small)? / per_byte(large)?));
-                let what = "CPU per MiB of buffered 2 KiB writes against 64 KiB writes";
+                let what = "CPU per MiB of buffered 2 KiB writes compared with 64 KiB writes";
                 found.gain("C122", times, what);
             }
         }
@@ -188,9 +189,9 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The claims of Table 7 of the second paper: programmed I/O (PIO), in which the CPU moves each
-/// word, against DMA. The words are moved in interrupts, which are not charged to the process, so
-/// the CPU time of the whole machine is compared, as in the paper.
+/// Judges the claims about Table 7 of the second paper, which compares DMA with programmed I/O
+/// (PIO). With PIO, the CPU copies each word in interrupt handlers, whose time is not charged to
+/// the process. Therefore, as in the paper, the CPU time of the whole machine is compared.
 fn programmed(found: &mut Conclusion, evidence: &Evidence, paths: &[Path<'_>]) {
     let is_programmed = |path: &Path<'_>| {
         let device = evidence.targets.get(path.target)?.device.as_ref()?;
@@ -201,24 +202,28 @@ fn programmed(found: &mut Conclusion, evidence: &Evidence, paths: &[Path<'_>]) {
         reads.find(|path| path.is_direct() && is_programmed(path) == Some(wanted))
     };
     let Some(programmed) = read_in(true) else {
-        let why = "no drive here uses programmed I/O; a direct path with almost no cost per byte \
-                   uses DMA";
+        let why = "no target is known to use programmed I/O; direct requests with almost no CPU \
+                   cost per byte indicate DMA";
         return found.cannot(&["C063", "C064", "C065"], why);
     };
     let cpus = f64::from(evidence.host.cpus.max(1));
     let load = |point| Some(machine_ns(point)? * point.requests_per_s() / 1e9 / cpus);
-    let what = "share of all CPUs with programmed I/O, 64 KiB reads";
+    let what = "share of all CPUs that 64 KiB reads with programmed I/O use";
     found.loss("C065", programmed.at(LARGE).and_then(load), what);
     let Some(dma) = read_in(false) else {
-        let why = "name a drive that uses DMA too, in a plan with compares = true (halfpower study \
-                   cpu-cost --show)";
+        let why = "the claim compares two drives; add a drive that uses DMA, in a plan with \
+                   compares = true (halfpower study cpu-cost --show prints the plan)";
         return found.cannot(&["C063", "C064"], why);
     };
     if let Some((one, other)) = programmed.at(LARGE).zip(dma.at(LARGE)) {
         let times = machine_ns(one).zip(machine_ns(other)).map(|(one, other)| one / other);
-        found.gain("C063", times, "CPU of a 64 KiB read with programmed I/O against DMA");
+        found.gain("C063", times, "CPU time per 64 KiB read, programmed I/O compared with DMA");
         let lost = Some(1.0 - one.rate() / other.rate());
-        found.loss("C064", lost, "lost rate of 64 KiB reads with programmed I/O");
+        found.loss(
+            "C064",
+            lost,
+            "throughput lost with programmed I/O compared with DMA, 64 KiB reads",
+        );
     }
     let per_kib_ns = |path: &Path<'_>| {
         let model = path.fit(machine_ns)?;
@@ -228,7 +233,7 @@ fn programmed(found: &mut Conclusion, evidence: &Evidence, paths: &[Path<'_>]) {
     found.find(
         "programmed-io",
         format!(
-            "a KiB read with programmed I/O costs {} of the machine's CPU, one with DMA {}: {}",
+            "CPU time of the machine per KiB: {} with programmed I/O and {} with DMA: {}",
             units::time(one),
             units::time(other),
             words_of_times(one / other)
@@ -236,7 +241,8 @@ fn programmed(found: &mut Conclusion, evidence: &Evidence, paths: &[Path<'_>]) {
     );
 }
 
-/// Both bounds as text, such as "1.2 us to 3 us", or one value if they differ by 1% or less.
+/// Formats both bounds, such as "1.2 us to 3 us", or only the lower bound if the upper bound is at
+/// most 1% larger.
 fn bounds(lower: f64, upper: Option<f64>) -> String {
     match upper.filter(|upper| *upper > lower * 1.01) {
         Some(upper) => format!("{} to {}", units::time(lower), units::time(upper)),
@@ -252,7 +258,7 @@ fn describe(found: &mut Conclusion, path: &Path<'_>) {
         format!("{} per KiB", bounds(lower.marginal_ns_per_kib.value, high))
     } else {
         let most = units::time(lower.marginal_ns_per_kib.high.max(0.0));
-        format!("no measurable cost per KiB (at most {most})")
+        format!("no measurable CPU time per KiB (at most {most})")
     };
     let fixed = if lower.fixed_ns.low > 0.0 {
         bounds(lower.fixed_ns.value, upper.as_ref().map(|upper| upper.fixed_ns.value))
@@ -262,14 +268,14 @@ fn describe(found: &mut Conclusion, path: &Path<'_>) {
     let counted = path.fit(instructions).map(|model| {
         let per_byte = model.marginal_ns_per_kib.value.max(0.0) / 1024.0;
         format!(
-            "; {} instructions per request, {per_byte:.2} per byte",
+            "; {} instructions per request and {per_byte:.2} per byte",
             units::count(model.fixed_ns.value.max(0.0))
         )
     });
     found.find(
         "cost",
         format!(
-            "{}s, {}: {fixed} of CPU per request and {each}{}",
+            "{}s, {}: {fixed} of CPU time per request and {each}{}",
             path.rw,
             path.name,
             counted.unwrap_or_default()
@@ -281,19 +287,22 @@ fn per_byte(point: &MeasuredPoint) -> Option<f64> {
     Some(point.cpu_ns()? / point.bytes() as f64)
 }
 
-/// The ratio of the CPU costs of two paths at one size.
+/// Returns the CPU cost of path `of` divided by the CPU cost of path `over`, at one request size.
 fn times_at(of: &Path<'_>, over: &Path<'_>, bytes: u64) -> Option<f64> {
     Some(of.at(bytes)?.cpu_ns()? / over.at(bytes)?.cpu_ns().filter(|ns| *ns > 0.0)?)
 }
 
-/// The size above which direct requests cost less CPU than buffered requests, and advice to use
-/// them.
+/// Reports the smallest size at and above which direct requests cost less CPU than buffered
+/// requests, and advises to use direct requests.
 fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     let rw = &direct.rw;
     if let Some(bytes) = break_even(direct, buffered) {
         found.find(
             "break-even",
-            format!("direct {rw}s cost less CPU than buffered ones from {} on", units::size(bytes)),
+            format!(
+                "at {} and above, direct {rw}s cost less CPU than buffered {rw}s",
+                units::size(bytes)
+            ),
         );
     }
     let Some(times) = times_at(buffered, direct, LARGE) else { return };
@@ -304,7 +313,7 @@ fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
         times,
         &format!("{rw}s of {} and larger", units::size(LARGE)),
         format!(
-            "CPU of a {} {rw}: {} buffered, {} direct",
+            "CPU time per {} {rw}: {} buffered, {} direct",
             units::size(LARGE),
             cost(buffered).unwrap_or_default(),
             cost(direct).unwrap_or_default()
@@ -312,7 +321,8 @@ fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     );
 }
 
-/// The smallest measured size from which on the direct path costs less CPU at every measured size.
+/// Returns the smallest measured size at and above which direct requests cost less CPU than
+/// buffered requests. None if direct requests do not cost less at the largest size.
 fn break_even(direct: &Path<'_>, buffered: &Path<'_>) -> Option<u64> {
     let shared = direct.points.iter().map(|point| point.bytes());
     let mut cheaper = None;
@@ -323,7 +333,8 @@ fn break_even(direct: &Path<'_>, buffered: &Path<'_>) -> Option<u64> {
     cheaper
 }
 
-/// Advice if the direct path copies: its cost per byte is similar to the page cache.
+/// Advises to use DMA if direct requests copy their data, that is, if they cost about as much CPU
+/// per byte as requests through the page cache.
 fn copying(found: &mut Conclusion, evidence: &Evidence, direct: &Path<'_>, buffered: &Path<'_>) {
     let has_device = evidence.targets.first().is_some_and(|target| target.device.is_some());
     let (Some(past), Some(through)) = (direct.lower(), buffered.lower()) else { return };
@@ -340,7 +351,7 @@ fn copying(found: &mut Conclusion, evidence: &Evidence, direct: &Path<'_>, buffe
         at(&past) / past.fixed_ns.value.max(1.0),
         "",
         format!(
-            "CPU per KiB: {} direct, {} buffered",
+            "CPU time per KiB: {} direct, {} buffered",
             units::time(past.marginal_ns_per_kib.value),
             units::time(through.marginal_ns_per_kib.value)
         ),
@@ -351,31 +362,41 @@ fn read_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     let costlier = |bytes: u64| times_at(buffered, direct, bytes);
     let at_64 = costlier(LARGE);
     let largest = direct.points.iter().rev().find_map(|point| costlier(point.bytes()));
-    found.gain("R043", at_64, "CPU of a buffered 64 KiB read compared with direct");
-    found.gain("R062", costlier(16 << 10), "CPU of a buffered 16 KiB read compared with direct");
-    found.gain("C143", largest, "CPU of the largest buffered reads compared with direct");
+    found.gain("R043", at_64, "CPU time of a buffered 64 KiB read compared with a direct one");
+    found.gain(
+        "R062",
+        costlier(16 << 10),
+        "CPU time of a buffered 16 KiB read compared with a direct one",
+    );
+    found.gain("C143", largest, "CPU time of the largest reads, buffered compared with direct");
     found.claim_if(
         "R069",
         at_64.map(|times| {
-            (times >= 2.0, format!("64 KiB reads: {} the CPU if buffered", words_of_times(times)))
+            (
+                times >= 2.0,
+                format!("buffered 64 KiB reads: {} the CPU time of direct", words_of_times(times)),
+            )
         }),
     );
     let small = direct.at(2 << 10).zip(direct.at(16 << 10));
     let times = small.and_then(|(small, large)| Some(per_byte(small)? / per_byte(large)?));
-    found.gain("R055", times, "ratio of CPU per MiB, direct 2 KiB reads over 16 KiB reads");
+    found.gain("R055", times, "CPU time per MiB, direct 2 KiB reads compared with 16 KiB reads");
     let times = small.and_then(|(small, large)| Some(large.cpu_ns()? / small.cpu_ns()?));
     found.claim_if(
         "R056",
         times.map(|times| {
             let words = words_of_times(times);
-            (times <= ABOUT, format!("a direct 16 KiB read: {words} the CPU of a 2 KiB read"))
+            (
+                times <= ABOUT,
+                format!("a direct 16 KiB read takes {words} the CPU time of a 2 KiB read"),
+            )
         }),
     );
     rate_claims(found, direct, buffered);
     model_claims(found, direct, buffered);
 }
 
-/// Claims about certain request sizes.
+/// Judges the claims about particular request sizes.
 fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     cheapest_size(found, buffered);
     let beyond = 256 << 10;
@@ -383,7 +404,7 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     if let Some(((past, with), cpu)) = pair.zip(times_at(buffered, direct, beyond)) {
         let comparison = curve::compare(past, with);
         let words = format!(
-            "direct 256 KiB reads against buffered ones: rate {}; {} the CPU",
+            "direct 256 KiB reads compared with buffered ones: rate {}; CPU time {}",
             comparison.words(),
             words_of_times(1.0 / cpu)
         );
@@ -396,11 +417,11 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
         }
     }
     let load = |point: &MeasuredPoint| Some(point.cpu_ns()? * point.requests_per_s() / 1e9);
-    // The claim names the size; this checks whether 64 KiB is large enough.
+    // The claim states the size at which the load is low. The test is whether 64 KiB suffices.
     found.claim_if(
         "R074",
         direct.at(LARGE).and_then(load).map(|load| {
-            (load < 0.05, format!("direct 64 KiB reads: {:.0}% of one CPU", 100.0 * load))
+            (load < 0.05, format!("direct 64 KiB reads use {:.0}% of one CPU", 100.0 * load))
         }),
     );
     let measured = direct.at(2 << 10).is_some() && buffered.at(2 << 10).is_some();
@@ -409,25 +430,25 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
         .filter(|bytes| times_at(buffered, direct, *bytes).is_some_and(|times| alike(times, 1.0)));
     if let Some(bytes) = close {
         let size = units::size(bytes);
-        let why = format!("direct and buffered reads of {size} differ by 10% of CPU time at most");
+        let why = format!("CPU times of direct and buffered {size} reads differ by at most 10%");
         found.cannot(&["C201"], &why);
         return;
     }
     found.claim_if(
         "C201",
         measured.then(|| match even {
-            // The true break-even lies between this size and the next smaller one measured.
+            // The true break-even lies between this size and the next smaller measured size.
             Some(bytes) => {
                 let holds = (8 << 10..=16 << 10).contains(&bytes);
-                (holds, format!("direct reads cost less from {} on", units::size(bytes)))
+                (holds, format!("direct reads cost less CPU at {} and above", units::size(bytes)))
             }
-            None => (false, "direct reads never cost less".to_owned()),
+            None => (false, "the largest direct reads do not cost less CPU".to_owned()),
         }),
     );
 }
 
-/// Claim R040 names the sizes with the lowest cost per byte. It is judged only if other sizes cost
-/// clearly more.
+/// Judges claim R040, which states a range of sizes with the lowest cost per byte. The claim is
+/// judged only if the best size inside the range and the best size outside differ clearly.
 fn cheapest_size(found: &mut Conclusion, buffered: &Path<'_>) {
     let lean = buffered.points.iter().filter_map(|point| Some((per_byte(point)?, point.bytes())));
     let claimed = |bytes: u64| (16 << 10..=64 << 10).contains(&bytes);
@@ -441,28 +462,28 @@ fn cheapest_size(found: &mut Conclusion, buffered: &Path<'_>) {
         let size = units::size(other.1);
         found.cannot(
             &["R040"],
-            &format!("noise: {seen}, and reads of {size} are within 10% of that"),
+            &format!("too close to rank: {seen}, but reads of {size} need at most 10% more"),
         );
     } else {
         found.claim("R040", best == within, seen);
     }
 }
 
-/// Whether two CPU times are too close to be ranked.
+/// Checks whether two CPU times are too close to be ranked.
 fn alike(one: f64, other: f64) -> bool {
     one.max(other) <= one.min(other) * CPU_ALIKE
 }
 
-/// Claims about the fixed cost and the cost per KiB.
+/// Judges the claims about the fixed cost and the cost per KiB.
 fn model_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     if let Some(past) = direct.lower() {
         let each = past.marginal_ns_per_kib;
         let most = units::time(each.high.max(0.0));
         if each.low > 0.0 {
-            let here = format!("CPU per KiB of a direct read: {}", units::time(each.value));
+            let here = format!("CPU time per KiB of a direct read: {}", units::time(each.value));
             found.value("C140", Some(each.value / 1e3), here);
         } else {
-            let why = format!("a KiB of a direct read has no measurable cost (at most {most})");
+            let why = format!("a direct read has no measurable CPU cost per KiB (at most {most})");
             found.cannot(&["C140"], &why);
         }
     }
@@ -474,7 +495,7 @@ fn model_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) 
             id,
             whole(path).map(|count| {
                 let each = count / LARGE as f64;
-                (each, format!("{each:.2} instructions per byte at 64 KiB"))
+                (each, format!("{each:.2} instructions per byte of a 64 KiB read"))
             }),
         );
     }
@@ -492,12 +513,12 @@ fn model_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) 
         "R058",
         past.as_ref().zip(through.as_ref()).map(|(past, through)| {
             let more = byte(through) - byte(past);
-            (more, format!("{more:.2} more instructions per byte"))
+            (more, format!("buffered reads need {more:.2} more instructions per byte"))
         }),
     );
 }
 
-/// A table with a row for each path and with both bounds.
+/// Builds a table with the lower and the upper bound of the CPU cost. Each row is a path.
 fn table(paths: &[Path<'_>]) -> Option<Table> {
     let row = |path: &Path<'_>| {
         let (lower, upper) = (path.lower()?, path.upper());
@@ -523,19 +544,19 @@ fn table(paths: &[Path<'_>]) -> Option<Table> {
     let column = |(label, unit): (&str, Unit)| Column { label: label.to_owned(), unit: Some(unit) };
     let text = |label: &str| Column { label: label.to_owned(), unit: None };
     let numbers = [
-        ("Request, lower", Unit::Nanoseconds),
-        ("KiB, lower", Unit::Nanoseconds),
-        ("Request, upper", Unit::Nanoseconds),
-        ("KiB, upper", Unit::Nanoseconds),
+        ("CPU per request, lower bound", Unit::Nanoseconds),
+        ("CPU per KiB, lower bound", Unit::Nanoseconds),
+        ("CPU per request, upper bound", Unit::Nanoseconds),
+        ("CPU per KiB, upper bound", Unit::Nanoseconds),
         ("R\u{b2}", Unit::Count),
         ("Instructions per request", Unit::Count),
         ("Instructions per byte", Unit::Count),
-        ("Interrupt time of the largest request", Unit::Nanoseconds),
+        ("Interrupt time per request of the largest size", Unit::Nanoseconds),
     ];
     (!rows.is_empty()).then(|| Table {
         id: "cpu-cost-paths".to_owned(),
-        caption: "CPU per request and per KiB: charged to the process (lower), lost by the soaker \
-                  (upper)"
+        caption: "CPU time per request and per KiB. The lower bound is the time charged to the \
+                  process. The upper bound is the time that the soaker loses"
             .to_owned(),
         columns: [text("Path"), text("Direction")].into_iter().chain(numbers.map(column)).collect(),
         rows,
@@ -549,7 +570,7 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// A point with this CPU time and this number of instructions per request.
+    /// Builds a point whose requests each take this CPU time and this number of instructions.
     fn point(caching: &str, rw: &str, bs: &str, cpu_ns: f64, instructions: u64) -> MeasuredPoint {
         let mut point = cell(
             1 << 30,
@@ -565,7 +586,7 @@ mod tests {
         point
     }
 
-    /// A direct and a buffered path of reads, each with a fixed cost (ns) and a cost per KiB (ns).
+    /// Builds a direct and a buffered path of reads from their fixed costs and costs per KiB (ns).
     fn machine(direct: (f64, f64), buffered: (f64, f64), instructions: bool) -> Evidence {
         let mut points = Vec::new();
         for (caching, (fixed, each)) in [("direct", direct), ("buffered", buffered)] {
@@ -590,13 +611,13 @@ mod tests {
     fn on_the_papers_machine_only_the_cache_has_a_cost_per_byte() {
         let found = analyse(&machine((120_000.0, 0.0), (20_000.0, 16_000.0), false));
         let text = &found.findings[0].headline;
-        assert!(text.contains("120 us of CPU per request") && text.contains("no measurable"));
+        assert!(text.contains("120 us of CPU time per request") && text.contains("no measurable"));
         for id in ["R043", "R055", "R056", "R062", "R069", "C201"] {
             assert_eq!(verdict(&found, id), Some(Verdict::Holds), "{id}");
         }
-        assert_eq!(verdict(&found, "C140"), Some(Verdict::CannotBeTried), "it costs nothing");
+        assert_eq!(verdict(&found, "C140"), Some(Verdict::CannotBeTried), "no cost per KiB");
         assert_eq!(verdict(&found, "C063"), Some(Verdict::CannotBeTried));
-        assert_eq!(verdict(&found, "R057"), None, "nothing was counted");
+        assert_eq!(verdict(&found, "R057"), None, "no instructions were counted");
         let ids: Vec<&str> = found.advice.iter().map(|advice| advice.id.as_str()).collect();
         assert_eq!(ids, ["bypass-cache-cpu"]);
         assert_eq!(found.advice[0].gain_in, "CPU");
@@ -655,13 +676,11 @@ mod tests {
         let cost = found.claims.iter().find(|claim| claim.id == "C063").unwrap();
         assert!((cost.value.unwrap() - 11_400.0 / 5_640.0).abs() < 0.01, "{cost:?}");
         let finding = found.findings.iter().find(|finding| finding.id == "programmed-io").unwrap();
-        assert!(
-            finding.headline.contains("costs 100 ns of the machine's CPU, one with DMA 10 ns: 10")
-        );
+        assert!(finding.headline.contains("with programmed I/O and 10 ns with DMA: 10"));
 
         machine.targets[1].device.as_mut().unwrap().transfer_mode = None;
         let found = analyse(&machine);
-        assert_eq!(verdict(&found, "C063"), Some(Verdict::CannotBeTried), "DMA is not known");
+        assert_eq!(verdict(&found, "C063"), Some(Verdict::CannotBeTried), "mode unknown");
     }
 
     #[test]
@@ -670,10 +689,10 @@ mod tests {
         for id in ["R057", "R058"] {
             let counted = found.claims.iter().find(|claim| claim.id == id).unwrap();
             assert!(counted.value.is_some(), "{counted:?}");
-            assert_eq!(counted.verdict, Verdict::CannotBeTried, "it is absolute");
+            assert_eq!(counted.verdict, Verdict::CannotBeTried, "the value is absolute");
         }
         assert!(
-            found.findings[0].headline.contains("instructions per request, 0.10 per byte"),
+            found.findings[0].headline.contains("instructions per request and 0.10 per byte"),
             "{:?}",
             found.findings[0]
         );

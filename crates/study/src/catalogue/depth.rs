@@ -1,7 +1,7 @@
-//! Study `depth`: throughput, latency and the cost of each step of queue depth.
+//! Study `depth`: throughput and latency by queue depth, and the gain from a larger depth.
 //!
-//! Little's law ties the three together: depth = rate x latency. Up to the knee of the curve, depth
-//! raises the rate; beyond it, only the latency.
+//! Little's law relates depth, rate and latency: depth = rate x latency. Up to the knee of the
+//! curve, more depth raises the rate. Above the knee, more depth raises only the latency.
 
 use analysis::halfpower::measured;
 use analysis::units;
@@ -13,8 +13,8 @@ use crate::curve::differ;
 
 pub const STUDY: Study = Study {
     name: "depth",
-    papers: "Riedel 1997, section 4 and Figure 6: reads reach half power at 4 KB at any depth, \
-             writes need depth (8-deep 8 KB writes gain four times)",
+    papers: "Riedel 1997, section 4 and Figure 6: reads reach half power at 4 KB at any depth; \
+             writes need depth (8 KB writes at depth 8 are four times as fast as at depth 1)",
     needs: "",
     plan: include_str!("../../plans/depth.toml"),
     claims: &["R077", "R078", "R079", "R080", "R117", "C133", "C208"],
@@ -23,10 +23,12 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// A depth reaches the knee of the curve if the highest rate is at most this many times its rate.
+/// A depth is at the knee of the curve if the highest rate is at most this many times the rate at
+/// that depth.
 const STEP_MIN: f64 = 1.1;
-/// A depth also reaches the knee if the highest rate is up to this many times its rate and noise
-/// hides the difference. Larger differences count, however wide the intervals.
+/// A depth is also at the knee if the highest rate is at most this many times the rate at that
+/// depth and the confidence intervals of the two rates overlap. A larger difference always counts
+/// as a gain.
 const NOISE_MAX: f64 = 1.3;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -42,7 +44,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of one request size, by rising depth.
+/// Returns the points of one request size, by rising depth.
 fn curve<'a>(evidence: &'a Evidence, rw: &str, bs: u64) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("rw", rw)]);
     points.retain(|point| point.bytes() == bs);
@@ -58,10 +60,12 @@ fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
     sizes
 }
 
-/// The depth beyond which more depth gains little, and the latency that more depth costs.
+/// Reports the depth above which the rate rises little, and the median latency at this depth and at
+/// the largest depth.
 fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let points = curve(evidence, rw, bs);
-    // A knee needs several depths, and depth 1 as the base of the gain.
+    // A knee is reported only if several depths were measured, with depth 1 as the base of the
+    // gain.
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
     if points.len() < 2 || first.depth() > 1 {
         return;
@@ -70,10 +74,10 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let latency =
         |point: &MeasuredPoint| point.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
     let beyond = if last.depth() == knee.depth() {
-        format!("their median latency is {}", latency(knee))
+        format!("the median latency is {}", latency(knee))
     } else {
         format!(
-            "their median latency is {} there, and {} at depth {}",
+            "the median latency is {} at this depth and {} at depth {}",
             latency(knee),
             latency(last),
             last.depth()
@@ -84,11 +88,11 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     found.find(
         "knee",
         if depth == least {
-            format!("{rw}s of {size} are no faster beyond depth {least} ({shallow}); {beyond}")
+            format!("{rw}s of {size} get no faster above depth {least} ({shallow}); {beyond}")
         } else {
             format!(
-                "{rw}s of {size} rise from {shallow} at depth {least} to {rate} at depth {depth}, \
-                 and no further; {beyond}"
+                "the rate of {size} {rw}s rises from {shallow} at depth {least} to {rate} at depth \
+                 {depth}, and no further; {beyond}"
             )
         },
     );
@@ -101,7 +105,7 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     }
 }
 
-/// The first point that is as fast as the fastest, within noise.
+/// Returns the point with the lowest depth that is as fast as the fastest point, within noise.
 fn knee_of<'a>(points: &[&'a MeasuredPoint]) -> Option<&'a MeasuredPoint> {
     let top = points.iter().copied().max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
     let is_there = |point: &&MeasuredPoint| {
@@ -122,22 +126,23 @@ fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let points: Vec<(u64, f64)> =
             curve(evidence, rw, bs).iter().map(|c| (u64::from(c.depth()), c.rate())).collect();
         match measured(&points, pap) {
-            Some(depth) => reached.push(format!("{} from depth {depth} on", units::size(bs))),
+            Some(depth) => reached.push(format!("{depth} for {}", units::size(bs))),
             None => never.push(units::size(bs)),
         }
     }
-    let half = format!("half of {} ({source})", units::rate(pap));
+    let half = format!("more than half of {} ({source})", units::rate(pap));
     if !never.is_empty() {
-        reached.push(format!("{} at no depth measured", never.join(", ")));
+        reached.push(format!("no measured depth for {}", never.join(", ")));
     }
     if reached.is_empty() {
         return;
     }
     let words = reached.join(", ");
-    found.find("half-power-depth", format!("{rw}s pass {half}: {words}"));
+    found.find("half-power-depth", format!("smallest depth at which {rw}s reach {half}: {words}"));
 }
 
-/// Checks Little's law: rate x latency is the number of requests that were outstanding.
+/// Counts the points at which the mean number of outstanding requests (rate x latency) is within
+/// 10% of the depth.
 fn littles_law(found: &mut Conclusion, evidence: &Evidence) {
     let kept = |point: &&MeasuredPoint| {
         let mean_ns = point.summary.latency.mean().unwrap_or_default();
@@ -148,7 +153,10 @@ fn littles_law(found: &mut Conclusion, evidence: &Evidence) {
     if all > 0 {
         found.find(
             "littles-law",
-            format!("{kept} of {all} points reached their depth (rate x latency within 10% of it)"),
+            format!(
+                "at {kept} of {all} points, the mean number of outstanding requests (rate x \
+                 latency) is within 10% of the depth"
+            ),
         );
     }
 }
@@ -165,7 +173,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let share = rate(rw, bs, depth)? / pap;
         Some((
             share > 0.5,
-            format!("{rw}s of {bs}, depth {depth}: {:.0}% of the peak", 100.0 * share),
+            format!("{rw}s of {bs} at depth {depth} reach {:.0}% of the peak", 100.0 * share),
         ))
     };
     found.claim_if("R077", half("read", "4k", "1"));

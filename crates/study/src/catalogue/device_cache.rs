@@ -1,12 +1,14 @@
-//! Study `device-cache`: the cache of a device. Its size, its read-ahead, the latency of a hit, and
+//! Study `device-cache`: the size and the read-ahead of a device's cache, the latency of a hit, and
 //! the rate of the link.
 //!
-//! Regions of growing size are read several times. If a region fits, all passes but the first hit
-//! the cache; if not, an LRU cache has no hits at all. A bisection narrows the size down. Reading
-//! the same block repeatedly in several sizes gives the fixed overhead of a request and the rate of
-//! the link (T = f + S / rate), without the medium.
+//! Regions of growing size are read several times. If a region fits into the cache, all passes but
+//! the first hit the cache. If it does not fit, an LRU cache has no hits at all. A bisection then
+//! narrows down the cache size. The latency of rereading one block, for several block sizes, gives
+//! the fixed overhead f of a request and the rate of the link, without the medium. The time of a
+//! request of S bytes is T = f + S / rate.
 //!
-//! The read-ahead is measured first (`study::ahead`), while nothing of the region has been read.
+//! The read-ahead is measured first (`study::ahead`), because blocks that were read before may be
+//! in the cache.
 
 use analysis::halfpower::{HalfPowerFit, SizePoint, fit};
 use analysis::units;
@@ -28,7 +30,7 @@ pub const STUDY: Study = Study {
     name: "device-cache",
     papers: "Riedel 1997, section 5.2 and Table 3: rereads of one region and sequential reads show \
              the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus; with pauses between \
-             them, prefetched data arrives at the rate of the bus (64 KB in 2 ms to 7 ms), not of \
+             reads, prefetched data arrives at the rate of the bus (64 KB in 2 ms to 7 ms), not of \
              the media",
     needs: "a device or file with direct I/O",
     plan: include_str!("../../plans/device-cache.toml"),
@@ -38,20 +40,21 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Passes over a region: the first pass loads the region, the others show whether it stayed in the
-/// cache.
+/// Number of passes over a region. The first pass loads the region. The later passes show whether
+/// the region stayed in the cache.
 const PASSES: u64 = 3;
-/// The size of the smallest region (bytes), and of the largest: with `quick`, and without.
+/// The size of the smallest region (bytes).
 const REGION_MIN: u64 = 256 << 10;
+/// The size of the largest region (bytes), with `--quick` and without.
 const REGION_MAX: [u64; 2] = [64 << 20, 512 << 20];
-/// The bisection ends when the region that misses is at most this factor larger than the one that
-/// hits.
+/// The bisection ends when the region that misses is at most this many times as large as the region
+/// that hits.
 const NARROW: f64 = 1.06;
-/// Request sizes with which the same block is read.
+/// The sizes of the block that is read repeatedly (bytes).
 const BLOCK_BYTES: [u32; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
-/// A fit with a lower r2 does not describe a link.
+/// The minimum r2 of a fit from which the rate of the link is derived.
 const R2_MIN: f64 = 0.95;
-/// Reads of the same block for each size.
+/// Number of reads of one block, for each block size.
 const BLOCK_READS: u64 = 200;
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let study_targets = runner.study_targets;
@@ -84,7 +87,7 @@ fn target(
 ) -> Outcome<()> {
     if !bench.place().caching().is_direct() && study_target.is_real() {
         let name = study_target.name.display().to_string();
-        runner.leave_out(&name, "no direct I/O here; name a target that supports it");
+        runner.leave_out(&name, "the target does not support direct I/O; use a target that does");
         return Ok(());
     }
     let name = study_target.name.display().to_string();
@@ -105,7 +108,7 @@ fn same_block(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench
             ..plain.clone()
         };
         let setting = bench.setting(job, &job.axes[0]);
-        // Sizes below the granule of the target cannot be read; larger ones can.
+        // Sizes smaller than the granule of the target cannot be read, but larger sizes can.
         if setting.place.check_fit(&workload).is_err() {
             continue;
         }
@@ -118,8 +121,8 @@ fn same_block(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench
     Ok(())
 }
 
-/// The median latency of several passes over a region (ns); `None` if too few of them were
-/// completed.
+/// Returns the median latency of the reads in several passes over a region (ns). None if half of
+/// the reads or fewer were completed.
 fn passes(runner: &StudyRunner<'_>, job: &Job, bench: &Bench, region: u64) -> Outcome<Option<f64>> {
     let plain = bench.setting(job, &job.axes[0]).workload;
     let workload = Workload { region_bytes: region, limit_bytes: Some(region * PASSES), ..plain };
@@ -130,7 +133,7 @@ fn passes(runner: &StudyRunner<'_>, job: &Job, bench: &Bench, region: u64) -> Ou
     Ok(trial.latency().quantile(0.5).filter(|_| is_complete).map(|ns| ns as f64))
 }
 
-/// Grows the region until rereads miss, then bisects the cache size.
+/// Measures rereads of regions of growing size, then narrows down the cache size by bisection.
 fn rereads(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
     let most = REGION_MAX[usize::from(!runner.quick)].min(bench.region_bytes);
     let mut latencies: Vec<(u64, f64)> = Vec::new();
@@ -162,7 +165,8 @@ fn note(runner: &mut StudyRunner<'_>, name: &str, region: u64, ns: f64) {
     runner.evidence.note("reread", "ns", &labels, ns);
 }
 
-/// The cache size (bytes): between the largest region that hits and the smallest that misses.
+/// Returns the cache size (bytes): the geometric mean of the largest region that hits and the
+/// smallest region that misses.
 fn cache_bytes(evidence: &Evidence, target: &str) -> Option<f64> {
     let (hit, miss, _) = curve::edge(&evidence.curve("reread", "region", target), HIT_GAIN)?;
     Some((hit as f64 * miss as f64).sqrt())
@@ -191,11 +195,13 @@ fn cache(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let (hit, miss) = (units::time(first.1), units::time(last.1));
     let text = match cache_bytes(evidence, target) {
         Some(bytes) => format!(
-            "{target}: a cache of {}: 64 KiB rereads take {hit} within it and {miss} beyond it",
+            "{target} has a cache of {}: 64 KiB rereads take {hit} if the region fits into the \
+             cache, and {miss} if it does not",
             units::size(bytes as u64)
         ),
         None => format!(
-            "{target}: no cache shows between {} and {}: 64 KiB rereads take {hit} and {miss}",
+            "{target}: no cache shows in regions of {} to {}: 64 KiB rereads take {hit} in the \
+             smallest region and {miss} in the largest",
             units::size(first.0),
             units::size(last.0)
         ),
@@ -203,12 +209,12 @@ fn cache(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     found.find("cache", text);
 }
 
-/// Fits the times; `None` if they do not rise with the request size by more than noise.
+/// Fits the model T = f + S / rate. None if the times do not clearly rise with the request size.
 fn rising(points: &[SizePoint]) -> Option<HalfPowerFit> {
     fit(points).ok().filter(|fit| fit.ns_per_byte.low > 0.0)
 }
 
-/// Latencies of hits by request size, as data points of a fit.
+/// Returns the hit latencies by request size, as data points of a fit.
 fn times(evidence: &Evidence, quantity: &str, target: &str) -> Vec<SizePoint> {
     let point = |(bytes, ns): &(u64, f64)| SizePoint {
         request_bytes: *bytes,
@@ -218,18 +224,19 @@ fn times(evidence: &Evidence, quantity: &str, target: &str) -> Vec<SizePoint> {
     evidence.curve(quantity, "bytes", target).iter().map(point).collect()
 }
 
-/// Fixed overhead and rate of the link, from reads of the same block and from prefetch hits.
+/// Reports the fixed overhead and the rate of the link, from rereads of one block and from prefetch
+/// hits.
 fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let points = times(evidence, "same-block", target);
     let ahead = times(evidence, "read-ahead", target);
     for (id, what, points) in
-        [("link", "a reread costs", &points), ("link-ahead", "prefetched data costs", &ahead)]
+        [("link", "a reread takes", &points), ("link-ahead", "a prefetched read takes", &ahead)]
     {
         let (Some(smallest), Some(largest)) = (points.first(), points.last()) else { continue };
         let text = match rising(points) {
             Some(fit) if fit.r2 < R2_MIN => format!(
-                "{target}: {what} {} at {} and {} at {}, which does not fit fixed + transfer time \
-                 (r2 {:.3}): the rate of the link is unknown",
+                "{target}: {what} {} for {} and {} for {}. The times do not fit the model \"fixed \
+                 cost + transfer time\" (r2 {:.3}), so the rate of the link is unknown",
                 units::time(smallest.time_ns),
                 units::size(smallest.request_bytes),
                 units::time(largest.time_ns),
@@ -240,14 +247,15 @@ fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
                 let fixed = units::time(fit.fixed_ns.value.max(0.0));
                 let rate = units::rate(fit.asymptote_bytes_per_s);
                 let r2 = fit.r2;
-                format!("{target}: {what} {fixed} per request and moves at {rate} (r2 {r2:.3})")
+                format!("{target}: {what} {fixed} plus a transfer at {rate} (r2 {r2:.3})")
             }
             None => format!("{target}: {what} {} at any size", units::time(smallest.time_ns)),
         };
         found.find(id, text);
     }
     if found.claims.is_empty() {
-        // Only hits avoid the medium: cache hits, or prefetch hits if there is no cache.
+        // The claims need latencies without the medium: cache hits, or prefetch hits if there is
+        // no cache.
         let hits = match cache_bytes(evidence, target) {
             Some(_) => points,
             None => ahead,
@@ -259,18 +267,19 @@ fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
 fn claims(found: &mut Conclusion, evidence: &Evidence, target: &str, points: &[SizePoint]) {
     if points.is_empty() {
         let why =
-            "neither cache nor read-ahead shows, so the link cannot be separated from the medium";
+            "found no cache and no read-ahead, so the link cannot be separated from the medium";
         found.cannot(STUDY.claims, why);
         return;
     }
     let Some(fit) = rising(points).filter(|fit| fit.r2 >= R2_MIN) else {
-        let why = "the latencies of hits do not fit fixed + transfer time (r2 below 0.95)";
+        let why = "hit latencies do not fit the model \"fixed cost + transfer time\" (r2 < 0.95)";
         found.cannot(STUDY.claims, why);
         return;
     };
     if let Some(small) = points.iter().find(|point| point.request_bytes == 2048) {
         let share = fit.fixed_ns.value / small.time_ns;
-        let here = format!("{:.0}% of the time of a 2 KiB hit is fixed", 100.0 * share);
+        let here =
+            format!("the fixed overhead is {:.0}% of the time of a 2 KiB hit", 100.0 * share);
         found.claim("R140", share > 0.5, here);
     }
     let rereads = evidence.curve("reread", "region", target);
@@ -282,7 +291,8 @@ fn claims(found: &mut Conclusion, evidence: &Evidence, target: &str, points: &[S
     let follows =
         points.iter().zip(&fit.residuals).filter(|(point, left)| left.abs() <= 0.1 * point.time_ns);
     if let Some(largest) = follows.map(|(point, _)| point.request_bytes).max() {
-        let here = format!("latencies follow fixed + transfer time up to {}", units::size(largest));
+        let here =
+            format!("latencies fit \"fixed cost + transfer time\" up to {}", units::size(largest));
         found.claim("R145", largest >= 8192, here);
     }
 }
@@ -356,7 +366,7 @@ mod tests {
         assert_eq!(verdicts(&ahead), [Verdict::Holds; 3]);
         let found = analyse(&ahead).findings;
         let link = found.iter().find(|finding| finding.id == "link-ahead").unwrap();
-        assert!(link.headline.contains("prefetched data costs 300 us"), "{}", link.headline);
+        assert!(link.headline.contains("a prefetched read takes 300 us"), "{}", link.headline);
         evidence.readings.extend(rereads(&[(1 << 20, 4e6), (1 << 24, 10e6)]).readings);
         assert_eq!(verdicts(&evidence), [Verdict::Holds; 3]);
     }

@@ -1,10 +1,10 @@
 //! Study `engines`: every I/O engine of this host by depth and size, and which to use.
 //!
 //! Each engine is its own part of the plan, so that a missing engine does not affect the others.
-//! io_uring is three parts: interrupt-driven, with a kernel thread that takes submissions (SQPOLL),
-//! and with polled completions (IOPOLL), which needs a device with poll queues. The SQPOLL thread
-//! belongs to the process, so its CPU is charged to it. The reads are random, so that read-ahead
-//! issues no requests of its own.
+//! io_uring has three parts: interrupt-driven, with a kernel thread that takes submissions
+//! (SQPOLL), and with polled completions (IOPOLL), which needs a device with poll queues. The CPU
+//! time of the SQPOLL thread is charged to the process. The reads are random, so that read-ahead
+//! does not issue additional requests.
 
 use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -23,8 +23,8 @@ use crate::target::StudyTarget;
 
 pub const STUDY: Study = Study {
     name: "engines",
-    papers: "named as future work: compare completion routines, events, completion ports and \
-             threads",
+    papers: "future work in the papers: a comparison of completion routines, events, completion \
+             ports and threads",
     needs: "",
     plan: include_str!("../../plans/engines.toml"),
     claims: &[],
@@ -33,14 +33,14 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// If the median page fault takes less than this (ns), the pages were in memory: no device answers
-/// that fast.
+/// If the median page fault is shorter than this, the pages were in memory already, because no
+/// device is so fast (ns).
 const FOUND_NS: f64 = 1000.0;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     if !runner.study_targets.iter().any(StudyTarget::is_real) {
-        let reason = "simulated systems and reference devices have engines of their own";
-        runner.skip(reason, "name a file, device or directory of this host");
+        let reason = "simulated systems and reference devices do not use this host's I/O engines";
+        runner.skip(reason, "specify a file, device or directory of this host");
         return Ok(());
     }
     runner.measure()
@@ -61,13 +61,13 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     }
     mapped(&mut found, evidence);
     advise(&mut found, evidence);
-    // The recommendation for the largest depth matters most, so it comes first.
+    // The recommendation for the largest depth matters most, so it is listed first.
     found.findings.sort_by_key(|finding| finding.id != "use");
     found.tables.extend(table(evidence));
     found
 }
 
-/// The distinct values of a property among the points of one direction, in rising order.
+/// Returns the distinct values of a property of the points of one direction, in rising order.
 fn values(evidence: &Evidence, rw: &str, of: impl Fn(&MeasuredPoint) -> u64) -> Vec<u64> {
     let mut values: Vec<u64> = evidence.all(&[("rw", rw)]).into_iter().map(of).collect();
     values.sort_unstable();
@@ -84,7 +84,7 @@ enum By {
 }
 
 impl By {
-    /// The value of the criterion as a time per request (ns); less is better.
+    /// Returns the value of the criterion as a time per request (ns). Less is better.
     fn ns(self, point: &MeasuredPoint) -> f64 {
         match self {
             By::Rate => 1e9 / point.requests_per_s().max(f64::MIN_POSITIVE),
@@ -93,13 +93,13 @@ impl By {
         }
     }
 
-    /// The criterion that decides between engines that are equally good by this one.
+    /// Returns the criterion that decides between engines that are equally good by `self`.
     fn tie_breaker(self) -> By {
         if self == By::Cpu { By::Rate } else { By::Cpu }
     }
 
-    /// The lowest and the highest value of the criterion (ns per request): among the trials or, for
-    /// the rate, the ends of its interval.
+    /// Returns the lowest and the highest value of the criterion (ns per request). For the rate,
+    /// these are the ends of its confidence interval, otherwise the extremes of the trials.
     fn range(self, point: &MeasuredPoint) -> Option<(f64, f64)> {
         let rate = point.summary.requests_per_s;
         let of = |trial: &Trial| match self {
@@ -115,7 +115,7 @@ impl By {
         Some((least, each.iter().copied().reduce(f64::max)?))
     }
 
-    /// Whether a point is better than another by more than the noise of both.
+    /// Checks whether `one` is better than `other` by more than the noise of both points.
     fn is_better(self, one: &MeasuredPoint, other: &MeasuredPoint) -> bool {
         let (Some((_, high)), Some((low, _))) = (self.range(one), self.range(other)) else {
             return false;
@@ -123,8 +123,8 @@ impl By {
         high < low && self.ns(one) < (1.0 - REPEATABLE) * self.ns(other)
     }
 
-    /// The best point. If several points are equally good within noise, the second criterion
-    /// decides between them. Also returns whether the best point beats all others.
+    /// Returns the best point, and whether it is better than all other points beyond noise. If
+    /// several points are equally good within noise, the tie breaker decides between them.
     fn choose<'a>(self, points: &[&'a MeasuredPoint]) -> Option<(&'a MeasuredPoint, bool)> {
         let known = |point: &&&MeasuredPoint| self.ns(point) < f64::MAX;
         let first =
@@ -137,9 +137,9 @@ impl By {
     }
 }
 
-/// Compares the direct engines at one size and depth. It recommends the fastest, or the one with
-/// the least CPU among equally fast ones, and names the engines with the least CPU and the lowest
-/// latency.
+/// Compares the engines with direct I/O at one size and depth. Recommends the fastest engine. If
+/// several engines are equally fast, recommends the engine with the least CPU time per request.
+/// Also reports the engines with the least CPU time and with the lowest latency.
 fn race(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64, depth: u32) {
     let mut points = evidence.all(&[("rw", rw)]);
     points.retain(|point| point.bytes() == bs && point.depth() == depth && is_direct(point));
@@ -152,10 +152,11 @@ fn race(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64, depth: u
     let others: Vec<String> = others.map(|point| brief(point)).collect();
     let deepest = values(evidence, rw, |point| u64::from(point.depth())).last().copied();
     let id = if deepest == Some(u64::from(depth)) { "use" } else { "race" };
-    let why = if alone { "the fastest" } else { "which needs the least CPU among the fastest" };
+    let why =
+        if alone { "the fastest" } else { "which uses the least CPU of the equally fast engines" };
     let also = |by: By, what: &str| {
         let chosen = by.choose(&points).filter(|(point, _)| by.is_better(point, fast));
-        chosen.map_or_else(String::new, |(point, _)| format!("; {} {what}", name(point)))
+        chosen.map_or_else(String::new, |(point, _)| format!("; {what}, use {}", name(point)))
     };
     found.find(
         id,
@@ -170,7 +171,7 @@ fn race(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64, depth: u
     );
 }
 
-/// Whether blocking calls or asynchronous I/O is faster with one request outstanding.
+/// Reports whether blocking calls or asynchronous I/O is faster with one request outstanding.
 fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let at_one = |part: &str| {
         let points = evidence.all(&[("part", part), ("rw", rw), ("iodepth", "1")]);
@@ -194,7 +195,7 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     found.find(
         "one-at-a-time",
         format!(
-            "{rw} of {} at depth 1: {text} ({} against {})",
+            "{rw} of {} at depth 1: {text} ({} compared with {})",
             units::size(bs),
             brief(sync),
             brief(best)
@@ -212,8 +213,9 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
         let Some(call) = calls.iter().find(same) else { continue };
         if map.latency_ns(0.5).is_some_and(|ns| ns < FOUND_NS) {
             let text = format!(
-                "mmap found its {} pages in memory (median fault {}), because the kernel had read \
-                 them around earlier faults; use a larger file (--size) to compare",
+                "mmap of {} blocks cannot be compared: the pages were in memory already (median \
+                 page fault {}), because the kernel reads around each fault; use a larger file \
+                 (--size)",
                 units::size(map.bytes()),
                 units::time(map.latency_ns(0.5).unwrap_or_default())
             );
@@ -235,7 +237,7 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The effect of polling at one size: points of io_uring with and without polling, by depth.
+/// Compares io_uring with and without polling at one request size, for each depth.
 fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, rw: &str, bs: u64) {
     let pairs: Vec<(&MeasuredPoint, &MeasuredPoint)> =
         pairs(evidence, |point| polls(point) == Some(polled), plain)
@@ -267,14 +269,14 @@ fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, rw: &str
         })
         .collect();
     let (what, id) = (polled.what, polled.id);
-    found.find(id, format!("{rw} of {}, {what}: {}", units::size(bs), each.join("; ")));
+    found.find(id, format!("{rw} of {} with {what}: {}", units::size(bs), each.join("; ")));
 }
 
 /// A polling mode of io_uring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Polled {
     flag: &'static str,
-    /// Id of the mode's finding.
+    /// Id of the finding about the mode.
     id: &'static str,
     what: &'static str,
     /// Id of the advice rule about the mode.
@@ -284,7 +286,7 @@ struct Polled {
 const SQ_POLL: Polled = Polled {
     flag: "sqthread-poll",
     id: "sqpoll",
-    what: "SQPOLL, whose spinning kernel thread is charged to the process",
+    what: "SQPOLL (the CPU time of its kernel thread is charged to the process)",
     rule: "poll-submissions",
 };
 const IO_POLL: Polled = Polled {
@@ -294,7 +296,7 @@ const IO_POLL: Polled = Polled {
     rule: "poll-completions",
 };
 
-/// The polling mode of a point; `None` without polling or with both modes.
+/// Returns the polling mode of a point. None if the point uses no polling or both modes.
 fn polls(point: &MeasuredPoint) -> Option<Polled> {
     let is_on = |polled: &Polled| matches!(&*point.word(polled.flag), "true" | "1");
     let modes: Vec<Polled> = [SQ_POLL, IO_POLL].into_iter().filter(is_on).collect();
@@ -304,13 +306,13 @@ fn polls(point: &MeasuredPoint) -> Option<Polled> {
     }
 }
 
-/// Whether a point is direct and uses io_uring without polling.
+/// Checks whether a point is direct and uses io_uring without polling.
 fn plain(point: &MeasuredPoint) -> bool {
     is_direct(point) && point.word("ioengine") == "io_uring" && name(point) == "io_uring"
 }
 
-/// Pairs each point of one kind with the point of another kind at the same direction, size and
-/// depth.
+/// Pairs each point that `one` accepts with a point that `other` accepts and that has the same
+/// direction, size and depth.
 fn pairs(
     evidence: &Evidence,
     one: impl Fn(&MeasuredPoint) -> bool,
@@ -325,7 +327,7 @@ fn pairs(
     ones.into_iter().filter_map(|point| Some((point, partner(point)?))).collect()
 }
 
-/// How much a change gains at one point, as evidence for a rule of advice.
+/// How much a change of the engine gains at one point, as evidence for a rule of advice.
 struct Gain<'a> {
     times: f64,
     by: By,
@@ -333,8 +335,9 @@ struct Gain<'a> {
     from: &'a MeasuredPoint,
 }
 
-/// Gives the rules whose gain this study measures. Each is reported at the point where it gains
-/// most: in rate or, if the rate does not change, in CPU time.
+/// Adds advice for each rule whose gain this study measures. A rule is reported once, for the point
+/// with the largest gain in throughput. If no point gains throughput, the rule is reported for the
+/// point with the largest saving of CPU time.
 fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is = |engine_kind: &'static str| {
         move |point: &MeasuredPoint| is_direct(point) && point.word("ioengine") == engine_kind
@@ -342,7 +345,8 @@ fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is_queue = |point: &MeasuredPoint| plain(point) || is("libaio")(point);
     let of = |polled: Polled| pairs(evidence, move |point| polls(point) == Some(polled), plain);
     let rules = [
-        // At depth 1 the alternative to asynchronous I/O is a plain call, not a pool of threads.
+        // Depth 1 is left out, because there the alternative to asynchronous I/O is a blocking
+        // call, not a pool of threads.
         (
             "queue-of-the-kernel",
             pairs(evidence, move |point| point.depth() > 1 && is_queue(point), is("threads")),
@@ -372,7 +376,7 @@ fn is_direct(point: &MeasuredPoint) -> bool {
     point.point.key.is_direct()
 }
 
-/// Name of a point's engine, such as "io_uring" or "io_uring with SQPOLL".
+/// Returns the name of a point's engine, such as "io_uring" or "io_uring with SQPOLL".
 fn name(point: &MeasuredPoint) -> String {
     let is_on = |flag: &str| matches!(&*point.word(flag), "true" | "1");
     let modes = match (is_on(SQ_POLL.flag), is_on(IO_POLL.flag)) {
@@ -384,15 +388,15 @@ fn name(point: &MeasuredPoint) -> String {
     format!("{}{modes}", point.word("ioengine"))
 }
 
-/// A point in short, such as "io_uring (120k/s, 3.2 us of CPU each, median 80 us)".
+/// Summarizes a point, such as "sync (9k/s, 5 us of CPU per request, median latency 80 us)".
 fn brief(point: &MeasuredPoint) -> String {
-    let cpu = point.cpu_ns().map(|ns| format!(", {} of CPU each", units::time(ns)));
-    let median = point.latency_ns(0.5).map(|ns| format!(", median {}", units::time(ns)));
+    let cpu = point.cpu_ns().map(|ns| format!(", {} of CPU per request", units::time(ns)));
+    let median = point.latency_ns(0.5).map(|ns| format!(", median latency {}", units::time(ns)));
     let rate = units::count(point.requests_per_s());
     format!("{} ({rate}/s{}{})", name(point), cpu.unwrap_or_default(), median.unwrap_or_default())
 }
 
-/// A table with a row for every point.
+/// Builds a table with a row for every point.
 fn table(evidence: &Evidence) -> Option<Table> {
     let mut points: Vec<&MeasuredPoint> = evidence.usable().collect();
     let key = |point: &MeasuredPoint| {
@@ -414,7 +418,7 @@ fn table(evidence: &Evidence) -> Option<Table> {
     let column = |(label, unit): (&str, Option<Unit>)| Column { label: label.to_owned(), unit };
     (!points.is_empty()).then(|| Table {
         id: "engines-side-by-side".to_owned(),
-        caption: "Every I/O engine at the same size and depth".to_owned(),
+        caption: "All I/O engines, by request size and depth".to_owned(),
         columns: [
             ("Direction", None),
             ("Request size", Some(Unit::Bytes)),
@@ -436,7 +440,8 @@ mod tests {
     use super::*;
     use lab::evidence::testing::{cell, evidence};
 
-    /// Random 4 KiB reads of an engine: requests in one second, and CPU of each (ns).
+    /// Builds a point of random 4 KiB reads. `requests` is the number of requests in one second,
+    /// and `cpu_ns` is the CPU time per request.
     fn point(part: &str, depth: &str, requests: u64, cpu_ns: u64) -> MeasuredPoint {
         let caching = if part == "mmap" || part == "buffered sync" { "buffered" } else { "direct" };
         let (ioengine, polled) = match part.strip_prefix("io_uring ") {
@@ -475,10 +480,11 @@ mod tests {
             point("libaio", "16", 90_000, 4_000),
         ]));
         let text = words(&found, "use");
-        let wanted = "use io_uring (100k/s, 3 us of CPU each, median 160 us), the fastest; other";
+        let wanted = "use io_uring (100k/s, 3 us of CPU per request, median latency 160 us), the \
+                      fastest; other";
         assert!(text.contains(wanted), "{text}");
-        assert!(text.contains("libaio (90k/s, 4 us of CPU each, median"), "{text}");
-        assert!(text.contains("threads (40k/s, 20 us of CPU each, median"), "{text}");
+        assert!(text.contains("libaio (90k/s, 4 us of CPU per request, median"), "{text}");
+        assert!(text.contains("threads (40k/s, 20 us of CPU per request, median"), "{text}");
     }
 
     #[test]
@@ -512,7 +518,7 @@ mod tests {
         ]));
         let text = words(&found, "mapped");
         assert!(text.contains("mmap compared with system calls: 0.50 times ("), "{text}");
-        assert_eq!(words(&found, "race"), "", "one direct I/O engine is no race");
+        assert_eq!(words(&found, "race"), "", "a race needs two engines with direct I/O");
     }
 
     #[test]
@@ -524,8 +530,10 @@ mod tests {
         ]));
         let text = words(&found, "use");
         assert!(text.contains("use io_uring with SQPOLL (130k/s, 15 us"), "{text}");
-        assert!(text.contains("fastest; io_uring for the least CPU; other engines: io_uring ("));
-        assert!(!text.contains("for the lowest"), "the fastest has it: {text}");
+        assert!(
+            text.contains("fastest; for the least CPU, use io_uring; other engines: io_uring (")
+        );
+        assert!(!text.contains("for the lowest"), "the fastest has the lowest latency: {text}");
     }
 
     #[test]
@@ -538,14 +546,14 @@ mod tests {
             point("io_uring IOPOLL", "1", 20_000, 50_000),
         ]));
         let text = words(&found, "sqpoll");
-        assert!(text.contains("charged to the process: depth 1: rate 1.25 times, "), "{text}");
+        assert!(text.contains("charged to the process): depth 1: rate 1.25 times, "), "{text}");
         assert!(text.contains("CPU per request 80 us instead of 5 us (1.00 CPUs busy instead of"));
         assert!(text.contains("depth 16: rate the same within 10%"), "{text}");
         assert!(words(&found, "iopoll").contains("depth 1: rate 2.00 times"), "{found:?}");
         let gains: Vec<(&str, f64)> =
             found.advice.iter().map(|one| (one.id.as_str(), one.gain)).collect();
         assert_eq!(gains, [("poll-submissions", 1.25), ("poll-completions", 2.0)]);
-        assert!(found.advice[0].evidence.contains("80 us of CPU each"), "{found:?}");
+        assert!(found.advice[0].evidence.contains("80 us of CPU per request"), "{found:?}");
     }
 
     #[test]

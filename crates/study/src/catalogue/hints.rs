@@ -1,7 +1,7 @@
-//! Study `hints`: what access hints (`posix_fadvise`), the read-ahead window and RWF_DONTCACHE
-//! change.
+//! Study `hints`: the effects of access hints (`posix_fadvise`), of the read-ahead window and of
+//! RWF_DONTCACHE.
 //!
-//! It compares rates and the size of the requests that reach the device.
+//! The study compares throughput and the size of the requests that reach the device.
 
 use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -39,15 +39,15 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The mean size of device requests as text, such as ", device requests of 128 KiB"; empty if the
-/// device does not count them.
+/// Formats the mean size of device requests, such as ", device requests of 128 KiB". Returns an
+/// empty text if the device does not count its requests.
 fn device_request(point: &MeasuredPoint) -> String {
     point.device_request_bytes().map_or_else(String::new, |bytes| {
         format!(", device requests of {}", units::size((bytes / 512.0).round() as u64 * 512))
     })
 }
 
-/// Compares each hint with no hint.
+/// Reports the effect of each hint, compared with requests without a hint.
 fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
     let (part, rw, bs) = (usual.word("part"), usual.word("rw"), usual.bytes().to_string());
     let mut words = Vec::new();
@@ -64,7 +64,7 @@ fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
     }
     if !words.is_empty() {
         let text = format!(
-            "buffered {rw} of {} without a hint: {}{}; {}",
+            "buffered {rw} of {} without a hint: {}{}; compared with no hint, {}",
             units::size(usual.bytes()),
             units::rate(usual.rate()),
             device_request(usual),
@@ -74,14 +74,14 @@ fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
     }
 }
 
-/// Compares the read-ahead windows, smallest first.
+/// Compares the throughput of several sizes of the read-ahead window, smallest first.
 fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
     let mut points = evidence.all(&[("part", "read-ahead"), ("bs", bs)]);
     let window = |point: &MeasuredPoint| point.number("read-ahead").unwrap_or_default() as u64;
     points.sort_by_key(|point| window(point));
     let name = |point: &MeasuredPoint| match window(point) {
         0 => "no read-ahead".to_owned(),
-        bytes => format!("a window of {}", units::size(bytes)),
+        bytes => format!("a read-ahead window of {}", units::size(bytes)),
     };
     let (Some(first), true) = (points.first(), points.len() > 1) else { return };
     let word = |point: &&MeasuredPoint| {
@@ -105,13 +105,13 @@ fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
 }
 
 /// Compares requests that leave nothing in the page cache (RWF_DONTCACHE) with ordinary buffered
-/// ones.
+/// requests.
 fn uncached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let at = |part: &str| evidence.find(&[("part", part), ("rw", rw), ("bs", "64k")]);
     let (Some(once), Some(usual)) = (at("uncached"), at("without hints")) else { return };
     let comparison = curve::compare(once, usual);
     let text = format!(
-        "{rw}s of 64 KiB with RWF_DONTCACHE against cached ones: rate {}{}",
+        "rate of 64 KiB {rw}s with RWF_DONTCACHE compared with cached {rw}s: {}{}",
         comparison.words(),
         device_request(once)
     );
@@ -132,7 +132,8 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         found.cannot(&["R026"], &why);
     }
     let gain = comparison.and_then(Comparison::times);
-    found.gain("R026", gain, "buffered writes of 4 KiB with the hint sequential over none");
+    let what = "buffered writes of 4 KiB with the hint sequential compared with no hint";
+    found.gain("R026", gain, what);
     let plain = |rw: &str| {
         let point = evidence.find(&[("part", "without hints"), ("rw", rw), ("bs", "4k")])?;
         let bytes = point.device_request_bytes()?;
@@ -181,7 +182,7 @@ mod tests {
         let plain = cell(1000, &[("part", "without hints"), ("rw", "read"), ("bs", "4k")]);
         let found = analyse(&evidence(vec![at("4m", 3000), at("0", 100), plain]));
         let text = &found.findings[0].headline;
-        assert!(text.find("no read-ahead") < text.find("a window of 4 MiB"), "{text}");
-        assert!(found.advice[0].setting.contains("a window of 4 MiB"));
+        assert!(text.find("no read-ahead") < text.find("a read-ahead window of 4 MiB"), "{text}");
+        assert!(found.advice[0].setting.contains("a read-ahead window of 4 MiB"));
     }
 }

@@ -1,8 +1,7 @@
-//! Study `memory`: rates of memory, caches, and files in memory, the upper bound of every storage
-//! rate.
+//! Study `memory`: rates of memory, caches, and files in memory. No storage rate can exceed them.
 //!
-//! `lab::memory` measures, as for `halfpower memory`. This module turns its results into findings
-//! and claims.
+//! `lab::memory` makes the measurements, as for `halfpower memory`. This module turns the results
+//! into findings and claims.
 
 use analysis::units;
 use lab::evidence::Evidence;
@@ -29,7 +28,10 @@ pub const STUDY: Study = Study {
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     if runner.study_targets.iter().any(|study_target| !study_target.is_real()) {
-        runner.skip("it measures the memory of this host", "name a directory or file of this host");
+        runner.skip(
+            "the study measures the memory of this host",
+            "specify a directory or file of this host",
+        );
         return Ok(());
     }
     let folder = runner
@@ -90,7 +92,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         let together = all.last().map(|reading| (reading.labels["threads"].clone(), reading.value));
         let more = match together {
             Some((threads, rate)) if threads != "1" => {
-                format!(", {threads} threads {}", units::rate(rate))
+                format!(", and {threads} threads at {}", units::rate(rate))
             }
             _ => String::new(),
         };
@@ -101,8 +103,10 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     paths(&mut found, evidence, rate("load", "1"), rate("copy", "1"));
     if let (Some(lines), Some(words)) = (rate("touch-read", "1"), rate("load", "1")) {
         let times = lines / words;
-        let here =
-            format!("one word per cache line, compared with all words: {}", words_of_times(times));
+        let here = format!(
+            "rate of one word of each cache line, compared with all words: {}",
+            words_of_times(times)
+        );
         found.value("R134", Some(times), here);
     }
     if !evidence.read("memory", &[]).is_empty() {
@@ -114,7 +118,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The cache levels found in the curve of loads.
+/// Reports the cache levels, which show as plateaus in the curve of load rates.
 fn caches(found: &mut Conclusion, evidence: &Evidence) {
     let plateaus = evidence.read("plateau", &[("kernel", "load")]);
     let words = |reading: &&lab::evidence::Reading| {
@@ -127,7 +131,7 @@ fn caches(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The rates of reading files in memory, compared with the rates of memory itself.
+/// Reports the rates of reading files in memory, compared with the rates of memory itself.
 fn paths(found: &mut Conclusion, evidence: &Evidence, load: Option<f64>, copy: Option<f64>) {
     let path = |name: &str| evidence.value("path", &[("path", name)]);
     let (read, write) = (path("temporary-file-read"), path("temporary-file-write"));
@@ -150,12 +154,13 @@ fn paths(found: &mut Conclusion, evidence: &Evidence, load: Option<f64>, copy: O
         );
     }
     if let (Some(read), Some(load)) = (read, load) {
-        let here = format!("file reads in memory: {:.2} times the rate of loads", read / load);
+        let here =
+            format!("a file in memory is read at {:.2} times the rate of loads", read / load);
         found.value("R136", Some(read / load), here);
     }
 }
 
-/// A chart of rate against working-set size.
+/// Builds a chart of the rate by the size of the working set.
 fn chart(evidence: &Evidence) -> Option<Chart> {
     let mut series: Vec<Series> = Vec::new();
     for reading in evidence.read("curve", &[]) {
@@ -171,7 +176,7 @@ fn chart(evidence: &Evidence) -> Option<Chart> {
     (!series.is_empty()).then(|| Chart {
         id: "memory-curve".to_owned(),
         title: "Rate by working set, one thread".to_owned(),
-        summary: "Each cache is a plateau; the last one is memory.".to_owned(),
+        summary: "Each cache level is a plateau. The last plateau is memory.".to_owned(),
         x: axis("Working set", Unit::Bytes, Scale::Log2),
         y: axis("Rate", Unit::BytesPerSecond, Scale::Linear),
         series,

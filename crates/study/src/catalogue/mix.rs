@@ -1,9 +1,9 @@
 //! Study `mix`: random reads and writes in one load, compared with reads alone and writes alone.
 //!
-//! If reads and writes do not disturb each other, the mean time of a request in a mix follows from
-//! the times of reads alone and writes alone, weighted by their shares. If a mix takes longer, the
-//! change of direction costs time: flash programs or erases while a read waits, a bus turns around,
-//! or a lock is held.
+//! If reads and writes do not disturb each other, the mean time of a request in a mix is the mean
+//! of the times of reads alone and writes alone, weighted by their shares. If requests in a mix
+//! take longer, the change of direction costs time: flash programs or erases while a read waits, a
+//! bus turns around, or a lock is held.
 
 use analysis::units;
 use ioengine::Op;
@@ -24,8 +24,8 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// A mix has no loss if its expected rate is at most this many times the measured one, however
-/// narrow the intervals.
+/// A mix has no loss if its expected rate is at most this many times the measured rate, however
+/// narrow the confidence intervals are.
 const NOISE_MAX: f64 = 1.1;
 
 /// The points of one request size and depth.
@@ -34,7 +34,7 @@ struct Curve<'a> {
     depth: u32,
     reads: &'a MeasuredPoint,
     writes: &'a MeasuredPoint,
-    /// Points with both reads and writes.
+    /// The points with both reads and writes, by rising share of reads.
     mixes: Vec<&'a MeasuredPoint>,
 }
 
@@ -47,7 +47,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// One curve for each request size and depth that has reads alone, writes alone and a mix.
+/// Builds one curve for each request size and depth that has reads alone, writes alone and a mix.
 fn curves(evidence: &Evidence) -> Vec<Curve<'_>> {
     let mut settings: Vec<(u64, u32)> =
         evidence.usable().map(|point| (point.bytes(), point.depth())).collect();
@@ -66,14 +66,15 @@ fn curves(evidence: &Evidence) -> Vec<Curve<'_>> {
 }
 
 impl Curve<'_> {
-    /// Requests per second of a mix if reads and writes do not disturb each other.
+    /// Returns the rate that a mix would have if reads and writes did not disturb each other
+    /// (requests per second).
     fn expected(&self, read_percent: u32) -> f64 {
         let reads = f64::from(read_percent) / 100.0;
         let ns = |share: f64, alone: &MeasuredPoint| share / alone.requests_per_s().max(1e-9);
         1.0 / (ns(reads, self.reads) + ns(1.0 - reads, self.writes))
     }
 
-    /// The mix that loses most, and the ratio of its expected to its measured rate.
+    /// Returns the mix with the largest loss, and its expected rate divided by its measured rate.
     fn worst(&self) -> Option<(&MeasuredPoint, f64)> {
         let loss = |mix: &MeasuredPoint| {
             self.expected(mix.key().read_percent()) / mix.requests_per_s().max(1e-9)
@@ -87,19 +88,19 @@ impl Curve<'_> {
     }
 }
 
-/// What the most expensive mix costs, compared with reads alone and writes alone.
+/// Reports the loss of throughput of the worst mix, compared with reads alone and writes alone.
 fn cost(found: &mut Conclusion, curve: &Curve<'_>) {
     let Some((mix, loss)) = curve.worst() else { return };
     let (reads, setting) = (mix.key().read_percent(), curve.setting());
     let expected = curve.expected(reads);
     let rates = format!(
-        "with {reads}% reads {} requests/s; reads alone {}, writes alone {}",
+        "with {reads}% reads: {} requests/s; reads alone: {}; writes alone: {}",
         units::count(mix.requests_per_s()),
         units::count(curve.reads.requests_per_s()),
         units::count(curve.writes.requests_per_s())
     );
-    // The expected rate lies between those of reads alone and writes alone. If the mix differs from
-    // neither beyond noise, nothing is known about a loss.
+    // The expected rate lies between the rates of reads alone and writes alone. If the mix differs
+    // from neither rate beyond noise, a loss cannot be proved.
     let is_known = differ(mix, curve.reads) || differ(mix, curve.writes);
     if loss <= NOISE_MAX || !is_known {
         let text =
@@ -114,21 +115,22 @@ fn cost(found: &mut Conclusion, curve: &Curve<'_>) {
     );
     found.find("mix-cost", text);
     let evidence = format!(
-        "{} requests/s with {reads}% reads; {} if reads and writes did not disturb each other",
+        "{} requests/s with {reads}% reads; expected if reads and writes did not disturb each \
+         other: {}",
         units::count(mix.requests_per_s()),
         units::count(expected)
     );
     found.advise("separate-writes", loss, &format!("random requests of {setting}"), evidence);
 }
 
-/// Compares the 99th percentile of read latency alone with the highest one in a mix.
+/// Compares the p99 latency of reads alone with the highest p99 latency of reads in a mix.
 fn waiting(found: &mut Conclusion, curve: &Curve<'_>) {
     let p99 = |one: &MeasuredPoint| one.point.latency(Some(Op::Read)).quantile(0.99);
     let Some(alone) = p99(curve.reads) else { return };
     let slowest = curve.mixes.iter().filter_map(|mix| Some((mix, p99(mix)?)));
     let Some((mix, ns)) = slowest.max_by_key(|(_, ns)| *ns) else { return };
     let text = format!(
-        "random reads of {}: p99 {} alone, {} among {}% writes",
+        "random reads of {}: the p99 latency is {} without writes and {} with {}% writes",
         curve.setting(),
         units::time(alone as f64),
         units::time(ns as f64),
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
     use lab::evidence::testing::{cell, evidence};
 
-    /// A point of 4 KiB requests with this rate and percentage of reads.
+    /// Builds a point of 4 KiB requests with this rate and percentage of reads.
     fn point(requests: u64, read_percent: u8) -> MeasuredPoint {
         let mut point = cell(requests * 4096, &[("rw", "randread"), ("bs", "4k")]);
         point.point.key.workload.read_percent = read_percent;
@@ -156,7 +158,8 @@ mod tests {
 
     #[test]
     fn a_mix_that_takes_the_time_of_its_parts_loses_nothing() {
-        // Half reads of 1 ms, half writes of 0.5 ms: 0.75 ms each.
+        // Half of the requests are reads of 1 ms, the other half writes of 0.5 ms, so the mean
+        // time is 0.75 ms.
         let found = analyse(&evidence(vec![point(1000, 100), point(1333, 50), point(2000, 0)]));
         assert!(finding(&found, "mix-cost").contains("no mix loses throughput"));
         assert!(found.advice.is_empty(), "{:?}", found.advice);
@@ -171,7 +174,7 @@ mod tests {
             text.contains("up to 50% slower than if they did not disturb each other"),
             "{text}"
         );
-        assert!(text.contains("; with 30% reads 500 requests/s"), "{text}");
+        assert!(text.contains("; with 30% reads: 500 requests/s"), "{text}");
         assert_eq!(found.advice[0].id, "separate-writes");
         assert!((found.advice[0].gain - 2.0).abs() < 0.01, "{:?}", found.advice);
     }

@@ -1,11 +1,11 @@
-//! Study `network`: what a path over the network costs per request and per KiB, how long a request
-//! takes, and how much the path carries.
+//! Study `network`: the CPU cost of a network path per request and per KiB, the latency of a
+//! request, and the highest rate of the path.
 //!
 //! Each target is one path: an address such as `smb://server/share/file`, measured without the
 //! kernel's client, or a file on a mounted share, or a local file to compare with. The lower bound
-//! of the CPU cost is the time charged to the process; the upper bound is what a soaker loses,
-//! which includes interrupts, and the server if it runs on this machine. A halfpower peer on the
-//! server gives the figures of the server itself.
+//! of the CPU cost is the time charged to the process. The upper bound is the CPU time that the
+//! soaker (a busy loop of the lowest priority) loses, which includes interrupts, and the server if
+//! it runs on this machine. A halfpower peer on the server measures the load of the server itself.
 
 use analysis::costmodel::CostModel;
 use analysis::units;
@@ -27,7 +27,7 @@ pub const STUDY: Study = Study {
     papers: "Chung 2000, section 9, Table 11 and Figures 36 to 38: a mapped drive or a UNC name \
              costs up to ten times the CPU of a local file per MB, writes have a cliff above \
              16 KB, and depth helps up to 2",
-    needs: "an existing file or disk of a server; name a local file too, to compare with it",
+    needs: "an existing file or disk of a server; optionally a local file to compare with",
     plan: include_str!("../../plans/network.toml"),
     claims: &[],
     rules: &["deeper-requests"],
@@ -40,8 +40,8 @@ const SEVERAL: &str = "several at once";
 const SMALL: u64 = 4 << 10;
 /// The request size at which paths are compared per byte (bytes).
 const LARGE: u64 = 64 << 10;
-/// There is a cliff between two sizes if the rate of the larger falls below this share of the rate
-/// of the smaller.
+/// There is a cliff between two sizes if the rate at the larger size is below this share of the
+/// rate at the smaller size.
 const CLIFF_SHARE: f64 = 0.8;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -51,7 +51,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         runner.evidence.note("round-trip", "ns", &[("target", name)], round_trip_ns(&address)?);
     }
     server_figures::begin(runner);
-    // Points that were measured before a failure are kept, so their costs are noted too.
+    // Points measured before a failure are kept, so their costs are noted even after a failure.
     let measured = runner.measure();
     note_costs(runner);
     server_figures::end(runner);
@@ -85,7 +85,7 @@ fn note_costs(runner: &mut StudyRunner<'_>) {
     }
 }
 
-/// The points of one target in one direction, one request at a time, by rising size.
+/// The points of one target in one direction at depth 1, by rising request size.
 struct NetworkPath<'a> {
     name: String,
     rw: &'static str,
@@ -97,12 +97,12 @@ impl<'a> NetworkPath<'a> {
         self.points.iter().find(|point| point.bytes() == bytes).copied()
     }
 
-    /// The CPU cost by the time charged to the process (lower bound).
+    /// Fits the CPU cost to the CPU time charged to the process (lower bound).
     fn lower(&self) -> Option<CostModel> {
         curve::cost_model(&self.points, MeasuredPoint::cpu_ns)
     }
 
-    /// The CPU cost by the time that a soaker lost (upper bound).
+    /// Fits the CPU cost to the CPU time that the soaker lost (upper bound).
     fn upper(&self) -> Option<CostModel> {
         curve::cost_model(&self.points, |point| point.summary.cpu_upper_ns)
     }
@@ -144,7 +144,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// How long one small request takes, compared with a round trip of the network.
+/// Reports how long one small request takes, compared with a round trip of the network.
 fn latency(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
     let Some(point) = path.at(SMALL).or(path.points.first().copied()) else { return };
     let (Some(median), Some(tail)) = (point.latency_ns(0.5), point.latency_ns(0.99)) else {
@@ -152,12 +152,12 @@ fn latency(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) 
     };
     let trip = evidence.value("round-trip", &[("target", &path.name)]);
     let trips = trip.filter(|ns| *ns > 0.0).map(|ns| {
-        format!("; setting up a TCP connection, one round trip, takes {}", units::time(ns))
+        format!("; setting up a TCP connection (one round trip) takes {}", units::time(ns))
     });
     found.find(
         "latency",
         format!(
-            "{}: a {} of {} takes {} (99th percentile {}){}",
+            "{}: the median latency of a {} of {} is {} (99th percentile: {}){}",
             path.name,
             path.rw,
             units::size(point.bytes()),
@@ -168,13 +168,14 @@ fn latency(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) 
     );
 }
 
-/// The CPU cost per request and per KiB, with 95% intervals.
+/// Reports the CPU cost per request and per KiB, with 95% intervals.
 fn cost(found: &mut Conclusion, path: &NetworkPath<'_>) {
     let Some(lower) = path.lower() else { return };
     let is_more = |upper: &CostModel| upper.fixed_ns.value > lower.fixed_ns.value;
     let upper = path.upper().filter(is_more).map(|upper| {
         format!(
-            "; with interrupts, and with the server if it runs on this machine, {} and {}",
+            "; including interrupts (and the server, if it runs on this machine): {} plus {} per \
+             KiB",
             units::time(upper.fixed_ns.value.max(0.0)),
             units::time(upper.marginal_ns_per_kib.value.max(0.0))
         )
@@ -182,7 +183,7 @@ fn cost(found: &mut Conclusion, path: &NetworkPath<'_>) {
     found.find(
         "cost",
         format!(
-            "{}: a {} costs {} of CPU and {} per KiB{}",
+            "{}: a {} costs {} of CPU time plus {} per KiB{}",
             path.name,
             path.rw,
             words_of_time(lower.fixed_ns),
@@ -192,27 +193,27 @@ fn cost(found: &mut Conclusion, path: &NetworkPath<'_>) {
     );
 }
 
-/// The highest rate and its setting, and the request size at which one request at a time passes
-/// half of the peak.
+/// Reports the highest rate with its setting, and the request size at which the rate at depth 1
+/// passes half of the peak.
 fn ceiling(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
     let mut all = evidence.all(&[("rw", path.rw)]);
     all.retain(|point| point.target == path.name);
     let Some(top) = all.into_iter().max_by(|a, b| a.rate().total_cmp(&b.rate())) else { return };
     let (pap, whole) = match evidence.pap_bytes_per_s {
         Some(pap) => (pap, format!("the PAP of {}", units::rate_mib(pap))),
-        None => (top.rate(), "that".to_owned()),
+        None => (top.rate(), "that rate".to_owned()),
     };
     let (measured, _) = curve::half_power(&path.points, pap);
     let half = match measured {
         Some(bytes) => {
-            format!("one request at a time passes half of {whole} at {}", units::size(bytes))
+            format!("depth 1 passes half of {whole} with requests of {}", units::size(bytes))
         }
-        None => format!("one request at a time never passes half of {whole}"),
+        None => format!("depth 1 never passes half of {whole}"),
     };
     found.find(
         "ceiling",
         format!(
-            "{}: {}s reach {} with {} at depth {}; {half}",
+            "{}: {}s reach {} with requests of {} at depth {}; {half}",
             path.name,
             path.rw,
             units::rate_mib(top.rate()),
@@ -230,7 +231,7 @@ fn cliff(found: &mut Conclusion, path: &NetworkPath<'_>) {
             found.find(
                 "cliff",
                 format!(
-                    "{}: {}s of {} are slower than those of {}: {} against {}",
+                    "{0}: {1}s of {2} are slower than {1}s of {3}: {4} compared with {5}",
                     path.name,
                     path.rw,
                     units::size(beyond.bytes()),
@@ -244,7 +245,7 @@ fn cliff(found: &mut Conclusion, path: &NetworkPath<'_>) {
     }
 }
 
-/// The gain of several requests outstanding over one, for each size.
+/// Reports the gain of several outstanding requests over one request at a time, for each size.
 fn depth(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
     let mut gains = Vec::new();
     for one in &path.points {
@@ -259,7 +260,7 @@ fn depth(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
         let (depth, size) = (enough.depth(), units::size(size));
         let gain = enough.rate() / one.rate().max(1.0);
         if !curve::differ(enough, one) || gain < 1.0 {
-            gains.push(format!("nothing measurable with {size}"));
+            gains.push(format!("no measurable gain with {size}"));
             continue;
         }
         gains.push(format!("{} with {size} at depth {depth}", words_of_times(gain)));
@@ -273,11 +274,14 @@ fn depth(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
     }
     if !gains.is_empty() {
         let gains = gains.join(", ");
-        found.find("depth", format!("{}: depth gains for {}s: {gains}", path.name, path.rw));
+        found.find(
+            "depth",
+            format!("{}: gain from a larger depth for {}s: {gains}", path.name, path.rw),
+        );
     }
 }
 
-/// Compares the latency of a small write with that of a small read.
+/// Compares the latency of a small write with the latency of a small read.
 fn small_writes(found: &mut Conclusion, paths: &[NetworkPath<'_>]) {
     for write in paths.iter().filter(|path| path.rw == "write") {
         let read = paths.iter().find(|path| path.rw == "read" && path.name == write.name);
@@ -293,8 +297,8 @@ fn small_writes(found: &mut Conclusion, paths: &[NetworkPath<'_>]) {
     }
 }
 
-/// Compares each network address with the first target that is a file or device of this host: CPU
-/// time of 64 KiB requests, and highest rate.
+/// Compares each network path with the first target that is a file or device of this host, by the
+/// CPU time of 64 KiB requests and by the highest rate.
 fn against_local(found: &mut Conclusion, evidence: &Evidence, paths: &[NetworkPath<'_>]) {
     let is_network = |path: &NetworkPath<'_>| {
         path.points.first().and_then(|point| evidence.targets.get(point.target_index)).is_some_and(
@@ -308,7 +312,7 @@ fn against_local(found: &mut Conclusion, evidence: &Evidence, paths: &[NetworkPa
         let Some(local) = paths.iter().find(is_plain) else { continue };
         let Some((there, here)) = path.at(LARGE).zip(local.at(LARGE)) else { continue };
         let cpu = there.cpu_ns().zip(here.cpu_ns().filter(|ns| *ns > 0.0));
-        let cpu = cpu.map(|(there, here)| format!("{} the CPU", words_of_times(there / here)));
+        let cpu = cpu.map(|(there, here)| format!("{} the CPU time", words_of_times(there / here)));
         let fastest = path.fastest().zip(local.fastest());
         let rate = fastest.map(|(there, here)| {
             format!("{} the highest rate", words_of_times(there.rate() / here.rate().max(1.0)))
@@ -317,7 +321,7 @@ fn against_local(found: &mut Conclusion, evidence: &Evidence, paths: &[NetworkPa
         found.find(
             "against-local",
             format!(
-                "{}: {}s of {} against {}: {}",
+                "{}: {}s of {}, compared with {}: {}",
                 path.name,
                 path.rw,
                 units::size(LARGE),
@@ -328,7 +332,8 @@ fn against_local(found: &mut Conclusion, evidence: &Evidence, paths: &[NetworkPa
     }
 }
 
-/// A table like Table 11 of Chung et al. 2000: fixed and marginal CPU cost of each path.
+/// Builds a table like Table 11 of Chung et al. 2000, with the fixed and the marginal CPU cost of
+/// each path.
 fn table(paths: &[NetworkPath<'_>]) -> Option<Table> {
     let row = |path: &NetworkPath<'_>| {
         let (lower, upper) = (path.lower()?, path.upper());
@@ -360,7 +365,7 @@ fn table(paths: &[NetworkPath<'_>]) -> Option<Table> {
         ("at most", Unit::Nanoseconds),
         ("Per request, with interrupts", Unit::Nanoseconds),
         ("Per KiB, with interrupts", Unit::Nanoseconds),
-        ("Latency of 4 KiB", Unit::Nanoseconds),
+        ("Median latency of 4 KiB", Unit::Nanoseconds),
         ("Highest rate at depth 1", Unit::BytesPerSecond),
     ];
     (!rows.is_empty()).then(|| Table {
@@ -378,7 +383,7 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::{NetworkFacts, TargetFacts};
 
-    /// A point of a path whose requests cost 10 us of CPU and 1 us per KiB.
+    /// Builds a point whose requests each cost 10 us of CPU plus 1 us per KiB.
     fn point(part: &str, bs: &str, depth: &str, rate: u64) -> MeasuredPoint {
         let flags = [("part", part), ("caching", "direct"), ("rw", "read"), ("bs", bs)];
         let flags: Vec<(&str, &str)> = flags.into_iter().chain([("iodepth", depth)]).collect();
@@ -411,10 +416,10 @@ mod tests {
             point(ONE, "1m", "1", 800 << 20),
         ]);
         let cost = text(&found, "cost");
-        assert!(cost.contains("a read costs 10 us (") && cost.contains("and 1 us ("), "{cost}");
+        assert!(cost.contains("a read costs 10 us (") && cost.contains("plus 1 us ("), "{cost}");
         assert_eq!(found.tables.len(), 1);
         let ceiling = text(&found, "ceiling");
-        assert!(ceiling.contains("passes half of that at 64 KiB"), "{ceiling}");
+        assert!(ceiling.contains("passes half of that rate with requests of 64 KiB"), "{ceiling}");
         assert!(text(&found, "cliff").is_empty());
     }
 
@@ -425,7 +430,7 @@ mod tests {
             point(ONE, "64k", "1", 200 << 20),
             point(ONE, "1m", "1", 800 << 20),
         ]);
-        assert!(text(&found, "cliff").contains("reads of 64 KiB are slower than those of 16 KiB"));
+        assert!(text(&found, "cliff").contains("reads of 64 KiB are slower than reads of 16 KiB"));
     }
 
     #[test]
@@ -438,7 +443,7 @@ mod tests {
         ]);
         let depth = text(&found, "depth");
         assert!(
-            depth.contains("depth gains for reads: 8.00 times with 4 KiB at depth 16"),
+            depth.contains("gain from a larger depth for reads: 8.00 times with 4 KiB at depth 16"),
             "{depth}"
         );
         assert_eq!(found.advice.len(), 1);

@@ -1,11 +1,12 @@
-//! Study `objects`: what requests for whole objects of an S3 bucket take, how many complete per
-//! second, and what they cost in CPU.
+//! Study `objects`: how long requests for whole objects of an S3 bucket take, how many complete per
+//! second, and how much CPU time they cost.
 //!
-//! The address names a prefix. The study creates a unique folder below it and removes the folder at
-//! the end. PUT and GET are measured by object size and by the number of requests at a time, in
-//! rounds; then LIST and DELETE of many small objects, and uploads of a large object in parts. The
-//! CPU cost is that of the threads that make the requests, without interrupts. GETs read objects
-//! that were stored moments before, so the server probably has them in its memory.
+//! The address contains a prefix. The study creates a unique folder below the prefix and removes
+//! the folder at the end. First, PUT and GET are measured in rounds, for several object sizes and
+//! numbers of requests at a time. Then LIST and DELETE of many small objects are measured, and
+//! uploads of a large object in parts. The CPU cost is the CPU time of the threads that make the
+//! requests, without interrupts. GETs read objects that were stored moments before, so the server
+//! probably still has these objects in memory.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::interval::Interval;
@@ -26,8 +27,8 @@ use crate::runner::StudyRunner;
 pub const STUDY: Study = Study {
     name: "objects",
     papers: "not in the papers, whose programs read and write files",
-    needs: "an S3 bucket, as s3://HOST[:PORT]/BUCKET/PREFIX; it makes objects below the prefix and \
-            removes them",
+    needs: "an S3 bucket, as s3://HOST[:PORT]/BUCKET/PREFIX; the study creates objects below the \
+            prefix and removes them",
     plan: include_str!("../../plans/objects.toml"),
     claims: &[],
     rules: &[],
@@ -35,9 +36,9 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Targets that cannot be measured are listed as left out under this name.
+/// The name of the part under which unusable targets are listed as left out.
 const PART: &str = "objects";
-/// Relative error that is assumed for the CPU time of a trial.
+/// The assumed relative error of the CPU time of a trial.
 const CPU_ERROR: f64 = 0.05;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -51,7 +52,10 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     }
     let several = addresses.len() > 1;
     if addresses.is_empty() {
-        runner.skip("it measures object stores", "name one, such as s3://HOST/BUCKET/PREFIX");
+        runner.skip(
+            "the study measures object stores",
+            "use a target such as s3://HOST/BUCKET/PREFIX",
+        );
         return Ok(());
     }
     let extent = Extent::of(runner.quick);
@@ -72,7 +76,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         runner
             .lab
             .console
-            .say(format!("makes objects below {folder}, and removes them at the end"));
+            .say(format!("creating objects below {folder}; they are removed at the end"));
         let progress = runner.lab.console.open_progress();
         let mut trials = ObjectTrials { store, extent: &extent, name, progress };
         let measured = trials.measure(runner.lab.interrupt.flag(), &mut runner.evidence);
@@ -96,12 +100,12 @@ struct ObjectPoint {
     parallel: u64,
     is_signed: bool,
     per_s: f64,
-    /// Requests per second, of each trial.
+    /// The requests per second of each trial.
     trials_per_s: Vec<f64>,
     first_byte_ns: Option<f64>,
     median_ns: Option<f64>,
     tail_ns: Option<f64>,
-    /// CPU time per request, of each trial (ns).
+    /// The CPU time per request in each trial (ns).
     cpu_ns: Vec<f64>,
 }
 
@@ -137,7 +141,7 @@ impl ObjectPoint {
         quantile::median(&self.cpu_ns)
     }
 
-    /// Whether all trials of one setting were faster than all trials of the other.
+    /// Checks whether all trials of one point were faster than all trials of the other point.
     fn differs(&self, other: &ObjectPoint) -> bool {
         let all_below = |slow: &ObjectPoint, fast: &ObjectPoint| {
             let mut pairs = slow
@@ -178,7 +182,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// How long one request at a time takes, for the smallest and the largest object.
+/// Reports how long one request at a time takes, for the smallest and the largest object.
 fn latency(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     let one: Vec<_> = points.iter().filter(|point| point.parallel == 1).collect();
     let size = |point: &&&ObjectPoint| point.bytes;
@@ -187,7 +191,7 @@ fn latency(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     for point in ends.into_iter().flatten() {
         let (Some(median), Some(tail)) = (point.median_ns, point.tail_ns) else { continue };
         let first = point.first_byte_ns.filter(|_| op == "GET");
-        let first = first.map(|ns| format!(", the first byte {}", units::time(ns)));
+        let first = first.map(|ns| format!(", first byte after {}", units::time(ns)));
         let part = format!(
             "of {} takes {} (99th percentile {}{})",
             units::size(point.bytes),
@@ -200,19 +204,21 @@ fn latency(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
         }
     }
     if !parts.is_empty() {
-        found.find("latency", format!("a {op} {}", parts.join(", ")));
+        found.find("latency", format!("a {op} {}", parts.join(" and one ")));
     }
 }
 
-/// The highest request rate and the highest throughput, and the gain of several requests at a time.
+/// Reports the highest request rate, the highest throughput, and the gain of several requests at a
+/// time.
 fn rates(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     let most =
         |of: fn(&ObjectPoint) -> f64| points.iter().copied().max_by(|a, b| of(a).total_cmp(&of(b)));
     let Some((requests, bytes)) = most(|one| one.per_s).zip(most(ObjectPoint::bytes_per_s)) else {
         return;
     };
-    let setting =
-        |one: &ObjectPoint| format!("{}, {} at a time", units::size(one.bytes), one.parallel);
+    let setting = |one: &ObjectPoint| {
+        format!("objects of {}, {} at a time", units::size(one.bytes), one.parallel)
+    };
     found.find(
         "ceiling",
         format!(
@@ -226,7 +232,7 @@ fn rates(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     parallel(found, op, points);
 }
 
-/// The gain of several requests at a time over one, for each object size.
+/// Reports the gain of several requests at a time over one request, for each object size.
 fn parallel(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     let mut gains = Vec::new();
     for one in points.iter().filter(|one| one.parallel == 1 && one.per_s > 0.0) {
@@ -242,12 +248,13 @@ fn parallel(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     }
     if !gains.is_empty() {
         let gains = gains.join(", ");
-        found.find("parallel", format!("{op}, several requests at a time against one: {gains}"));
+        let lead = format!("{op}, several requests at a time compared with one");
+        found.find("parallel", format!("{lead}: {gains}"));
     }
 }
 
-/// Fits the CPU cost per request, one at a time, as a fixed cost plus a cost per byte of the
-/// object.
+/// Fits the CPU cost of requests that run one at a time, as a fixed cost per request plus a cost
+/// per byte of the object.
 fn cost_model(points: &[&ObjectPoint]) -> Option<CostModel> {
     let mut costs = Vec::new();
     for point in points.iter().filter(|point| point.parallel == 1) {
@@ -268,10 +275,10 @@ fn cost(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
         format!("{value} ({low} to {high})")
     };
     let (fixed, marginal) = (words(model.fixed_ns, 1.0), words(model.marginal_ns_per_kib, 1024.0));
-    found.find("cost", format!("a {op} costs this host {fixed} of CPU and {marginal} per MiB"));
+    found.find("cost", format!("a {op} costs this host {fixed} of CPU plus {marginal} per MiB"));
 }
 
-/// The CPU cost of signing the payload of a request.
+/// Reports the CPU cost of signing the payload of a request.
 fn signed(found: &mut Conclusion, points: &[ObjectPoint]) {
     for signed in points.iter().filter(|point| point.is_signed) {
         let is_same = |one: &&ObjectPoint| {
@@ -283,7 +290,7 @@ fn signed(found: &mut Conclusion, points: &[ObjectPoint]) {
         found.find(
             "signature",
             format!(
-                "a {} of {} costs {} of CPU with a signed payload and {} without",
+                "a {} of {} costs {} of CPU with a signed payload and {} with an unsigned one",
                 signed.op,
                 units::size(signed.bytes),
                 units::time(with),
@@ -293,13 +300,13 @@ fn signed(found: &mut Conclusion, points: &[ObjectPoint]) {
     }
 }
 
-/// The median of all readings of a quantity.
+/// Returns the median of all readings of a quantity.
 fn median(evidence: &Evidence, quantity: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let all: Vec<f64> = evidence.read(quantity, labels).iter().map(|one| one.value).collect();
     quantile::median(&all)
 }
 
-/// One PUT of a large object compared with uploads in parts.
+/// Compares one PUT of a large object with uploads of the object in parts.
 fn upload(found: &mut Conclusion, evidence: &Evidence) {
     let took = |how: &str| median(evidence, "object-upload", &[("parallel", how)]);
     let reading = evidence.read("object-upload", &[]).into_iter().next();
@@ -310,7 +317,7 @@ fn upload(found: &mut Conclusion, evidence: &Evidence) {
     for parallel in UPLOAD_PARALLEL {
         if let Some(ns) = took(&parallel.to_string()) {
             let size = units::size(UPLOAD_PART);
-            words += &format!(", {} in parts of {size}, {parallel} at a time", units::time(ns));
+            words += &format!("; {} in parts of {size}, {parallel} at a time", units::time(ns));
         }
     }
     found.find("multipart", words);
@@ -328,7 +335,7 @@ fn list(found: &mut Conclusion, evidence: &Evidence) {
     found.find(
         "list",
         format!(
-            "a LIST of {objects} objects takes {} in {}, {} objects per second; its first page \
+            "a LIST of {objects} objects takes {} in {} ({} objects per second); the first page \
              takes {}",
             units::time(all),
             units::counted(pages as u64, "page"),
@@ -352,7 +359,7 @@ fn chart(id: &str, title: &str, summary: &str, unit: Unit, series: Vec<Series>) 
     })
 }
 
-/// Adds a point to the series of this name.
+/// Adds a point to the series of this name. Creates the series if it does not exist.
 fn plot(series: &mut Vec<Series>, name: String, bytes: u64, y: f64) {
     let point = Point { x: bytes as f64, y, ..Point::default() };
     match series.iter_mut().find(|one| one.name == name) {
@@ -367,7 +374,7 @@ fn rate_chart(points: &[&ObjectPoint]) -> Option<Chart> {
         let name = format!("{}, {} at a time", point.op, point.parallel);
         plot(&mut series, name, point.bytes, point.bytes_per_s());
     }
-    let (title, summary) = ("Throughput against object size", "Medians of the rounds.");
+    let (title, summary) = ("Throughput by object size", "Each point is the median of all rounds.");
     chart("object-rate", title, summary, Unit::BytesPerSecond, series)
 }
 
@@ -380,12 +387,12 @@ fn time_chart(points: &[&ObjectPoint]) -> Option<Chart> {
             }
         }
     }
-    let title = "Time of a request against object size, one at a time";
-    let summary = "Medians: until the first and until the last byte of the response.";
+    let title = "Time of a request by object size, one request at a time";
+    let summary = "Median times until the first and until the last byte of the response.";
     chart("object-time", title, summary, Unit::Nanoseconds, series)
 }
 
-/// All settings.
+/// Builds a table with a row for every setting.
 fn table(points: &[ObjectPoint]) -> Option<Table> {
     let row = |point: &ObjectPoint| {
         let per_mib = |ns: f64| ns * f64::from(1 << 20) / point.bytes as f64;
@@ -406,19 +413,19 @@ fn table(points: &[ObjectPoint]) -> Option<Table> {
     let text = |label: &str| Column { label: label.to_owned(), unit: None };
     let numbers = [
         ("Object size", Unit::Bytes),
-        ("At a time", Unit::Count),
+        ("Requests at a time", Unit::Count),
         ("Requests", Unit::PerSecond),
         ("Throughput", Unit::BytesPerSecond),
         ("First byte, median", Unit::Nanoseconds),
-        ("Whole, median", Unit::Nanoseconds),
-        ("Whole, 99th percentile", Unit::Nanoseconds),
+        ("Whole object, median", Unit::Nanoseconds),
+        ("Whole object, 99th percentile", Unit::Nanoseconds),
         ("CPU per request", Unit::Nanoseconds),
         ("CPU per MiB", Unit::Nanoseconds),
     ];
     let numbers = numbers.map(|(label, unit)| Column { label: label.to_owned(), unit: Some(unit) });
     (!points.is_empty()).then(|| Table {
         id: "object-requests".to_owned(),
-        caption: "Requests for whole objects, by size and by requests at a time".to_owned(),
+        caption: "Requests for whole objects, by object size and requests at a time".to_owned(),
         columns: [text("Request"), text("Payload")].into_iter().chain(numbers).collect(),
         rows: points.iter().map(row).collect(),
     })
@@ -439,8 +446,8 @@ mod tests {
         ]
     }
 
-    /// Notes a setting whose requests take 1 ms and 10 ns per byte, and 50 us of CPU and 1 ns per
-    /// byte; a signature costs 3 ns per byte more.
+    /// Notes a setting whose requests take 1 ms plus 10 ns per byte, and cost 50 us of CPU plus
+    /// 1 ns per byte. Signing costs another 3 ns of CPU per byte.
     fn note(evidence: &mut Evidence, op: &str, bytes: u64, parallel: u64, payload: &str) {
         let labels = labels(op, bytes, parallel, payload);
         let ns = 1e6 + 10.0 * bytes as f64;
@@ -453,7 +460,8 @@ mod tests {
         }
         for trial in [0, 1] {
             let labels = [&labels[..], &[("trial", trial.to_string())]].concat();
-            // Their ranges overlap for one and for two requests at a time.
+            // The rates of the two trials differ so much that the ranges for one and for two
+            // requests at a time overlap.
             let rate = parallel as f64 * 1e9 / ns * (1.0 + 2.0 * f64::from(trial));
             evidence.note("object-requests-of-trial", "1/s", &labels, rate);
             evidence.note("object-cpu", "ns", &labels, 50_000.0 + per_byte * bytes as f64);
@@ -500,29 +508,35 @@ mod tests {
     fn times_and_rates_are_those_of_their_settings() {
         let found = analyse(&evidence());
         let put = "a PUT of 4 KiB takes 1.04 ms (99th percentile 2.08 ms)";
-        let get = "a GET of 4 KiB takes 1.04 ms (99th percentile 2.08 ms, the first byte 500 us)";
-        says(&found, "latency", &[put, get, ", of 1 MiB takes 11.5 ms", "a DELETE of 4 KiB"]);
-        let most = "PUT reaches 7685 requests per second (4 KiB, 8 at a time) and 697 MiB/s";
+        let get = "a GET of 4 KiB takes 1.04 ms (99th percentile 2.08 ms, first byte after 500 us)";
+        says(
+            &found,
+            "latency",
+            &[put, get, " and one of 1 MiB takes 11.5 ms", "a DELETE of 4 KiB"],
+        );
+        let most = "PUT reaches 7685 requests per second (objects of 4 KiB, 8 at a time) and \
+                    697 MiB/s";
         says(&found, "ceiling", &[most]);
-        let gain = "GET, several requests at a time against one: 8.00 times the rate with 4 KiB";
+        let gain = "several requests at a time compared with one: 8.00 times the rate with 4 KiB";
         says(&found, "parallel", &[gain]);
     }
 
     #[test]
     fn fixed_and_marginal_costs_are_separated() {
         let found = analyse(&evidence());
-        says(&found, "cost", &["a PUT costs this host 50 us (", "and 1.05 ms (", "a GET costs"]);
-        let signed = "a PUT of 1 MiB costs 4.24 ms of CPU with a signed payload and 1.1 ms without";
+        says(&found, "cost", &["a PUT costs this host 50 us (", "plus 1.05 ms (", "a GET costs"]);
+        let signed = "a PUT of 1 MiB costs 4.24 ms of CPU with a signed payload and 1.1 ms \
+                      with an unsigned one";
         says(&found, "signature", &[signed, "a PUT of 4 KiB costs 66.4 us"]);
     }
 
     #[test]
     fn uploads_and_lists_are_compared() {
         let found = analyse(&evidence());
-        let upload = "an upload of 32 MiB takes 200 ms in one PUT, 300 ms in parts of 8 MiB, 1 at \
-                      a time, 100 ms in parts of 8 MiB, 4 at a time";
+        let upload = "an upload of 32 MiB takes 200 ms in one PUT; 300 ms in parts of 8 MiB, 1 at \
+                      a time; 100 ms in parts of 8 MiB, 4 at a time";
         says(&found, "multipart", &[upload]);
-        let list = "a LIST of 1100 objects takes 55 ms in 2 pages, 20k objects per second; its \
+        let list = "a LIST of 1100 objects takes 55 ms in 2 pages (20k objects per second); the \
                     first page takes 50 ms";
         says(&found, "list", &[list]);
     }
@@ -543,7 +557,7 @@ mod tests {
             note(&mut evidence, "GET", 4 << 10, parallel, "unsigned");
         }
         let found = analyse(&evidence);
-        says(&found, "parallel", &["against one: no measurable difference with 4 KiB"]);
+        says(&found, "parallel", &["compared with one: no measurable difference with 4 KiB"]);
     }
 
     #[test]

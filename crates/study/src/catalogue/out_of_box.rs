@@ -1,7 +1,8 @@
-//! Study `out-of-box`: what an unmodified program gets. Buffered reads and writes one at a time,
-//! writes smaller than a page, and the phases of a long write.
+//! Study `out-of-box`: the performance that an unmodified program gets. It measures buffered reads
+//! and writes one at a time, writes smaller than a page, and the phases of a long write.
 //!
-//! Direct requests of the same sizes show which small change would pay.
+//! Direct requests of the same sizes are measured too, to show whether a switch to direct I/O would
+//! pay.
 
 use analysis::units;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,9 +28,9 @@ use crate::target::StudyTarget;
 pub const STUDY: Study = Study {
     name: "out-of-box",
     papers: "Riedel 1997, section 2 and Figures 2 and 5; Chung 2000, section 7.2: the defaults do \
-             well; writes smaller than a page read it first; requests from 64 KB on are faster \
-             without the file system's cache",
-    needs: "a directory, for files that grow",
+             well; a write smaller than a page reads the page first; requests of 64 KB and more \
+             are faster without the file system's cache",
+    needs: "a directory, in which files can grow",
     plan: include_str!("../../plans/out-of-box.toml"),
     claims: &[
         "R002", "R006", "R021", "R022", "R023", "R025", "R031", "R036", "R037", "R038", "R039",
@@ -44,7 +45,7 @@ pub const STUDY: Study = Study {
 const PHASES: &str = "phases";
 /// The part of the plan with direct requests, for comparison.
 const DIRECT: &str = "past the cache";
-/// Interval at which CPU time is sampled while the phases are measured.
+/// The interval at which CPU time is sampled while the phases are measured.
 const PAUSE: Duration = Duration::from_millis(20);
 /// A loss of at most this share counts as no loss.
 const LOSS_MAX: f64 = 0.1;
@@ -107,11 +108,13 @@ fn note_cpu(evidence: &mut Evidence, trial: &Trial, samples: &[(i64, CpuSample)]
 struct Phases {
     /// Bytes written.
     bytes: u64,
-    /// When writes were first throttled (ns). If they never were: when the last write was accepted.
+    /// When writes were first throttled, or when the last write was accepted if writes were never
+    /// throttled (ns).
     fill_ns: u64,
     fill_bytes_per_s: f64,
-    /// When the last write was accepted (ns), and the rate while writes were throttled.
+    /// When the last write was accepted (ns).
     accepted_ns: u64,
+    /// The rate while writes were throttled. None if writes were never throttled.
     throttled_bytes_per_s: Option<f64>,
     /// When the flush ended (ns).
     elapsed_ns: u64,
@@ -139,7 +142,7 @@ impl Phases {
         })
     }
 
-    /// Name, start and end of each phase (ns).
+    /// Returns the name, the start and the end of each phase (ns).
     fn spans(&self) -> Vec<(&'static str, u64, u64)> {
         let mut spans = vec![
             ("fill", 0, self.fill_ns),
@@ -179,7 +182,8 @@ fn direct<'a>(evidence: &'a Evidence, rw: &str, bs: &str) -> Option<&'a Measured
     evidence.find(&[("part", DIRECT), ("rw", rw), ("bs", bs)])
 }
 
-/// The sizes that were measured both buffered and direct, smallest first.
+/// Returns the buffered and the direct point of each size that was measured both ways, smallest
+/// size first.
 fn both<'a>(evidence: &'a Evidence, rw: &str) -> Vec<(&'a MeasuredPoint, &'a MeasuredPoint)> {
     let curve = curve::by_size(evidence, &[("part", part_of(rw))]);
     let pair =
@@ -187,7 +191,8 @@ fn both<'a>(evidence: &'a Evidence, rw: &str) -> Vec<(&'a MeasuredPoint, &'a Mea
     curve.into_iter().filter_map(pair).collect()
 }
 
-/// The rates of buffered requests, and the size above which direct requests are faster.
+/// Reports the rates of buffered requests, and the smallest size at and above which direct requests
+/// are faster.
 fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let curve = curve::by_size(evidence, &[("part", part_of(rw))]);
     let (Some(first), Some(last)) = (curve.first(), curve.last()) else { return };
@@ -196,7 +201,7 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.find(
         "defaults",
         format!(
-            "buffered {rw}s from {} to {} run at {} to {}",
+            "buffered {rw}s of {} to {} reach {} to {}",
             units::size(first.bytes()),
             units::size(last.bytes()),
             units::rate_mib(low),
@@ -212,21 +217,24 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     if let (Some((buffered, direct)), false) = (from, pairs.is_empty()) {
         let (size, times) = (units::size(direct.bytes()), direct.rate() / buffered.rate());
         let text = format!(
-            "direct {rw}s are faster than buffered ones from {size} on: {} there, {}",
+            "at {size} and above, direct {rw}s are faster than buffered {rw}s: {} at {size}, {} \
+             the buffered rate",
             units::rate(direct.rate()),
             words_of_times(times)
         );
         found.find("past-the-cache", text.clone());
-        let setting = format!("{rw}s from {size} on");
+        let setting = format!("{rw}s of {size} and larger");
         found.advise("bypass-cache-large", times, &setting, text);
     } else if !pairs.is_empty() {
-        let text = format!("at depth 1, direct {rw}s beat buffered ones at no size tested");
+        let text = format!(
+            "at depth 1, direct {rw}s of the largest size are not faster than buffered {rw}s"
+        );
         found.find("past-the-cache", text);
     }
 }
 
-/// Compares small writes (less than a page) to pages that are in memory with small writes to pages
-/// that are not. It compares latencies, because the flush at the end dominates the rate of both.
+/// Compares the latency of writes smaller than a page, on pages in memory and on pages that are not
+/// in memory. The rates are not compared, because the flush at the end dominates both rates.
 fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
     for rw in ["write", "randwrite"] {
         for bs in ["512", "2k"] {
@@ -240,18 +248,18 @@ fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
             {
                 let (cold, usual) = (units::time(mean), units::time(warm.1));
                 words.push(if low > warm.2 || high < warm.0 {
-                    format!("{cold} on cold pages, {usual} on pages in memory")
+                    format!("mean latency {cold} on cold pages, {usual} on pages in memory")
                 } else {
                     format!(
-                        "{cold} on cold pages, no measurable difference from {usual} on pages in \
-                         memory"
+                        "mean latency {cold} on cold pages, no measurable difference from {usual} \
+                         on pages in memory"
                     )
                 });
             }
             if let Some((reads, bytes)) = device_reads(cold) {
                 let size = units::size(bytes.round() as u64);
                 words.push(format!(
-                    "on cold pages each write made {reads:.2} device reads of {size}"
+                    "on cold pages, each write caused {reads:.2} device reads of {size}"
                 ));
             }
             if !words.is_empty() {
@@ -262,8 +270,8 @@ fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The lowest mean latency of a trial, the mean latency of all trials together, and the highest
-/// mean latency of a trial (ns).
+/// Returns the lowest mean latency of a trial, the mean latency of all trials together, and the
+/// highest mean latency of a trial (ns).
 fn latency(point: &MeasuredPoint) -> Option<(f64, f64, f64)> {
     let trials = point.point.trials.iter().filter_map(|trial| trial.latency().mean());
     let (low, high) =
@@ -271,7 +279,7 @@ fn latency(point: &MeasuredPoint) -> Option<(f64, f64, f64)> {
     Some((low, point.summary.latency.mean()?, high))
 }
 
-/// Device reads per request of a point, and their mean size (bytes).
+/// Returns the device reads per request of a point, and the mean size of a device read (bytes).
 fn device_reads(point: &MeasuredPoint) -> Option<(f64, f64)> {
     let counted = point.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
     let (reads, sectors, requests) =
@@ -282,7 +290,7 @@ fn device_reads(point: &MeasuredPoint) -> Option<(f64, f64)> {
     (requests > 0 && reads > 0).then(|| (reads as f64 / requests as f64, each(reads)))
 }
 
-/// Compares writes to a truncated file with overwriting.
+/// Compares writes to a truncated file with overwriting an existing file.
 fn truncation(found: &mut Conclusion, evidence: &Evidence) {
     for bs in ["2k", "64k"] {
         let at = |part: &str| evidence.find(&[("part", part), ("bs", bs)]);
@@ -290,7 +298,8 @@ fn truncation(found: &mut Conclusion, evidence: &Evidence) {
         let (comparison, size) = (curve::compare(cut, kept), units::size(cut.bytes()));
         let words = comparison.words();
         let text = format!(
-            "{size} writes after truncating, compared with overwriting cold pages: {words}"
+            "rate of {size} writes to a truncated file, compared with overwriting cold pages: \
+             {words}"
         );
         found.find("truncate", text.clone());
         if let (true, Comparison::Times(times)) = (bs == "2k", comparison) {
@@ -299,7 +308,7 @@ fn truncation(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The phases of a long write, with the CPU time of each.
+/// Reports the phases of a long write, and the CPU time of each phase.
 fn phases(found: &mut Conclusion, evidence: &Evidence) {
     let Some(point) = evidence.find(&[("part", PHASES)]) else { return };
     let Some(trial) = point.point.trials.first() else { return };
@@ -312,15 +321,15 @@ fn phases(found: &mut Conclusion, evidence: &Evidence) {
             units::time((phases.accepted_ns - fill) as f64)
         ),
         None => format!(
-            "never throttled ({} do not reach the limit on dirty pages, or the device keeps up)",
+            "never throttled ({} does not reach the limit of dirty pages, or the device keeps up)",
             units::size(phases.bytes)
         ),
     };
     found.find(
         "phases",
         format!(
-            "a buffered write of {}: accepted at {} for {}, {held_back}, then flushed for {}; \
-             overall {}",
+            "a buffered write of {}: accepted by the kernel at {} for {}, {held_back}, then \
+             flushed for {}; overall rate {}",
             units::size(phases.bytes),
             units::rate(phases.fill_bytes_per_s),
             units::time(fill as f64),
@@ -340,25 +349,22 @@ fn phases(found: &mut Conclusion, evidence: &Evidence) {
         "phases-cpu",
         if !words.is_empty() {
             format!(
-                "CPU by phase in percent of one CPU, charged to the process (and including all \
-                 kernel work): {}",
+                "CPU time in each phase, in percent of one CPU, charged to the process (in \
+                 parentheses, with all kernel work): {}",
                 words.join(", ")
             )
         } else if evidence.is_simulated() {
-            "the simulator accounts the CPU of the whole write, not of each phase".to_owned()
+            "the simulator reports the CPU time of the whole write, not of each phase".to_owned()
         } else {
-            "no CPU by phase: the phases were too short, or the system reports too little; run \
-             without --quick to write for longer"
+            "the CPU time of each phase is unknown: the phases were too short, or the system does \
+             not report CPU time; run without --quick to write for longer"
                 .to_owned()
         },
     );
     found.value_if(
         "R036",
         cpu("throttled", "machine").map(|share| {
-            (
-                share,
-                format!("process and kernel while writes are throttled: {share:.0}% of one CPU"),
-            )
+            (share, format!("throttled writes use {share:.0}% of one CPU, with all kernel work"))
         }),
     );
     found.charts.push(chart_of(trial));
@@ -380,7 +386,9 @@ fn chart_of(trial: &Trial) -> Chart {
     Chart {
         id: "out-of-box-phases".to_owned(),
         title: "A long buffered write".to_owned(),
-        summary: "Rate at which writes are accepted over time; 0 during the flush.".to_owned(),
+        summary:
+            "Rate at which the kernel accepts writes over time. The rate is 0 during the flush."
+                .to_owned(),
         x: axis("Time", Unit::Nanoseconds),
         y: axis("Accepted", Unit::BytesPerSecond),
         series: vec![Series { name, points, dashed: false, hue: None }],
@@ -391,14 +399,15 @@ fn chart_of(trial: &Trial) -> Chart {
 
 // ---- claims
 
-/// The lowest rate divided by the highest.
+/// Returns the lowest rate divided by the highest. None for fewer than two points.
 fn evenness(points: &[&MeasuredPoint]) -> Option<f64> {
     let rates = points.iter().map(|point| point.rate());
     let top = rates.clone().reduce(f64::max)?;
     (points.len() > 1).then(|| rates.fold(f64::MAX, f64::min) / top)
 }
 
-/// Judges a claim about two points; it is not testable if noise hides which is faster.
+/// Judges a claim about two points. If noise hides which point is faster, the claim is not
+/// testable.
 fn compared(
     found: &mut Conclusion,
     id: &'static str,
@@ -424,22 +433,23 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
         "R021",
         evenness(&small).zip(drop).map(|(even, drop)| {
             let text = format!(
-                "up to 64 KiB the slowest size reaches {:.0}% of the fastest; 128 KiB reaches \
-                 {:.0}% of 64 KiB",
+                "up to 64 KiB, the slowest request size reaches {:.0}% of the rate of the fastest; \
+                 128 KiB reaches {:.0}% of the rate of 64 KiB",
                 100.0 * even,
                 100.0 * drop
             );
             (even >= CONSTANT && drop < CONSTANT, text)
         }),
     );
-    let text = |drop: f64| format!("buffered 128 KiB reads: {drop:.2} of the rate at 64 KiB");
-    // The claim says that the rate falls to half, that is, by a factor of two. As for gains, it
-    // holds from the square root of that factor on.
+    let text = |drop: f64| format!("buffered 128 KiB reads: {drop:.2} times the rate at 64 KiB");
+    // The claim says that the rate falls to half, that is, by a factor of two. As with gains, the
+    // claim holds if the measured factor is at least the square root of the claimed factor.
     found.claim_if("C076", drop.map(|drop| (drop <= 0.5_f64.sqrt(), text(drop))));
     let pair = buffered(evidence, "read", "2k").zip(buffered(evidence, "read", "64k"));
     compared(found, "C007", pair, |comparison| {
-        let text = format!("buffered 2 KiB reads against 64 KiB reads: {}", comparison.words());
-        // The second paper says that the loss of a third or more no longer exists.
+        let words = comparison.words();
+        let text = format!("buffered 2 KiB reads compared with 64 KiB reads: {words}");
+        // The first paper reports a loss of a third or more. The claim says that this loss is gone.
         comparison.times().map(|times| (times >= 1.0 - LOSS_MAX, text))
     });
     let large: Vec<&MeasuredPoint> =
@@ -447,8 +457,10 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
     found.claim_if(
         "R022",
         evenness(&large).map(|even| {
-            let text =
-                format!("above 4 KiB the slowest size reaches {:.0}% of the fastest", 100.0 * even);
+            let text = format!(
+                "above 4 KiB, the slowest request size reaches {:.0}% of the rate of the fastest",
+                100.0 * even
+            );
             (even >= CONSTANT, text)
         }),
     );
@@ -459,11 +471,11 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
         found.cannot(&["R025"], &why);
     }
     let lost = comparison.and_then(Comparison::times).map(|times| 1.0 - times);
-    found.loss("R025", lost, "loss of 64 KiB writes after truncating");
+    found.loss("R025", lost, "throughput lost by truncating the file before 64 KiB writes");
     media_claims(found, evidence);
 }
 
-/// Claims about buffered writes relative to the fastest direct write.
+/// Judges the claims about buffered writes relative to the fastest direct write.
 fn media_claims(found: &mut Conclusion, evidence: &Evidence) {
     let Some(limit) = evidence.fastest(&[("part", DIRECT), ("rw", "write")]) else { return };
     let cached = evidence.device().and_then(|device| device.write_cache.as_deref());
@@ -471,7 +483,10 @@ fn media_claims(found: &mut Conclusion, evidence: &Evidence) {
         let share = evidence.find(&[("part", part), ("bs", bs)])?.rate() / limit.rate();
         let size = units::size(units::parse_size(bs).unwrap_or_default());
         let percent = 100.0 * share;
-        Some((percent, format!("{size} writes: {percent:.0}% of the fastest direct write")))
+        Some((
+            percent,
+            format!("{size} writes: {percent:.0}% of the rate of the fastest direct write"),
+        ))
     };
     found.value_if("R037", share("overwritten", "2k"));
     found.value_if("R038", share("writes", "64k"));
@@ -495,13 +510,14 @@ fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
     );
 }
 
-/// Claims about the sizes at which the cache helps, and about reads caused by small writes.
+/// Judges the claims about the sizes at which the cache helps, and about reads that small writes
+/// cause.
 fn cache_claims(found: &mut Conclusion, evidence: &Evidence) {
     let helps = |found: &mut Conclusion, id: &'static str, rw: &str, bs: &str| {
         let pair = buffered(evidence, rw, bs).zip(direct(evidence, rw, bs));
         compared(found, id, pair, |comparison| {
-            let text =
-                format!("buffered {rw}s of {bs} against direct ones: {}", comparison.words());
+            let words = comparison.words();
+            let text = format!("buffered {rw}s of {bs} compared with direct ones: {words}");
             comparison.times().map(|times| (times > 1.0, text))
         });
     };
@@ -521,7 +537,7 @@ fn cache_claims(found: &mut Conclusion, evidence: &Evidence) {
     let cold = [("part", "small writes"), ("rw", "write"), ("bs", "2k"), ("page-cache", "cold")];
     let page = evidence.find(&cold).and_then(device_reads).map(|(_, bytes)| {
         let size = units::size(bytes.round() as u64);
-        (bytes / 1024.0, format!("2 KiB writes cause reads of {size}"))
+        (bytes / 1024.0, format!("2 KiB writes to cold pages cause device reads of {size}"))
     });
     found.value_if("R023", page.clone());
     found.value_if("C120", page);
@@ -539,7 +555,8 @@ mod tests {
         found.findings.iter().find(|finding| finding.id == id).unwrap().headline.clone()
     }
 
-    /// A write in 10 ms intervals at these rates (MiB per interval), then flushed for 100 ms.
+    /// Builds a trial that writes at these rates (MiB per interval of 10 ms) and then flushes for
+    /// 100 ms.
     fn long_write(mib: &[u64]) -> Trial {
         const STEP_NS: u64 = 10_000_000;
         let interval = |(number, mib): (usize, &u64)| SeriesPoint {
@@ -576,7 +593,7 @@ mod tests {
         written.point.trials = vec![long_write(&[20; 40])];
         let found = analyse(&evidence(vec![written]));
         let text = text(&found, "phases");
-        assert!(text.contains("never throttled (800 MiB do not reach the limit"), "{text}");
+        assert!(text.contains("never throttled (800 MiB does not reach the limit"), "{text}");
         assert!(text.contains("flushed for 100 ms"), "{text}");
         assert_eq!(found.charts.len(), 1);
     }
@@ -593,8 +610,8 @@ mod tests {
             };
             (1_000_000_000 + at_ms as i64 * 1_000_000, sample)
         };
-        // The process uses a whole CPU while the cache fills, and a tenth of one while it is
-        // throttled.
+        // The process uses a whole CPU while the cache fills, and a tenth of a CPU while writes
+        // are throttled.
         let samples: Vec<_> = (0..80)
             .map(|n| n * 10)
             .map(|ms| sample(ms, ms.min(300) + ms.saturating_sub(300) / 10))
@@ -619,7 +636,7 @@ mod tests {
         }
         let found = analyse(&evidence(vec![cold, warm]));
         let text = text(&found, "read-before-write");
-        assert!(text.contains("made 1.00 device reads of 4 KiB"), "{text}");
+        assert!(text.contains("caused 1.00 device reads of 4 KiB"), "{text}");
         let claim = found.claims.iter().find(|claim| claim.id == "R023").unwrap();
         assert_eq!(claim.verdict, Verdict::Holds);
     }

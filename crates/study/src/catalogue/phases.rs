@@ -1,9 +1,9 @@
-//! Study `phases`: where the time of a request goes, phase by phase.
+//! Study `phases`: the time that a request spends in each phase.
 //!
-//! On this host each point is measured alternately with and without the kernel's tracepoints, so
-//! that the cost of tracing shows. If too few requests are found in the trace, or too much of their
-//! time belongs to no phase, the study reports only this problem. A simulated system itself reports
-//! how busy each part was, and how the bus was used.
+//! On this host each point is measured alternately with and without the kernel's tracepoints, which
+//! shows the cost of tracing. If too few requests are found in the trace, or too much of their time
+//! belongs to no phase, the study reports this problem instead of phases. A simulated system itself
+//! reports how busy each part was, and how the bus was used.
 //!
 //! Readings of a point: `phase-mean`, `phase-median` and `phase-p99` are the time of a request in a
 //! phase. `phase-share` is a phase's share of the time of all requests, or of the bus time in a
@@ -36,8 +36,9 @@ pub const STUDY: Study = Study {
     name: "phases",
     papers: "Riedel 1997, section 5.3 and Table 4: of the time that the bus is busy, data takes \
              45% with requests of 8 KB and 90% with 64 KB; three disks keep it 99% busy",
-    needs: "root and tracefs; a disk, a partition, or a file on ext4 or xfs; several on separate \
-            disks for utilisation by number of disks; sim:nt4-ultrawide for the phases of a bus",
+    needs: "root and tracefs; a disk, a partition, or a file on ext4 or xfs; several targets \
+            on separate disks for the utilisation by number of disks; sim:nt4-ultrawide for the \
+            phases of a bus",
     plan: include_str!("../../plans/phases.toml"),
     claims: &["R147", "R148", "R149", "R150", "R151", "R152"],
     rules: &[],
@@ -51,9 +52,9 @@ const MATCHED_MIN: f64 = 0.99;
 /// The phases of a point are trusted only if less than this share of the requests' time belongs to
 /// no phase.
 const UNATTRIBUTED_MAX: f64 = 0.05;
-/// Claims about the phases of a bus.
+/// The claims about the phases of a bus.
 const OF_THE_BUS: [&str; 5] = ["R147", "R148", "R149", "R150", "R152"];
-/// Labels that identify a point.
+/// The flags whose values identify a point.
 const FLAGS: [&str; 8] = ["part", "target", "rw", "bs", "iodepth", "numjobs", "ioengine", "disks"];
 
 // ---- measuring
@@ -63,8 +64,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         return modelled(runner);
     }
     if !runner.study_targets.iter().all(StudyTarget::is_real) {
-        let reason = "the block layer of this host sees only requests to its files and devices";
-        runner.skip(reason, "name files and devices of this host only, or simulated systems only");
+        let reason = "only requests to files and devices of this host can be traced";
+        runner.skip(reason, "use only files and devices of this host, or only simulated systems");
         return Ok(());
     }
     if let Err(declined) = Watch::check() {
@@ -78,7 +79,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups_by(&groups, runner.study_targets, &by_turns)
 }
 
-/// Notes what the traces of the last point in the evidence show.
+/// Notes the time of each phase for the last point in the evidence, from the traces of the point.
 fn note_phases(evidence: &mut Evidence, traces: &[TraceSummary]) {
     let Some(point) = evidence.points.last() else { return };
     let labels = labels(point);
@@ -124,7 +125,8 @@ fn note_phases(evidence: &mut Evidence, traces: &[TraceSummary]) {
     }
 }
 
-/// Measures the points of the plan in simulated systems, with several disks as one volume.
+/// Measures the points of the plan in simulated systems. If a point uses several disks, they form a
+/// striped volume.
 fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     // NT 4 started volumes 12 KiB after a chunk boundary, so the requests of Table 4 were
     // misaligned.
@@ -169,7 +171,7 @@ fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// The labels that identify a point.
+/// Returns the labels that identify a point.
 fn labels(point: &MeasuredPoint) -> Vec<(&'static str, String)> {
     FLAGS.iter().map(|flag| (*flag, point.word(flag))).collect()
 }
@@ -179,8 +181,9 @@ fn labels(point: &MeasuredPoint) -> Vec<(&'static str, String)> {
 /// A point with its readings.
 struct PhasedPoint<'a> {
     point: &'a MeasuredPoint,
-    /// Readings of the whole point.
+    /// The readings of the whole point, by quantity.
     whole: BTreeMap<&'a str, f64>,
+    /// The phases with their values, by quantity.
     phases: BTreeMap<&'a str, Vec<(&'a str, f64)>>,
 }
 
@@ -215,7 +218,7 @@ impl PhasedPoint<'_> {
         self.phases(quantity).iter().find(|(name, _)| *name == phase).map(|(_, value)| *value)
     }
 
-    /// The phases with their values, largest first.
+    /// Returns the phases with their values of a quantity, largest first.
     fn ranked(&self, quantity: &str) -> Vec<(&str, f64)> {
         let mut all = self.phases(quantity).to_vec();
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -239,7 +242,7 @@ impl PhasedPoint<'_> {
             || (self.matched_share() >= MATCHED_MIN && self.unattributed_share() < UNATTRIBUTED_MAX)
     }
 
-    /// A point in words, such as "reads of 8 KiB at depth 8 on 2 devices".
+    /// Describes the point, such as "reads of 8 KiB at depth 8 on 2 devices".
     fn name(&self) -> String {
         let MeasuredPoint { disks, part, .. } = self.point;
         let on = if *disks > 1 { format!(" on {disks} devices") } else { String::new() };
@@ -269,8 +272,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         growth(&mut found, &trusted);
         trace(&mut found, &all);
         cost(&mut found, evidence, &all);
-        let why = "the phases of a bus show only in a hardware analyser; here the phase device is \
-                   the time of link and medium together";
+        let why = "only a hardware analyser shows the phases of a bus; here, the phase \"device\" \
+                   is the time of link and medium together";
         found.cannot(&OF_THE_BUS, why);
     } else {
         bus_claims(&mut found, &trusted);
@@ -282,7 +285,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 }
 
 /// Chooses the most informative points for the findings: small and large requests at the smallest
-/// depth, small ones at the largest depth, and all devices together.
+/// depth, small requests at the largest depth, and requests to all devices together.
 fn corners<'a>(all: &[&'a PhasedPoint<'a>]) -> Vec<&'a PhasedPoint<'a>> {
     let mut corners: Vec<&PhasedPoint<'_>> = Vec::new();
     for part in ["read", "write"] {
@@ -308,7 +311,7 @@ fn corners<'a>(all: &[&'a PhasedPoint<'a>]) -> Vec<&'a PhasedPoint<'a>> {
     corners
 }
 
-/// The largest shares, as "device 90%, queue 10%".
+/// Formats the largest shares, such as "device 90%, queue 10%". Shares below 0.5% are omitted.
 fn listed(ranked: &[(&str, f64)], most: usize) -> String {
     let phased = ranked.iter().filter(|(_, share)| *share >= 0.005).take(most);
     let phased: Vec<String> =
@@ -323,7 +326,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// What would shorten a phase.
+/// Returns advice on how to shorten the longest phase.
 fn remedy(phase: &str) -> &'static str {
     match phase {
         "submit" => {
@@ -341,17 +344,18 @@ fn remedy(phase: &str) -> &'static str {
     }
 }
 
-/// The time of a request and its phases.
+/// Reports the mean time of a request, and the share of each phase.
 fn time_by_phase(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
     let shares = phased.ranked("phase-share");
     let Some((longest, _)) = shares.first() else { return };
     let mean_ns: f64 = phased.phases("phase-mean").iter().map(|(_, ns)| ns).sum();
     let (name, time) = (phased.name(), units::time(mean_ns));
-    let text = format!("{name} take {time}: {}; {}", listed(&shares, 7), remedy(longest));
+    let text =
+        format!("{name} take {time} on average: {}; {}", listed(&shares, 7), remedy(longest));
     found.find("way", text);
 }
 
-/// How busy the resources of a simulated system are, and what its bus does.
+/// Reports how busy the resources of a simulated system are, and how its bus is used.
 fn parts(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
     let busy = listed(&phased.ranked("phase-utilisation"), 3);
     let text = match phased.phase("phase-share", "data") {
@@ -360,7 +364,7 @@ fn parts(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
             let mut others = phased.ranked("phase-share");
             others.retain(|(phase, _)| *phase != "data");
             format!(
-                "{}: the bus is {} busy, {} of it with data and the rest with {}; busiest parts: \
+                "{}: the bus is {} busy (shares of the busy time: data {}, {}); busiest parts: \
                  {busy}",
                 phased.name(),
                 percent(phased.whole("bus-utilisation")),
@@ -405,7 +409,7 @@ fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     }
 }
 
-/// The share of requests found in the trace, and the points with unreliable phases.
+/// Reports the share of requests found in the trace, and the points with unreliable phases.
 fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
     let sum = |quantity: &str| all.iter().map(|phased| phased.whole(quantity)).sum::<f64>();
     let (requests, lost) = (sum("requests"), sum("lost-events"));
@@ -440,7 +444,7 @@ fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
     }
 }
 
-/// The overhead of tracing, in rate and CPU time.
+/// Reports the overhead of tracing, in rate and CPU time.
 fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
     let (mut changes, mut cpu_ns) = (Vec::new(), Vec::new());
     for traced in all.iter().map(|phased| phased.point) {
@@ -477,7 +481,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
 
 // ---- the papers
 
-/// Claims about Table 4, judged by the bus of the simulated system.
+/// Judges the claims about Table 4 by the utilisation of the simulated bus and its phases.
 fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     let find = |bytes: u64, depth: u32, disks: u32| {
         all.iter().find(|phased| {
@@ -493,8 +497,8 @@ fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     let data = |phased: &&PhasedPoint<'_>| phased.phase("phase-share", "data");
     let busy = |phased: &&PhasedPoint<'_>| phased.whole("bus-utilisation");
     for (id, share, what) in [
-        ("R147", small.and_then(data), "of the bus's time is data at 8 KiB"),
-        ("R148", large.and_then(data), "of the bus's time is data at 64 KiB"),
+        ("R147", small.and_then(data), "of the bus time is data transfer at 8 KiB"),
+        ("R148", large.and_then(data), "of the bus time is data transfer at 64 KiB"),
         ("R149", small.map(busy), "bus utilisation at 8 KiB"),
         ("R152", three.map(busy), "bus utilisation with three disks"),
     ] {
@@ -502,7 +506,7 @@ fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
         found.value_if(id, measured);
     }
     let rise = two.zip(large).map(|(two, one)| busy(two) / busy(one));
-    found.gain("R150", rise, "use of the bus with a second disk");
+    found.gain("R150", rise, "bus utilisation with two disks compared with one");
 }
 
 /// Judges the claim about the gain of a second disk at the same depth.
@@ -512,10 +516,10 @@ fn second_disk(found: &mut Conclusion, evidence: &Evidence) {
         evidence.find(&[flags.as_slice(), &[("disks", disks)]].concat()).map(MeasuredPoint::rate)
     };
     let times = of("2").zip(of("1")).map(|(two, one)| two / one.max(f64::MIN_POSITIVE));
-    found.gain("R151", times, "reads of 64 KiB at depth 8 from two disks over one");
+    found.gain("R151", times, "64 KiB reads at depth 8 from two disks compared with one");
 }
 
-// ---- pictures
+// ---- charts
 
 fn charts(all: &[&PhasedPoint<'_>], corners: &[&PhasedPoint<'_>]) -> Vec<Chart> {
     let traced = corners.iter().any(|phased| phased.is_traced());
@@ -544,16 +548,16 @@ fn charts(all: &[&PhasedPoint<'_>], corners: &[&PhasedPoint<'_>]) -> Vec<Chart> 
         .copied()
         .collect();
     for (id, points, x, at) in [
-        ("phases-size", alone(shallow), "Request size", "reads alone"),
-        ("phases-size-deep", alone(deep), "Request size", "deepest reads"),
-        ("phases-devices", together, "Devices together", "largest and deepest reads"),
+        ("phases-size", alone(shallow), "Request size", "reads at the smallest depth"),
+        ("phases-size-deep", alone(deep), "Request size", "reads at the largest depth"),
+        ("phases-devices", together, "Number of devices", "largest reads at the largest depth"),
     ] {
         charts.extend(against(id, &points, x, at));
     }
     charts
 }
 
-/// A bar chart with a group for each phase and a bar for each point.
+/// Builds a bar chart with a group for each phase and, in each group, a bar for each point.
 fn by_phase(
     corners: &[&PhasedPoint<'_>],
     quantity: &str,
@@ -585,7 +589,7 @@ fn by_phase(
     })
 }
 
-/// A line chart of the utilisation of each phase against request size or number of devices.
+/// Builds a line chart of the utilisation of each phase by request size or number of devices.
 fn against(id: &str, points: &[&PhasedPoint<'_>], x: &str, at: &str) -> Option<Chart> {
     let (unit, by_size) = match x {
         "Request size" => (Unit::Bytes, true),
@@ -614,8 +618,8 @@ fn against(id: &str, points: &[&PhasedPoint<'_>], x: &str, at: &str) -> Option<C
     let scale = if by_size { Scale::Log2 } else { Scale::Linear };
     (!lines.is_empty()).then(|| Chart {
         id: id.to_owned(),
-        title: format!("Utilisation by phase against {}, {at}", x.to_lowercase()),
-        summary: "The share of the time in which any request was in the phase.".to_owned(),
+        title: format!("Utilisation of each phase by {}, {at}", x.to_lowercase()),
+        summary: "The share of the time during which any request was in the phase.".to_owned(),
         x: Axis { label: x.to_owned(), unit, scale },
         y: Axis { label: "Utilisation".to_owned(), unit: Unit::Share, scale: Scale::Linear },
         series: lines,
@@ -628,14 +632,14 @@ fn dot(x: f64, y: f64) -> Dot {
     Dot { x, y, low: None, high: None, note: None }
 }
 
-/// A table with a row for every phase of every point.
+/// Builds a table with a row for every phase of every point.
 fn table(all: &[PhasedPoint<'_>]) -> Option<Table> {
     let columns = [
         ("Point", None),
         ("Phase or part", None),
         ("Mean", Some(Unit::Nanoseconds)),
         ("Median", Some(Unit::Nanoseconds)),
-        ("99%", Some(Unit::Nanoseconds)),
+        ("99th percentile", Some(Unit::Nanoseconds)),
         ("Share", Some(Unit::Share)),
         ("Utilisation", Some(Unit::Share)),
     ];
@@ -671,8 +675,8 @@ mod tests {
     use crate::conclusion::Verdict;
     use lab::evidence::testing::cell;
 
-    /// A trace of one point: requests, how many of them were found, 10 us in the queue and 90 us in
-    /// the device for each, and the time in no phase (ns).
+    /// Builds the trace of one point. Each matched request spends 10 us in the queue and 90 us in
+    /// the device.
     fn trace_summary(requests: u64, matched: u64, unattributed_ns: u64) -> TraceSummary {
         let time = |phase, each_ns: u64| iotrace::PhaseTime {
             phase,
@@ -696,7 +700,8 @@ mod tests {
         TraceSummary { phases: vec![phases], lost: 0, not_logged: 0 }
     }
 
-    /// Points of one size each, without and with tracing.
+    /// Builds two points for each tuple of request size, rate without tracing, rate with tracing,
+    /// and trace.
     fn traced(points: &[(&str, u64, u64, TraceSummary)]) -> Evidence {
         let mut evidence = Evidence::default();
         for (bs, without, with, trace) in points {
@@ -718,7 +723,7 @@ mod tests {
     fn the_time_is_reported_by_phase_and_claims_about_a_bus_are_not_testable() {
         let found = analyse(&traced(&[("8k", 1 << 30, 1 << 29, trace_summary(1000, 1000, 0))]));
         let way = texts(&found, "way")[0];
-        assert!(way.contains("take 100 us: device 90%, queue 10%"), "{way}");
+        assert!(way.contains("take 100 us on average: device 90%, queue 10%"), "{way}");
         assert!(texts(&found, "trace")[0].contains("contains 100.00% of 1000 requests"));
         assert!(
             texts(&found, "cost")[0].contains("changes the rate by -50.0% at one point"),

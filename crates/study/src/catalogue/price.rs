@@ -1,11 +1,11 @@
-//! Study `price`: what storage delivers for its price and power: random accesses, bytes, time for a
-//! full scan.
+//! Study `price`: the random accesses, the bytes and the scan time that storage delivers for its
+//! price and power.
 //!
-//! KAPS are random accesses of 8 KiB per second, MAPS of 1 MiB, half of them reads if writes are
-//! allowed, as in Table 10 of the second paper. Reads and writes are measured separately, and the
-//! result is computed as if they alternated. In a real mix at a larger depth they may slow each
-//! other down. Only the user knows price, capacity and power (`--price`, `--capacity`, `--power`).
-//! Without a price everything else is reported.
+//! KAPS are random accesses of 8 KiB per second, and MAPS are random accesses of 1 MiB per second.
+//! If writes are allowed, half of the accesses are reads, as in Table 10 of the second paper. Reads
+//! and writes are measured separately, and the result is computed as if they alternated. In a real
+//! mix at a larger depth they may slow each other down. Only the user knows price, capacity and
+//! power (`--price`, `--capacity`, `--power`). Without a price, all other figures are reported.
 
 use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -20,7 +20,7 @@ pub const STUDY: Study = Study {
     name: "price",
     papers: "Chung 2000, sections 8.1 and 10, Tables 2, 9 and 10: the more expensive drive wins on \
              accesses, the cheaper one on accesses and bytes per dollar",
-    needs: "--price for prices per access (and --capacity, --power to include them)",
+    needs: "--price for prices per access; --capacity and --power for figures that include them",
     plan: include_str!("../../plans/price.toml"),
     claims: &[
         "C023", "C024", "C025", "C026", "C032", "C033", "C034", "C171", "C178", "C276", "C277",
@@ -31,16 +31,16 @@ pub const STUDY: Study = Study {
 };
 
 /// Why claims about two drives are not testable.
-const NEEDS_TWO_PRICES: &str = "the claim compares two drives; name two targets and give their \
+const NEEDS_TWO_PRICES: &str = "the claim compares two drives; specify two targets and their \
                                 prices, as in halfpower study price /dev/sda /dev/sdb --price \
                                 209,534";
-/// Service life of a drive (years). The price is spread evenly over this time.
+/// The assumed service life of a drive, over which the price is spread evenly (years).
 const LIFE_YEARS: f64 = 5.0;
-/// Service life of a drive (seconds).
+/// The assumed service life of a drive (s).
 const LIFE_S: f64 = LIFE_YEARS * 365.25 * 86_400.0;
-/// Bytes of a terabyte, as drives are sold (decimal).
+/// Number of bytes in a terabyte (decimal, as drives are sold).
 const TB: f64 = 1e12;
-/// Bytes of a gigabyte, as drives are sold (decimal).
+/// Number of bytes in a gigabyte (decimal, as drives are sold).
 const GB: f64 = 1e9;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -53,13 +53,13 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     ] {
         if count != 0 && count != targets {
             return Err(Failure::usage(format!(
-                "{flag} has {count} values for {targets} targets; give one value per target, in \
+                "{flag} has {count} values for {targets} targets; pass one value per target, in \
                  the same order, separated by commas"
             )));
         }
     }
     if stated.prices.is_empty() {
-        runner.leave_out("money", "the price is unknown; give --price one value per target");
+        runner.leave_out("money", "the price is unknown; pass one --price value per target");
     }
     runner.measure()?;
     for figures in all_figures(&runner.evidence) {
@@ -69,7 +69,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
         if figures.capacity.is_none() {
             let reason = format!(
-                "the capacity of {} is unknown; give --capacity with one value per target",
+                "the capacity of {} is unknown; pass one --capacity value per target",
                 figures.name
             );
             runner.leave_out("capacity", &reason);
@@ -78,7 +78,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// Random accesses of one size per second.
+/// The random accesses per second of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Accesses {
     reads: f64,
@@ -88,8 +88,8 @@ struct Accesses {
 }
 
 impl Accesses {
-    /// Accesses per second if reads and writes alternate (the harmonic mean), or reads alone if
-    /// nothing may be written.
+    /// Returns the accesses per second if reads and writes alternate (the harmonic mean). Returns
+    /// the reads per second if writes were not measured.
     fn both(self) -> f64 {
         let Some(writes) = self.writes else { return self.reads };
         if self.reads > 0.0 && writes > 0.0 { 2.0 / (1.0 / self.reads + 1.0 / writes) } else { 0.0 }
@@ -111,17 +111,17 @@ struct Figures {
 }
 
 impl Figures {
-    /// Price per unit of an amount; `None` without a price.
+    /// Returns the price divided by an amount. None without a price.
     fn money_per(&self, amount: f64) -> Option<f64> {
         self.price.filter(|_| amount > 0.0).map(|price| price / amount)
     }
 
-    /// Time to read the whole target (s).
+    /// Returns the time to read the whole target (s).
     fn scan_s(&self) -> Option<f64> {
         Some(self.capacity? / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?)
     }
 
-    /// The part of the drive's price that reading a terabyte uses up: the price times the share of
+    /// Returns the part of the price that reading a terabyte uses up: the price times the share of
     /// the service life that the read takes.
     fn money_per_tb_scanned(&self) -> Option<f64> {
         let seconds = TB / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?;
@@ -132,12 +132,13 @@ impl Figures {
         Some(self.capacity? / GB / self.price?)
     }
 
-    /// Watts divided by accesses per second (KAPS): the energy of one access, in joules.
+    /// Returns the watts divided by the accesses per second (KAPS), which is the energy of one
+    /// access (J).
     fn watts_per_kaps(&self) -> Option<f64> {
         self.power_watts.filter(|_| self.kaps.both() > 0.0).map(|watts| watts / self.kaps.both())
     }
 
-    /// All figures of the target as readings.
+    /// Returns all known figures of the target as readings (quantity, unit, value).
     fn readings(&self) -> Vec<(&'static str, &'static str, f64)> {
         let known = |quantity, unit, value: Option<f64>| Some((quantity, unit, value?));
         [
@@ -163,7 +164,7 @@ impl Figures {
         .collect()
     }
 
-    /// All figures of the target as rows of a table.
+    /// Returns all figures of the target as table rows (label, value).
     fn rows(&self) -> Vec<(String, String)> {
         let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
         let each = |value: f64| number((value > 0.0).then_some(value));
@@ -200,7 +201,7 @@ fn all_figures(evidence: &Evidence) -> Vec<Figures> {
     (0..evidence.targets.len()).filter_map(|index| figures(evidence, index)).collect()
 }
 
-/// The figures of a target; `None` if it was not measured.
+/// Returns the figures of a target. None if the target was not measured at depth 1.
 fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
     let of = |flags: &[(&str, &str)]| -> Vec<&MeasuredPoint> {
         let mut points = evidence.all(flags);
@@ -243,8 +244,8 @@ fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
     })
 }
 
-/// The size of the device that holds the target. For a file this is not its own size, because the
-/// whole device was bought.
+/// Returns the size of the device that holds the target (bytes). For a file, this is also the size
+/// of the device, because the price is the price of the whole device.
 fn capacity(target: &lab::machine::TargetFacts) -> Option<u64> {
     target.device.as_ref()?.size_bytes.filter(|bytes| *bytes > 0)
 }
@@ -265,7 +266,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The targets with a price, cheapest first.
+/// Returns the targets with a price, cheapest first.
 fn by_price(all: &[Figures]) -> Vec<&Figures> {
     let mut priced: Vec<&Figures> = all.iter().filter(|one| one.price.is_some()).collect();
     priced.sort_by(|a, b| a.price.unwrap_or(0.0).total_cmp(&b.price.unwrap_or(0.0)));
@@ -274,16 +275,16 @@ fn by_price(all: &[Figures]) -> Vec<&Figures> {
 
 fn describe(found: &mut Conclusion, one: &Figures) {
     let kind = |accesses: Accesses| match accesses.writes {
-        Some(_) => "reads and writes alternating",
-        None => "reads",
+        Some(_) => "alternating random reads and writes",
+        None => "random reads",
     };
     let scan = one.scan_s().map(|s| format!(", a full scan takes {}", long_time(s)));
-    let rate = one
-        .scan_bytes_per_s
-        .map(|rate| format!("; {} sequential{}", units::rate(rate), scan.unwrap_or_default()));
+    let rate = one.scan_bytes_per_s.map(|rate| {
+        format!("; sequential reads: {}{}", units::rate(rate), scan.unwrap_or_default())
+    });
     let best = |one: Accesses, best: Accesses| {
         if best.both() > one.both() {
-            format!(" ({} at depth {})", significant(best.both()), best.depth)
+            format!(" and {} at depth {}", significant(best.both()), best.depth)
         } else {
             String::new()
         }
@@ -291,7 +292,7 @@ fn describe(found: &mut Conclusion, one: &Figures) {
     found.find(
         "accesses",
         format!(
-            "{}, {} at depth 1: {} KAPS{}, {} MAPS{}{}",
+            "{}, {} at depth 1: {} KAPS (8 KiB accesses per second){}, {} MAPS (1 MiB){}{}",
             one.name,
             kind(one.kaps),
             significant(one.kaps.both()),
@@ -304,15 +305,16 @@ fn describe(found: &mut Conclusion, one: &Figures) {
     if let (Some(kaps), Some(maps)) =
         (one.money_per(one.kaps.both()), one.money_per(one.maps.both()))
     {
-        let bytes = one.gb_per_money().map(|gb| format!(", {} GB per unit", significant(gb)));
+        let bytes =
+            one.gb_per_money().map(|gb| format!(", {} GB per unit of money", significant(gb)));
         let scanned = one.money_per_tb_scanned().map(|money| {
             let money = significant(money);
-            format!(", {money} per terabyte scanned (over {LIFE_YEARS:.0} years)")
+            format!(", {money} per terabyte scanned (price spread over {LIFE_YEARS:.0} years)")
         });
         found.find(
             "money",
             format!(
-                "{}: price {} per KAPS, {} per MAPS{}{}",
+                "{}: price {} per KAPS (8 KiB access per second), {} per MAPS (1 MiB){}{}",
                 one.name,
                 significant(kaps),
                 significant(maps),
@@ -323,26 +325,37 @@ fn describe(found: &mut Conclusion, one: &Figures) {
     }
     if let Some(watts) = one.watts_per_kaps() {
         let joules = significant(watts);
-        found.find("power", format!("{}: {joules} W per KAPS at depth 1", one.name));
+        found.find(
+            "power",
+            format!("{}: a random 8 KiB access at depth 1 takes {joules} J", one.name),
+        );
     }
 }
 
-/// Compares how much the same money buys of the cheapest target and of the most expensive one.
+/// Compares how much the cheapest and the most expensive target deliver for the same money.
 fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
     let times = |of: f64, over: f64| (of / less) / (over / more);
     let accesses = times(cheap.kaps.both(), dear.kaps.both());
-    let mut words = vec![format!("{} the KAPS", words_of_times(accesses))];
-    words.push(format!("{} the MAPS", words_of_times(times(cheap.maps.both(), dear.maps.both()))));
+    let mut words = vec![format!("{} the 8 KiB accesses", words_of_times(accesses))];
+    words.push(format!(
+        "{} the 1 MiB accesses",
+        words_of_times(times(cheap.maps.both(), dear.maps.both()))
+    ));
     if let (Some(one), Some(other)) = (cheap.scan_bytes_per_s, dear.scan_bytes_per_s) {
         words.push(format!("{} the sequential rate", words_of_times(times(one, other))));
     }
     if let (Some(one), Some(other)) = (cheap.capacity, dear.capacity) {
-        words.push(format!("{} the bytes", words_of_times(times(one, other))));
+        words.push(format!("{} the capacity", words_of_times(times(one, other))));
     }
     found.find(
         "same-money",
-        format!("for the price of {}, {} delivers {}", dear.name, cheap.name, words.join(", ")),
+        format!(
+            "for the same money, compared with {}, {} delivers {}",
+            dear.name,
+            cheap.name,
+            words.join(", ")
+        ),
     );
     let (winner, gain) = if accesses >= 1.0 { (cheap, accesses) } else { (dear, 1.0 / accesses) };
     let setting = format!("{} for random accesses", winner.name);
@@ -353,7 +366,7 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
         gain,
         &setting,
         format!(
-            "a KAPS costs {} with {}, {} with {}",
+            "a random 8 KiB access per second costs {} with {} and {} with {}",
             money(cheap).unwrap_or_default(),
             cheap.name,
             money(dear).unwrap_or_default(),
@@ -362,8 +375,8 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     );
 }
 
-/// Judges the claims. The papers compared a SCSI drive with an IDE drive; here the most expensive
-/// target takes the place of the SCSI drive.
+/// Judges the claims. The papers compared an expensive SCSI drive with a cheap IDE drive. Here the
+/// most expensive target is compared with the cheapest target.
 fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
     let scan = cheap.scan_bytes_per_s.zip(dear.scan_bytes_per_s);
@@ -373,29 +386,28 @@ fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
         found.gain(
             id,
             Some(premium),
-            "price of the more expensive target over the cheaper, as stated",
+            "stated price of the more expensive target compared with the cheaper one",
         );
     }
     let slower = scan.map(|(cheap, dear)| 1.0 - cheap / dear);
     found.loss("C023", slower, "loss of sequential rate with the cheaper target");
-    found.loss("C024", Some(1.0 - reads), "loss of random reads with the cheaper target");
-    let what = "sequential rate of cheaper targets for the same money, over the more expensive one";
+    found.loss("C024", Some(1.0 - reads), "loss of random read rate with the cheaper target");
+    let what = "sequential rate for the same money, cheaper target compared with the other";
     found.gain("C026", scan.map(|(cheap, dear)| cheap / dear * premium), what);
     found.gain(
         "C033",
         Some(1.0 / reads),
-        "random reads of the more expensive target over the cheaper",
+        "random read rate of the more expensive target compared with the cheaper one",
     );
-    let what = "sequential rate of the more expensive target over the cheaper";
+    let what = "sequential rate of the more expensive target compared with the cheaper one";
     found.gain("C034", scan.map(|(cheap, dear)| dear / cheap), what);
     for id in ["C178", "C277"] {
-        let what =
-            "random reads of cheaper targets for the same money, over the more expensive one";
+        let what = "random read rate for the same money, cheaper target compared with the other";
         found.gain(id, Some(reads * premium), what);
     }
 }
 
-/// A table with a column for each target.
+/// Builds a table with a column for each target.
 fn table(all: &[Figures]) -> Table {
     let column = |label: &str| Column { label: label.to_owned(), unit: None };
     let columns = all.iter().map(|one| column(&one.name));
@@ -407,13 +419,15 @@ fn table(all: &[Figures]) -> Table {
     };
     Table {
         id: "price-side-by-side".to_owned(),
-        caption: "What each target delivers and costs".to_owned(),
+        caption: "What each target delivers and costs. KAPS: random accesses of 8 KiB per second. \
+                  MAPS: random accesses of 1 MiB per second"
+            .to_owned(),
         columns: std::iter::once(column("Figure")).chain(columns).collect(),
         rows: (0..rows[0].len()).map(row).collect(),
     }
 }
 
-/// A number with three significant digits, even if it is small.
+/// Formats a number with three significant digits, even if the number is small.
 fn significant(value: f64) -> String {
     if value > 0.0 && value < 1.0 {
         format!("{value:.*}", (2.0 - value.log10().floor()).min(12.0) as usize)
@@ -422,7 +436,7 @@ fn significant(value: f64) -> String {
     }
 }
 
-/// Seconds; or minutes, hours or days if there are many.
+/// Formats a time in seconds, minutes, hours or days, depending on its length.
 fn long_time(seconds: f64) -> String {
     match seconds {
         days if days >= 172_800.0 => format!("{} days", units::count(days / 86_400.0)),
@@ -440,8 +454,8 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// The points of a target: random 8 KiB reads and writes and 1 MiB accesses per second, and the
-    /// bytes per second of the scan.
+    /// Builds the points of a target with these random 8 KiB reads and writes per second, `large`
+    /// 1 MiB accesses per second, and `scan` bytes per second of the scan.
     fn drive(index: usize, reads: u64, writes: u64, large: u64, scan: u64) -> Vec<MeasuredPoint> {
         let random = |rw, bs, bytes| {
             cell(bytes, &[("part", "random"), ("rw", rw), ("bs", bs), ("iodepth", "1")])

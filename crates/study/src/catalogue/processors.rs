@@ -1,9 +1,10 @@
-//! Study `processors`: the gain of more CPUs, whether to pin threads, and whether to run near the
-//! CPU that serves the device's interrupts.
+//! Study `processors`: the gain from more CPUs, whether to pin threads, and whether to run a thread
+//! on a CPU that serves the device's interrupts.
 //!
-//! The plan states the workloads; threads and CPUs depend on the machine, so each part is expanded
-//! here. `free` and `cached` run with 1, 2, 4 ... threads; `pinned` pins as many threads to one CPU
-//! each; `near` runs on a CPU that serves the device's interrupts, `far` on another CPU.
+//! The plan states the workloads. Threads and CPUs depend on the machine, so each part is expanded
+//! here. The parts `free` and `cached` run with 1, 2, 4 ... threads. `pinned` runs as many threads,
+//! each pinned to its own CPU. `near` runs on a CPU that serves the device's interrupts, and `far`
+//! runs on a CPU that does not.
 
 use analysis::units;
 use std::fs;
@@ -22,8 +23,8 @@ use crate::target::StudyTarget;
 
 pub const STUDY: Study = Study {
     name: "processors",
-    papers: "Chung 2000, sections 3.4, 7.2 and 8: two processors double the cached rate at which \
-             one saturates, but only one at a time completes the requests of an adapter",
+    papers: "Chung 2000, sections 3.4, 7.2 and 8: a second processor doubles the rate of cached \
+             requests, but only one processor at a time completes the requests of an adapter",
     needs: "two CPUs",
     plan: include_str!("../../plans/processors.toml"),
     claims: &["C130", "C132"],
@@ -32,7 +33,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Numbers of threads on a simulated system, which does not have the CPUs of this host.
+/// The numbers of threads on a simulated system, which does not use the CPUs of this host.
 const SIMULATED_THREADS: [usize; 3] = [1, 2, 4];
 /// Rates that differ by less than this factor count as equal, even if they differ by more than
 /// noise.
@@ -45,7 +46,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let simulated = runner.study_targets.iter().all(StudyTarget::is_simulated);
     let threads = if simulated { SIMULATED_THREADS.to_vec() } else { doublings(cpus.len()) };
     let sides = if simulated {
-        Err("a simulated system has no CPUs of this host; name a file or device".into())
+        Err("a simulated system does not use this host's CPUs; use a file or device".into())
     } else if cpus.len() < 2 {
         Err(ONE_CPU.to_owned())
     } else {
@@ -71,7 +72,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups(&groups)
 }
 
-/// The thread counts 1, 2, 4 and so on, and the number of CPUs.
+/// Returns the thread counts 1, 2, 4 and so on below the number of CPUs, and the number of CPUs.
 fn doublings(cpus: usize) -> Vec<usize> {
     let powers = (0..usize::BITS).map(|power| 1_usize << power);
     let mut counts: Vec<usize> = powers.take_while(|count| *count < cpus).collect();
@@ -85,7 +86,7 @@ fn with_threads(group: &Group, threads: usize) -> Group {
     group
 }
 
-/// The group with its threads pinned to the first `count` of the given CPUs.
+/// Returns a copy of the group with its threads pinned to the first `count` of the given CPUs.
 fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
     let cpus: Vec<usize> = cpus.iter().take(count).copied().collect();
     let names: Vec<String> = cpus.iter().map(usize::to_string).collect();
@@ -94,12 +95,15 @@ fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
     group
 }
 
-/// A CPU that serves interrupts of the first target's device and a CPU that does not, or why there
-/// is no such pair. Also records the number of CPUs that serve the device.
+/// Returns a CPU that serves interrupts of the first target's device and a CPU that does not. Also
+/// records the number of CPUs that serve the device.
+///
+/// # Errors
+/// Why there is no such pair of CPUs.
 fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize), String> {
     let device = runner.evidence.targets.first().and_then(|target| target.device.as_ref());
     let Some(device) = device.map(|device| device.name.clone()) else {
-        return Err("the target has no block device; name a file on one".to_owned());
+        return Err("the target has no block device; use a file on a block device".to_owned());
     };
     let serving = interrupt_cpus(&device)?;
     runner.evidence.note(
@@ -122,10 +126,10 @@ fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize),
     }
 }
 
-/// The CPUs that serve the interrupts of a block device. The interrupts belong to its driver's
-/// queues or to its controller.
+/// Returns the CPUs that serve the interrupts of a block device. These interrupts belong to the
+/// queues of the device's driver or to its controller.
 fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
-    let unknown = |what: &str| format!("{what}; name a file on a local disk");
+    let unknown = |what: &str| format!("{what}; use a file on a local disk");
     let table = fs::read_to_string("/proc/interrupts")
         .map_err(|error| unknown(&format!("cannot read /proc/interrupts: {error}")))?;
     let mut cpus = Vec::new();
@@ -142,13 +146,14 @@ fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
     cpus.sort_unstable();
     cpus.dedup();
     if cpus.is_empty() {
-        Err(unknown(&format!("{device} has no interrupts of its own")))
+        Err(unknown(&format!("found no interrupts of {device}")))
     } else {
         Ok(cpus)
     }
 }
 
-/// The disks below a device: for a partition its disk, for a volume the disks of its devices.
+/// Returns the disks below a device. For a partition, this is its disk. For a volume, these are the
+/// disks of its member devices.
 fn disks_beneath(device: &str) -> Vec<String> {
     let path = Path::new("/sys/class/block").join(device);
     if path.join("partition").exists() {
@@ -166,7 +171,7 @@ fn disks_beneath(device: &str) -> Vec<String> {
     }
 }
 
-/// The interrupts of a disk, found at the nearest ancestor device that has any.
+/// Returns the interrupts of a disk, from its nearest ancestor device in sysfs that has interrupts.
 fn interrupts_of(disk: &Path, table: &str) -> Vec<u32> {
     let Ok(path) = disk.join("device").canonicalize() else { return Vec::new() };
     for above in path.ancestors() {
@@ -185,8 +190,8 @@ fn interrupts_of(disk: &Path, table: &str) -> Vec<u32> {
     Vec::new()
 }
 
-/// Interrupts whose action is a request queue of a device, such as `virtio1-req.0` or `nvme0q3`.
-/// Queues for configuration (`-config`) and administration (`q0`) do not count.
+/// Returns the interrupts of a device's request queues, which have names such as `virtio1-req.0` or
+/// `nvme0q3`. Queues for configuration (`-config`) and administration (`q0`) do not count.
 fn interrupts_named(device: &str, table: &str) -> Vec<u32> {
     if device.is_empty() {
         return Vec::new();
@@ -213,7 +218,7 @@ fn cpu_list(text: &str) -> Vec<usize> {
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    for (part, what) in [("free", "not pinned"), ("pinned", "pinned"), ("cached", "cached reads")] {
+    for (part, what) in [("free", "unpinned"), ("pinned", "pinned"), ("cached", "cached data")] {
         scaling(&mut found, evidence, part, what);
     }
     pinning(&mut found, evidence);
@@ -224,14 +229,14 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of a part of the plan, by rising number of threads.
+/// Returns the points of a part of the plan, by rising number of threads.
 fn curve<'a>(evidence: &'a Evidence, part: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("part", part)]);
     points.sort_by_key(|point| point.point.key.threads());
     points
 }
 
-/// Compares a point with another; differences below [`WORTH`] count as the same.
+/// Compares the rate of `other` with the rate of `one`. Differences below [`WORTH`] count as equal.
 fn step(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
     match compare(other, one) {
         Comparison::Times(times) if (1.0 / WORTH..WORTH).contains(&times) => Comparison::Same,
@@ -239,7 +244,7 @@ fn step(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
     }
 }
 
-/// The comparison of two rates as words.
+/// Formats the comparison of two rates.
 fn words_of(step: Comparison) -> String {
     match step {
         Comparison::Times(times) => format!("{} the requests", words_of_times(times)),
@@ -263,7 +268,7 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, part: &str, what: &str) 
     let peak = match step(last, best) {
         Comparison::Times(_) => {
             let rate = units::count(best.requests_per_s());
-            format!("; {} threads were fastest, {rate}/s", threads(best))
+            format!("; {} threads were the fastest ({rate}/s)", threads(best))
         }
         _ => String::new(),
     };
@@ -337,7 +342,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     if evidence.points.is_empty() {
         return;
     }
-    found.cannot(&["C130"], "it is the absolute rate of two processors of the year 2000");
+    found.cannot(&["C130"], "the claim is about the absolute rate of processors of the year 2000");
     found.cannot(
         &["C132"],
         "buffered writes include their flush, which runs at the rate of the disk",

@@ -1,10 +1,10 @@
-//! Study `raid`: a volume compared with its members. It reports the rates of both, the requests
-//! that a small write causes on members, whether reads use both copies of a mirror, the CPU cost,
-//! and the state of the volume.
+//! Study `raid`: a volume compared with its members. The study reports the rates of the volume and
+//! of its members, the requests that a small write causes on members, whether reads use both copies
+//! of a mirror, the CPU cost, and the state of the volume.
 //!
-//! Members are named after the volume, or found below it if the kernel reports them (md, device
-//! mapper, btrfs). They are only read, because a write to a member would destroy the volume. The
-//! effect of a write to the volume is read from their counters.
+//! The user lists the members after the volume, or the kernel reports them (md, device mapper,
+//! btrfs). Members are only read, because a write to a member would destroy the volume. The
+//! counters of the members show the effect of a write to the volume.
 
 use analysis::units;
 use std::fs;
@@ -28,7 +28,7 @@ pub const STUDY: Study = Study {
     name: "raid",
     papers: "Riedel 1997, section 5.8 and Figure 16: RAID 5 in the host or in the array, which \
              cuts the host's cost; Chung 2000, section 8.4, Figures 28 to 32: RAID 0 and RAID 1 of \
-             two disks, a mirror that reads from both",
+             two disks, and a mirror that reads from both disks",
     needs: "a volume (md, device mapper, btrfs, hardware) as first target; its members as further \
             targets, unless the kernel reports them",
     plan: include_str!("../../plans/raid.toml"),
@@ -38,16 +38,16 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The part of the plan whose points are measured one at a time, with the counters of the array's
-/// devices read before and after.
+/// The part of the plan whose points are measured one at a time. The counters of the array's
+/// devices are read before and after each point.
 const COUNTED: &str = "seen in members";
 /// The part of the plan that is measured with one device failed.
 const DEGRADED: &str = "degraded";
 /// The part of the plan that is measured on all members together.
 const MEMBERS: &str = "members";
-/// The name of the members' points if only one simulated member is measured, which stands for all.
+/// The part that contains the points of a simulated member. Only one member is then measured.
 const ONE_MEMBER: &str = "one member";
-/// A device that moves less than this share of the mean of all devices is idle.
+/// A member is idle if it moves fewer bytes than this share of the mean of all members.
 const IDLE: f64 = 0.5;
 
 // ---- what is measured
@@ -65,7 +65,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     if members.is_empty() {
         runner.skip(
             format!("the system reports no members below {}", volume.name.display()),
-            "name the volume and, after it, its members: halfpower study raid VOLUME MEMBER..",
+            "list the volume and then its members: halfpower study raid VOLUME MEMBER..",
         );
         return Ok(());
     }
@@ -94,7 +94,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
     if members.iter().any(StudyTarget::is_simulated) {
         // Separate simulations cannot run together. Therefore only one member is simulated, and its
-        // rate is multiplied by their number.
+        // rate is multiplied by the number of members.
         for group in &mut together {
             (group.disks, group.part) = (None, ONE_MEMBER.to_owned());
         }
@@ -108,16 +108,16 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         None => {
             runner.leave_out(
                 COUNTED,
-                "the members are not block devices, so their requests are not counted; name block \
-                 devices",
+                "the members are not block devices, so their requests are not counted; use members \
+                 that are block devices",
             );
             Ok(())
         }
     }
 }
 
-/// A simulated volume that has lost one of its devices; `None` if the volume is real, has no
-/// redundancy, or has lost a device already.
+/// Returns the simulated volume with one of its devices failed. None if the volume is real, has no
+/// redundancy, or already has a failed device.
 fn without_a_device(volume: &StudyTarget) -> Option<StudyTarget> {
     if !volume.is_simulated() {
         return None;
@@ -131,7 +131,7 @@ fn without_a_device(volume: &StudyTarget) -> Option<StudyTarget> {
     Some(StudyTarget { name: name.into(), kind: Kind::Simulated })
 }
 
-/// The block devices that a volume consists of.
+/// Returns the block devices of which a volume consists, as the kernel reports them.
 fn members_beneath(volume: &StudyTarget) -> Vec<StudyTarget> {
     if !volume.is_real() {
         return Vec::new();
@@ -141,7 +141,7 @@ fn members_beneath(volume: &StudyTarget) -> Vec<StudyTarget> {
     member_names(&Kernel::of_host(), &path).into_iter().map(study_target).collect()
 }
 
-/// Paths of the member devices: those of an array, or those of a btrfs file system on several
+/// Returns the paths of the member devices of an array, or of a btrfs file system on several
 /// devices.
 fn member_names(kernel: &Kernel, path: &Path) -> Vec<PathBuf> {
     let layers = stack::of(kernel, path);
@@ -156,8 +156,8 @@ fn member_names(kernel: &Kernel, path: &Path) -> Vec<PathBuf> {
     names.into_iter().map(|name| Path::new("/dev").join(name)).collect()
 }
 
-/// The btrfs file system on several devices to which the layers below a path belong, if there is
-/// one.
+/// Returns the btrfs file system on several devices to which the layers below a path belong. None
+/// if there is no such file system.
 fn btrfs_of(kernel: &Kernel, layers: &[stack::Layer]) -> Option<Btrfs> {
     let branches = layers.iter().filter(|layer| layer.depth == 1);
     let names: Vec<&str> = branches.map(|layer| &*layer.name).collect();
@@ -184,8 +184,8 @@ fn note_state(runner: &mut StudyRunner<'_>, volume: &StudyTarget) {
     }
 }
 
-/// Runs trials one at a time and records what each device of the array did, per byte and per
-/// request.
+/// Runs trials one at a time and records how many bytes and requests the members moved, per byte
+/// and per request of the trial.
 fn count_on_members(
     runner: &mut StudyRunner<'_>,
     groups: &[Group],
@@ -207,7 +207,8 @@ fn count_on_members(
             let setting = bench.setting(&job, axes);
             let before = counters(devices);
             let trial = runner.lab.trial(&setting, &mut |_| {})?;
-            // Writes that the volume still caches belong to this trial.
+            // Writes that the volume still caches belong to this trial, so they must be flushed
+            // before the counters are read.
             volume[0].open()?.sync()?;
             let (Some(before), Some(after)) = (before, counters(devices)) else { continue };
             let moved: Vec<DeviceCounters> =
@@ -245,7 +246,7 @@ fn note_moved(
     let all: f64 = moved.iter().map(busy).sum();
     if all > 0.0 {
         let least = moved.iter().map(busy).fold(f64::MAX, f64::min);
-        // 1 means that all members did the same amount.
+        // A value of 1 means that all members moved the same number of bytes.
         note("least-member", least / all * moved.len() as f64);
     }
 }
@@ -261,15 +262,15 @@ struct State {
     level: String,
     /// Number of devices that are missing.
     missing: u64,
-    /// A running background operation ("recover", "resync", "check").
+    /// The running background operation ("recover", "resync", "check"). None if none is running.
     action: Option<String>,
     /// Progress of the background operation (share).
     done: f64,
-    /// Errors of the volume's devices that the volume has counted.
+    /// Number of device errors that the volume has counted.
     errors: u64,
 }
 
-/// The state of the first volume below a path; `None` if no driver reports one.
+/// Reads the state of the first volume below a path. None if no driver reports a volume.
 fn state_of(kernel: &Kernel, path: &Path) -> Option<State> {
     let layers = stack::of(kernel, path);
     let arrays = layers.iter().filter(|layer| layer.kind == LayerKind::Volume);
@@ -285,7 +286,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// The state of an md array (Documentation/admin-guide/md.rst).
+/// Reads the state of an md array (Documentation/admin-guide/md.rst).
 fn md(folder: &Path) -> State {
     let action = Some(read(&folder.join("sync_action"))).filter(|a| !a.is_empty() && a != "idle");
     let progress = read(&folder.join("sync_completed"));
@@ -306,7 +307,7 @@ fn md(folder: &Path) -> State {
     }
 }
 
-/// The state of a mounted btrfs (Documentation/ABI/testing/sysfs-fs-btrfs).
+/// Reads the state of a mounted btrfs file system (Documentation/ABI/testing/sysfs-fs-btrfs).
 fn btrfs(folder: &Path) -> State {
     let profiles = fs::read_dir(folder.join("allocation/data")).into_iter().flatten().flatten();
     let mut profiles: Vec<String> = profiles
@@ -354,10 +355,10 @@ fn state(found: &mut Conclusion, evidence: &Evidence) {
         let label = |name: &str| missing.labels.get(name).cloned().unwrap_or_default();
         let (kind, level) = (label("kind"), label("level"));
         let text = match missing.value as u64 {
-            0 => format!("{kind} {level}, whole"),
+            0 => format!("{kind} {level} has all its members"),
             count => format!(
                 "{kind} {level} is DEGRADED: {count} of its members missing, which affects all \
-                 results. Replace the member and let it rebuild"
+                 results. Replace the missing member and let the volume rebuild"
             ),
         };
         found.find("state", text);
@@ -372,36 +373,36 @@ fn state(found: &mut Conclusion, evidence: &Evidence) {
     }
     if let Some(errors) = evidence.value("member-errors", &[]) {
         let text = format!(
-            "the volume has counted {errors:.0} errors of its members; its own tool (mdadm \
-             --detail, btrfs device stats) lists them"
+            "the volume has counted {errors:.0} errors of its members; list them with mdadm \
+             --detail or btrfs device stats"
         );
         found.find("errors", text);
     }
 }
 
-/// The number of devices of the array.
+/// Returns the number of members.
 fn member_count(evidence: &Evidence) -> f64 {
     evidence.value("members", &[]).unwrap_or(1.0)
 }
 
-/// The rate of all devices of the array together: measured, or the rate of one simulated device
-/// times their number.
+/// Returns the rate of all members together (bytes per second), from [`members_at`].
 fn of_members(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<f64> {
     Some(members_at(evidence, flags)?.0)
 }
 
-/// The rate of all members together, and the upper end of its interval (bytes per second).
+/// Returns the rate of all members together, and the upper end of its interval (bytes per second).
+/// If only one simulated member was measured, its rate is multiplied by the number of members.
 fn members_at(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<(f64, f64)> {
     let at = |part| evidence.fastest(&[&[("part", part)], flags].concat());
     let one = at(ONE_MEMBER);
     let point = one.or_else(|| at(MEMBERS))?;
-    // Runs of earlier versions of halfpower have one simulated member under the name "members".
+    // Earlier versions of halfpower stored a single simulated member in the part "members".
     let alone = one.is_some() || (evidence.is_simulated() && point.disks == 1);
     let times = if alone { member_count(evidence) } else { 1.0 };
     Some((point.rate() * times, point.summary.bytes_per_s.high * times))
 }
 
-/// A direction in words, in the plural: "random reads".
+/// Formats a direction as a plural, such as "random reads".
 fn spoken(rw: &str) -> String {
     format!("{}s", rw.replace("rand", "random "))
 }
@@ -440,7 +441,7 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// The gain of a second reader, and whether all members of the mirror serve the readers.
+/// Reports the gain of a second reader, and whether all members of the mirror serve the readers.
 fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let of = |threads: &str| {
         evidence
@@ -451,19 +452,18 @@ fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let least_share = evidence.value("least-member", &[("rw", "randread"), ("bs", "64 KiB")]);
     let shared = match least_share {
         Some(share) if share < IDLE => {
-            "; at depth 4 one member served less than half of its share of random reads, so not \
-             all copies are read"
+            "; at depth 4, one member served less than half of its share of random reads, so the \
+             reads are not spread over all copies"
         }
-        Some(_) => "; at depth 4 all members serve their share of random reads",
+        Some(_) => "; at depth 4, every member served at least half of its share of random reads",
         None => "",
     };
     let times = words_of_times(two / one.max(1.0));
-    let text =
-        format!("{} of 64 KiB: two threads reach {times} the rate of one{shared}", spoken(rw));
+    let text = format!("64 KiB {}: two threads reach {times} the rate of one{shared}", spoken(rw));
     found.find("two-readers", text);
 }
 
-/// The rates of writes, and what each write causes on the devices of the array.
+/// Reports the rates of writes, and the bytes and requests that each write causes on the members.
 fn writes(found: &mut Conclusion, evidence: &Evidence) {
     for rw in ["write", "randwrite"] {
         let rate = |bs: &str| {
@@ -488,8 +488,8 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
         let read = value("member-read-bytes");
         let first = if read >= 0.25 {
             format!(
-                ", and read {read:.2} bytes first (read-modify-write); write full stripes, or use \
-                 RAID 1 or 10 for small writes"
+                "; they first read {read:.2} bytes per byte (read-modify-write); write full \
+                 stripes, or use RAID 1 or 10 for small writes"
             )
         } else {
             String::new()
@@ -497,8 +497,8 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "writes",
             format!(
-                "{} of {bs}: the members write {:.2} bytes per byte and serve {:.1} requests per \
-                 request{first}",
+                "{} of {bs}: the members write {:.2} bytes per byte written to the volume, and \
+                 serve {:.1} requests per request{first}",
                 spoken(&rw),
                 written.value,
                 value("member-writes") + value("member-reads")
@@ -507,8 +507,8 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// CPU time of the whole machine per request (ns), which includes parity and copies. If it is
-/// unknown, the time charged to the process.
+/// Returns the CPU time of the whole machine per request (ns), which includes parity and copies. If
+/// this time is unknown, returns the CPU time charged to the process.
 fn whole_cpu_ns(point: &MeasuredPoint) -> Option<f64> {
     point.summary.cpu_upper_ns.or(point.cpu_ns())
 }
@@ -531,7 +531,8 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "cpu",
             format!(
-                "1 MiB reads cost {} of CPU per MiB on the volume, {} on its members{charged}",
+                "1 MiB reads cost {} of CPU per MiB from the volume and {} from its \
+                 members{charged}",
                 units::time(volume),
                 units::time(members)
             ),
@@ -540,12 +541,12 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     let written = |bs: &str| of_rw("volume writes", "write", bs);
     if let (Some(small), Some(large)) = (written("4k"), written("1m")) {
         let read = of("volume").map_or(String::new(), |read| {
-            format!(", {:.1} times the CPU of reading it", large / read)
+            format!(" ({:.1} times the CPU of reading it)", large / read)
         });
         found.find(
             "cpu-writes",
             format!(
-                "writing 1 MiB costs {} of CPU in requests of 1 MiB{read}, {} in requests of \
+                "writing 1 MiB costs {} of CPU in requests of 1 MiB{read} and {} in requests of \
                  4 KiB{charged}",
                 units::time(large),
                 units::time(small)
@@ -554,7 +555,7 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The rate of a volume that has lost a device, as a share of its rate with all devices.
+/// Reports the rate of a volume with a failed device, as a share of its rate with all devices.
 fn degraded(found: &mut Conclusion, evidence: &Evidence) {
     let share = |part: &str, rw: &str| {
         let flags = [("rw", rw), ("bs", "64k"), ("iodepth", "8")];
@@ -562,7 +563,7 @@ fn degraded(found: &mut Conclusion, evidence: &Evidence) {
         let (without, whole) = (of(DEGRADED)?, of(part)?);
         let cpu = whole_cpu_ns(without).zip(whole_cpu_ns(whole).filter(|ns| *ns > 0.0));
         let cpu = cpu.map_or(String::new(), |(more, less)| {
-            format!(" and {:.1} times the CPU time", more / less)
+            format!(" and take {:.1} times the CPU time", more / less)
         });
         let rate = 100.0 * without.rate() / whole.rate();
         Some(format!("{} reach {rate:.0}% of the rate{cpu}", spoken(rw)))
@@ -570,7 +571,10 @@ fn degraded(found: &mut Conclusion, evidence: &Evidence) {
     let loads = [("volume", "read"), ("volume", "randread"), ("volume writes", "randwrite")];
     let shares: Vec<String> = loads.iter().filter_map(|(part, rw)| share(part, rw)).collect();
     if !shares.is_empty() {
-        let headline = format!("one device failed, 64 KiB at depth 8: {}", shares.join("; "));
+        let headline = format!(
+            "with one failed device, compared with the whole volume (64 KiB, depth 8): {}",
+            shares.join("; ")
+        );
         found.find("degraded", headline);
     }
 }
@@ -601,12 +605,12 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         };
         found.claim("C218", second.is_some_and(|depth| (4..=8).contains(&depth)), here);
     } else {
-        found.cannot(&["C218"], "the claim needs a RAID 0 over two disks; name such a volume");
+        found.cannot(&["C218"], "this claim can only be checked on a RAID 0 of two disks; use one");
     }
     if level_is(evidence, "raid1") && one_member.is_some() {
         let here = match second {
             Some(depth) => format!(
-                "the mirror passes 1.5 times the rate of one copy from {} KiB on",
+                "the mirror passes 1.5 times the rate of one copy with {} KiB outstanding",
                 64 * depth
             ),
             None => "the mirror does not pass 1.5 times the rate of one copy at any depth measured"
@@ -614,7 +618,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         };
         found.claim("C233", second.is_some_and(|depth| depth >= 4), here);
     } else {
-        found.cannot(&["C233"], "the claim needs a RAID 1; name such a volume");
+        found.cannot(&["C233"], "this claim can only be checked on a RAID 1; use one");
     }
     let why = "the claim compares RAID 5 in the host with RAID 5 in an array controller; measure \
                both on the same disks";

@@ -1,4 +1,4 @@
-//! Study `random`: random requests per second by depth, the effect of the page cache, and the
+//! Study `random`: random requests per second for each depth, the effect of the page cache, and the
 //! number of members of a stripe that random requests keep busy (`study::stripe_load`).
 
 use analysis::units;
@@ -28,7 +28,7 @@ pub const STUDY: Study = Study {
              from depth 3 on; the file system's cache costs twice the CPU; sections 8.1 and 8.4: \
              four disks with a request each reach four times one disk, two striped disks with two \
              requests 1.5 times",
-    needs: "several targets for the load balance of a stripe; one target for the rest",
+    needs: "several targets for the load balance of a stripe; otherwise one target",
     plan: include_str!("../../plans/random.toml"),
     claims: &["C100", "C101", "C104", "C108", "C109", "C189", "C194", "C195", "C196", "C236"],
     rules: &["deeper-random"],
@@ -38,24 +38,25 @@ pub const STUDY: Study = Study {
 
 const DIRECT: &str = "past the cache";
 const BUFFERED: &str = "through the cache";
-/// A depth gains if its rate is at least this many times the rate of depth 1.
+/// A depth counts as faster than depth 1 if its rate is at least this many times the rate of depth
+/// 1.
 const STEP_MIN: f64 = 1.1;
 
-/// Part of the plan with random requests to several targets striped into one.
+/// The part of the plan with random requests to several targets striped into one.
 const SPREAD: &str = "spread";
-/// Part of the plan with random requests to several targets, each with its own queue.
+/// The part of the plan with random requests to several targets, each with its own queue.
 const APART: &str = "apart";
 /// Maximum number of requests logged in a trial.
 const LOGGED_MAX: usize = 1 << 16;
-/// A depth is sufficient if the striped rate reaches this share of the rate of evenly loaded
-/// targets.
+/// A depth is sufficient if the rate over striped targets is at least this share of the rate of
+/// evenly loaded targets.
 const ENOUGH: f64 = 0.9;
-/// A rate is judged only if the relative half width of its interval is at most this.
+/// A rate is judged only if the half-width of its interval is at most this share of the rate.
 const KNOWN: f64 = 0.15;
-/// If fewer targets are busy than this share of the expected number, a cache is assumed to answer
-/// some requests.
+/// A cache is assumed to answer some requests if the number of busy targets is less than this share
+/// of the expected number.
 const ANSWERED: f64 = 0.9;
-/// If at least this share of the targets is busy, all count as busy.
+/// All targets count as busy if at least this share of them is busy.
 const ALL_BUSY: f64 = 0.95;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -65,7 +66,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         let (together, alone): (Vec<_>, Vec<_>) =
             groups.into_iter().partition(|group| group.disks.is_some());
         runner.measure_groups(&alone)?;
-        // Each simulated system is measured alone, with as many disks as the part asks for.
+        // Each simulated system is measured alone, with the number of disks that the part sets.
         for target in study_targets.iter().filter(|target| target.is_simulated()) {
             let groups = as_large_on_each(&together, &target.name.to_string_lossy())?;
             runner.measure_groups_by(&groups, slice::from_ref(target), &logged)?;
@@ -81,15 +82,16 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
     });
     if count < 2 {
-        let reason = "load balance needs more than one target; name several at once, as in \
+        let reason = "load balance needs more than one target; list several targets, as in \
                       halfpower study random DIR1 DIR2";
         runner.leave_out(SPREAD, reason);
     }
     runner.measure_groups_by(&groups, study_targets, &logged)
 }
 
-/// Adjusts groups so that a striped file occupies as much of each simulated disk as a file on one
-/// disk. Seeks are then equally long. The systems have one host and at most one bus per disk.
+/// Adjusts groups so that a striped file occupies as much of each simulated disk as a file on a
+/// single disk does, because seeks are then equally long. Each system has one host and at most one
+/// bus per disk.
 fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     let setup = simulated_target::parse(system, &[])?.system()?.setup;
     let sized = |group: &Group| {
@@ -102,7 +104,7 @@ fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     Ok(groups.iter().map(sized).collect())
 }
 
-/// Measures groups as [`StudyRunner::run`] does, and evaluates the request log of striped points.
+/// Measures groups like [`StudyRunner::run`], and evaluates the request logs of striped points.
 fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     let (mut settings, mut owners) = (Vec::new(), Vec::new());
     for one in ready {
@@ -126,8 +128,8 @@ fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     measured
 }
 
-/// Draws a heat map of latency over time from the first trial of one striped point: the one whose
-/// map has the most cells, because a map with one stripe says little.
+/// Draws a heat map of latency over time from the first trial of a striped point. Only the map with
+/// the most cells is kept, because a map with few cells shows little.
 fn draw_latency(runner: &mut StudyRunner<'_>, point: &Point) {
     let Some(trial) = point.trials.first() else { return };
     let start = trial.log().iter().map(|one| one.submit_ns).min().unwrap_or_default();
@@ -148,7 +150,7 @@ fn draw_latency(runner: &mut StudyRunner<'_>, point: &Point) {
     }
 }
 
-/// Notes the load balance of a striped point, averaged over its trials.
+/// Notes the load balance of a striped point (mean of its trials).
 fn note_stripe_load(runner: &mut StudyRunner<'_>, owner: &Ready, point: &Point) {
     let chunk_bytes = units::parse_size(owner.given("chunk")).unwrap_or(0);
     let Ok(layout) = Layout::new(owner.disks() as usize, chunk_bytes) else { return };
@@ -188,7 +190,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The findings about a single target.
+/// Analyses a single target.
 fn of_one(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     for rw in ["randread", "randwrite"] {
@@ -207,7 +209,7 @@ fn at<'a>(evidence: &'a Evidence, part: &str, rw: &str, depth: &str) -> Option<&
     evidence.find(&[("part", part), ("rw", rw), ("iodepth", depth)])
 }
 
-/// The points of a part of the plan, by rising depth.
+/// Returns the points of a part of the plan, by rising depth.
 fn by_depth<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.sort_by_key(|point| point.depth());
@@ -218,7 +220,8 @@ fn latency(point: &MeasuredPoint, quantile: f64) -> String {
     point.latency_ns(quantile).map_or_else(|| "-".to_owned(), units::time)
 }
 
-/// KAPS and MAPS at depth 1 and at the best depth.
+/// Reports KAPS and MAPS (random accesses of 8 KiB and of 1 MiB per second) at depth 1 and at the
+/// best depth.
 fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     for (part, name, size) in [(DIRECT, "KAPS", "8 KiB"), ("large", "MAPS", "1 MiB")] {
         let points = by_depth(evidence, part, rw);
@@ -229,7 +232,7 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             format!(", 99th percentile {}), no gain from depth", latency(one, 0.99))
         } else {
             format!(
-                "), {} at depth {} (median {}, 99th percentile {})",
+                "), {} at depth {} (median latency {}, 99th percentile {})",
                 count(best),
                 best.depth(),
                 latency(best, 0.5),
@@ -237,7 +240,7 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             )
         };
         let text = format!(
-            "{name}, {rw} of {size}: {} per second at depth {} (median {}{more}",
+            "{name}, {rw} of {size}: {} per second at depth {} (median latency {}{more}",
             count(one),
             one.depth(),
             latency(one, 0.5)
@@ -246,7 +249,7 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// The gain of depth, and the depth with nearly the full gain.
+/// Reports the gain from a larger depth, and the smallest depth that reaches this gain.
 fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let points = by_depth(evidence, DIRECT, rw);
     let Some(one) = points.first() else { return };
@@ -259,7 +262,7 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
                 format!("no measurable gain from depth (±{:.0}%)", 100.0 * wide)
             }
             Comparison::Unclear(_) => "no measurable gain from depth".to_owned(),
-            _ => "depth gains less than 10%".to_owned(),
+            _ => "a larger depth gains less than 10%".to_owned(),
         };
         found.find("queue", format!("{rw} of 8 KiB: {text}"));
         return;
@@ -280,7 +283,8 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.advise("deeper-random", gain, &format!("{rw} at depth {}", knee.depth()), text);
 }
 
-/// Requests per revolution, if the points are of one device whose rotation speed is known.
+/// Returns the requests per revolution of a point. None if the point used several devices or if the
+/// rotation speed is unknown.
 fn per_revolution(evidence: &Evidence, point: Option<&MeasuredPoint>) -> Option<f64> {
     let rotation = evidence.device()?.revolutions_per_min?;
     Some(point.filter(|point| point.disks == 1)?.requests_per_s() * 60.0 / f64::from(rotation))
@@ -317,7 +321,7 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
     found.find("revolutions", text);
 }
 
-/// Random requests through the page cache compared with direct requests.
+/// Compares random requests through the page cache with direct requests.
 fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let (Some(with), Some(past)) = (at(evidence, BUFFERED, rw, "1"), at(evidence, DIRECT, rw, "1"))
     else {
@@ -328,23 +332,26 @@ fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         .map_or_else(String::new, |times| format!(", {} the CPU time", words_of_times(times)));
     let moved = device_requests(with).map_or_else(String::new, |(requests, bytes)| {
         format!(
-            "; each request caused {requests:.2} device requests, {} in total",
+            "; each request caused {requests:.2} device requests, which moved {} in total",
             units::size(bytes.round() as u64)
         )
     });
     let region = match rw {
-        "randwrite" => format!(" on {}, flush included", units::size(with.point.key.size_bytes())),
+        "randwrite" => format!(
+            " in a region of {}, including the flush",
+            units::size(with.point.key.size_bytes())
+        ),
         _ => " of a cold file".to_owned(),
     };
     found.find("buffered", format!("buffered {rw} of 8 KiB{region}: {rate}{cost}{moved}"));
 }
 
-/// Ratio of the CPU times of a buffered and a direct request.
+/// Returns the CPU time of a buffered request divided by the CPU time of a direct request.
 fn costs(with: &MeasuredPoint, past: &MeasuredPoint) -> Option<f64> {
     Some(with.cpu_ns()? / past.cpu_ns()?.max(1.0))
 }
 
-/// Device requests and device bytes per request, reads and writes together.
+/// Returns the device requests and the device bytes per request, reads and writes together.
 fn device_requests(point: &MeasuredPoint) -> Option<(f64, f64)> {
     let counted = point.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
     let (moved, sectors, requests) =
@@ -359,8 +366,8 @@ fn device_requests(point: &MeasuredPoint) -> Option<(f64, f64)> {
     (requests > 0 && moved > 0).then(|| (each(moved), each(sectors) * 512.0))
 }
 
-/// The points of a part of the plan on several targets. Each list has the points with the same
-/// first target and number of targets, by rising depth.
+/// Returns the points of a part of the plan on several targets. Each list contains the points with
+/// the same first target and the same number of targets, by rising depth.
 fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a MeasuredPoint>> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.retain(|point| point.disks > 1);
@@ -371,8 +378,8 @@ fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a Mea
     points.chunk_by(alike).map(<[&MeasuredPoint]>::to_vec).collect()
 }
 
-/// Requests per second that one target serves on its own, by depth: the mean of all targets, or the
-/// rate of one disk of the simulated system.
+/// Returns the requests per second that a single target serves, by depth. This is the mean of all
+/// targets, or the rate of one disk of the simulated system.
 fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     let rw = of.word("rw");
     let mut points = evidence.all(&[("part", APART), ("rw", &rw), ("disks", "1")]);
@@ -388,8 +395,9 @@ fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     points.chunk_by(|a, b| a.depth() == b.depth()).map(mean).collect()
 }
 
-/// The rate that a point would reach if its requests were spread evenly over the targets (requests
-/// per second). It is interpolated between the depths measured on one target; `None` outside them.
+/// Returns the rate that a point would reach if its requests were spread evenly over the targets
+/// (requests per second), interpolated between the depths measured on a single target. None outside
+/// these depths.
 fn even_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, point);
     let targets = f64::from(point.disks);
@@ -397,7 +405,7 @@ fn even_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     let above = curve.iter().position(|(depth, _)| f64::from(*depth) >= each)?;
     let (depth, rate) = curve[above];
     let rate = match above.checked_sub(1).map(|below| curve[below]) {
-        // Between two depths, interpolate linearly in the logarithm of the depth.
+        // The interpolation is linear in the logarithm of the depth.
         Some((below, from)) if f64::from(depth) > each => {
             let whole = f64::from(depth) / f64::from(below);
             let share = (each / f64::from(below)).ln() / whole.ln();
@@ -409,14 +417,14 @@ fn even_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     Some(rate * targets.min(f64::from(point.depth())))
 }
 
-/// The value of a quantity that was recorded for a striped point.
+/// Returns the value of a quantity that was noted for a striped point.
 fn reading(evidence: &Evidence, quantity: &str, point: &MeasuredPoint) -> Option<f64> {
     let words = ["target", "rw", "disks", "iodepth"].map(|flag| (flag, point.word(flag)));
     let labels: Vec<(&str, &str)> = words.iter().map(|(name, word)| (*name, &**word)).collect();
     evidence.value(quantity, &labels)
 }
 
-/// Random requests to several striped targets, compared with the same number of evenly loaded
+/// Compares random requests to several striped targets with the same number of evenly loaded
 /// targets.
 fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let all = together(evidence, SPREAD, rw);
@@ -425,8 +433,8 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let targets = points[0].disks;
         let shares: Vec<(&MeasuredPoint, f64)> = points
             .iter()
-            // With fewer requests than targets some targets are always idle, and with a write cache
-            // the disks also work on earlier writes.
+            // With fewer requests than targets, some targets are always idle, or, with a write
+            // cache, work on earlier writes.
             .filter(|point| point.depth() >= targets)
             .filter_map(|point| {
                 Some((*point, point.requests_per_s() / even_rate(evidence, point)?))
@@ -439,7 +447,7 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             shares.iter().map(|(point, share)| share_in_words(evidence, point, *share)).collect();
         let most = shares.iter().filter_map(|(c, _)| reading(evidence, "requests-imbalance", c));
         let most = most.reduce(f64::max).map_or_else(String::new, |most| {
-            format!("; over a whole trial the busiest target got {most:.2} times the mean")
+            format!("; over a whole trial, the busiest target got {most:.2} times the mean load")
         });
         let lead = if evidence.targets.len() > 1 && evidence.is_of_simulated(points[0]) {
             format!("{}: ", points[0].target)
@@ -449,8 +457,8 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         found.find(
             "spread",
             format!(
-                "{lead}{rw} of {} over {targets} targets in chunks of {}, compared with {targets} \
-                 evenly loaded targets: {}{most}{}",
+                "{lead}{rw} of {} over {targets} targets in chunks of {}, rate compared with \
+                 {targets} evenly loaded targets: {}{most}{}",
                 units::size(points[0].bytes()),
                 units::size(points[0].number("chunk").unwrap_or_default() as u64),
                 each.join("; "),
@@ -463,8 +471,8 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// A point's rate as a share of the evenly loaded rate, and its busy targets, as text such as
-/// "depth 2: 75%, 1.49 targets busy (1.33 to 1.50 expected)".
+/// Formats a point's rate as a share of the rate of evenly loaded targets, and its busy targets,
+/// such as "depth 2: 75%, 1.49 targets busy (1.33 to 1.50 expected)".
 fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> String {
     let (targets, depth) = (point.disks, point.depth());
     let noise = if is_known(point) {
@@ -483,7 +491,7 @@ fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> Str
     format!("depth {depth}{noise}{busy}")
 }
 
-/// Advice on depth or queues, if part of the rate is lost.
+/// Returns advice on depth or queues if part of the rate is lost.
 fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -> String {
     if let Some(device) = evidence.shared_device() {
         let why = "so neither depth nor more queues raise the rate";
@@ -502,26 +510,26 @@ fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -
     {
         _ if idle.is_empty() => String::new(),
         Some((point, _)) => {
-            format!("; keep depth {} or more, or use a queue for each target", point.depth())
+            format!("; use depth {} or more, or a queue for each target", point.depth())
         }
         None => "; a queue for each target would keep all targets busy".to_owned(),
     };
     let shared = full.first().map_or_else(String::new, |(point, _)| {
         let depth = point.depth();
         format!(
-            "; at depth {depth} all targets are busy: the rest is lost to shared hardware or to \
-             queues of unequal length"
+            "; at depth {depth}, all targets are busy, so shared hardware or queues of unequal \
+             length cause the loss"
         )
     });
     format!("{queue}{shared}")
 }
 
-/// Whether the rate of a point is known well enough to judge it.
+/// Checks whether the rate of a point is known well enough to judge it.
 fn is_known(point: &MeasuredPoint) -> bool {
     point.summary.requests_per_s.half_width_relative() <= KNOWN
 }
 
-/// Advice to use more than one request for each target.
+/// Advises to use more than one request for each target if this raises the rate.
 fn deeper(found: &mut Conclusion, points: &[&MeasuredPoint], rw: &str) {
     let targets = points[0].disks;
     let Some(base) = points.iter().find(|point| point.depth() >= targets) else { return };
@@ -542,7 +550,7 @@ fn deeper(found: &mut Conclusion, points: &[&MeasuredPoint], rw: &str) {
 fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     let is_shared = evidence.shared_device().is_some();
     if is_shared {
-        found.cannot(&["C194", "C195", "C236"], "the targets share one device; name other targets");
+        found.cannot(&["C194", "C195", "C236"], "the targets share one device; use other targets");
     }
     for (id, rw) in [("C194", "randread"), ("C195", "randwrite")] {
         let four = together(evidence, APART, rw).into_iter().find(|points| points[0].disks == 4);
@@ -552,7 +560,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         });
         let text = |share: f64| {
             let times = words_of_times(4.0 * share);
-            format!("four targets with a request each: {times} the rate of one (published: 3.9)")
+            format!("four targets, one request each: {times} the rate of one (published: 3.9)")
         };
         found.claim_if(id, share.map(|share| (share >= ENOUGH, text(share))));
     }
@@ -562,7 +570,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     if let Some(busy) = pair.and_then(|point| reading(evidence, "busy-targets", point)) {
         let share = 2.0 - busy;
         let text = format!(
-            "both of two requests were on the same target {:.0}% of the time",
+            "the two outstanding requests were on the same target {:.0}% of the time",
             100.0 * share
         );
         found.value("C196", Some(100.0 * share), text);
@@ -580,7 +588,8 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         pair.and_then(|point| Some(2.0 * point.requests_per_s() / even_rate(evidence, point)?));
     let text = |times: f64| {
         let times = words_of_times(times);
-        format!("two striped targets at depth 2: {times} one at depth 1 (published: 1.5)")
+        let one = "the rate of one target at depth 1";
+        format!("two striped targets at depth 2: {times} {one} (published: 1.5)")
     };
     found.claim_if("C236", times.map(|times| ((1.25..=1.75).contains(&times), text(times))));
     let are_real = evidence.targets.iter().all(|target| target.simulated.is_none());
@@ -588,7 +597,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         let count = evidence.targets.len();
         let unless = |ids: &[&'static str], wanted: usize, found: &mut Conclusion| {
             if count != wanted {
-                found.cannot(ids, &format!("the claim needs {wanted} targets; {count} were named"));
+                found.cannot(ids, &format!("the claim needs {wanted} targets, not {count}"));
             }
         };
         unless(&["C194", "C195"], 4, found);
@@ -596,8 +605,8 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The rate of targets that have separate queues and share no hardware (requests per second), from
-/// the rate of one target.
+/// Returns the rate that the targets would reach if they shared no hardware (requests per second),
+/// computed from the rate of a single target at the same depth.
 fn independent_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, point);
     let one = curve.iter().find(|(depth, _)| *depth == point.depth())?.1;
@@ -608,7 +617,9 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let read = |depth: &str| at(evidence, DIRECT, "randread", depth);
     let gain = |deep: &str| Some(curve::compare(read(deep)?, read("1")?));
     if let Some((two, four)) = gain("2").zip(gain("4")) {
-        let text = format!("over depth 1: depth 2 {}, depth 4 {}", two.words(), four.words());
+        let (two_words, four_words) = (two.words(), four.words());
+        let text =
+            format!("rate compared with depth 1: {two_words} at depth 2, {four_words} at depth 4");
         match (two.times(), four.times()) {
             (Some(two), Some(four)) => {
                 found.claim("C100", two < STEP_MIN && four >= STEP_MIN, text);
@@ -629,8 +640,8 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let text = |each: f64| format!("buffered random reads: {each:.2} per revolution");
     found.value_if("C104", each.map(|each| (each, text(each))));
     if buffered.is_some() && per_revolution(evidence, buffered).is_none() {
-        let why = "no single disk with a known rotation speed; use a SCSI or SATA disk, or \
-                   sim:w2k-atlas10k";
+        let why = "the target is not a single disk with a known rotation speed; use a SCSI or \
+                   SATA disk, or sim:w2k-atlas10k";
         found.cannot(&["C104"], why);
     }
     let write = at(evidence, BUFFERED, "randwrite", "1");
@@ -643,7 +654,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     );
     let saved =
         buffered.zip(read("1")).and_then(|(with, past)| Some(1.0 - 1.0 / costs(with, past)?));
-    found.loss("C189", saved, "CPU that direct random reads save over buffered ones");
+    found.loss("C189", saved, "CPU time that direct random reads save compared with buffered ones");
 }
 
 #[cfg(test)]
@@ -658,7 +669,8 @@ mod tests {
         cell(per_s * 8192, &flags)
     }
 
-    /// A disk of 10,000 revolutions per minute that reorders requests at depth 3 and above.
+    /// Builds the results of a disk of 10,000 revolutions per minute that reorders requests at
+    /// depth 3 and above.
     fn disk() -> Evidence {
         let points = vec![
             read(DIRECT, "1", 100),
@@ -691,7 +703,7 @@ mod tests {
         );
         assert_eq!(found.advice[0].id, "deeper-random");
         assert_eq!(verdict(&found, "C100"), Verdict::Holds);
-        assert_eq!(verdict(&found, "C104"), Verdict::CannotBeTried, "it is absolute");
+        assert_eq!(verdict(&found, "C104"), Verdict::CannotBeTried, "absolute value");
         assert_eq!(verdict(&found, "C101"), Verdict::DoesNotHold);
     }
 
@@ -748,7 +760,8 @@ mod tests {
         assert_eq!(verdict(&found, "C100"), Verdict::CannotBeTried);
     }
 
-    /// Two striped targets of 100 requests per second each, at several depths.
+    /// Builds the results of two striped targets of 100 requests per second each, at several
+    /// depths.
     fn two() -> Evidence {
         let on = |part, disks, depth, per_s: u64| {
             let flags = [("rw", "randread"), ("bs", "8k"), ("chunk", "64k")];
@@ -774,7 +787,7 @@ mod tests {
         let text = &found.findings.iter().find(|one| one.id == "spread").unwrap().headline;
         assert!(text.contains("depth 2: 75%, 1.50 targets busy (1.33 to 1.50 expected)"), "{text}");
         assert!(text.contains("depth 8: 94%"), "{text}");
-        assert!(text.ends_with("keep depth 8 or more, or use a queue for each target"), "{text}");
+        assert!(text.ends_with("use depth 8 or more, or a queue for each target"), "{text}");
         for id in ["C194", "C196", "C236"] {
             assert_eq!(verdict(&found, id), Verdict::Holds, "{id}");
         }
@@ -792,6 +805,6 @@ mod tests {
         halfway.point.key.workload.depth = 4;
         assert!((even_rate(&evidence, &halfway).unwrap() - 300.0).abs() < 1e-6);
         halfway.point.key.workload.depth = 16;
-        assert_eq!(even_rate(&evidence, &halfway), None, "nothing is known of depth 8");
+        assert_eq!(even_rate(&evidence, &halfway), None, "depth 8 was not measured");
     }
 }

@@ -1,7 +1,6 @@
-//! Study `request-size`: direct requests by size. Rate, half-power size, the CPU cost of a request
-//! and a byte, and the size at which the block layer splits requests.
-//!
-//! Each size is measured at depth 1.
+//! Study `request-size`: direct requests of several sizes at depth 1. It reports the rate, the
+//! half-power size, the CPU cost of a request and of a byte, and the smallest size that the block
+//! layer splits.
 
 use analysis::costmodel::CostModel;
 use analysis::units;
@@ -15,8 +14,8 @@ use crate::curve;
 pub const STUDY: Study = Study {
     name: "request-size",
     papers: "Riedel 1997, section 3, Figures 3 and 4: unbuffered reads reach the media limit at 8 \
-             KB, writes without write cache reach half power at 128 KB; a request costs 120 us \
-             whatever its size",
+             KB, writes without write cache reach half power at 128 KB; a request of any size \
+             costs 120 us of CPU time",
     needs: "",
     plan: include_str!("../../plans/request-size.toml"),
     claims: &[
@@ -27,9 +26,9 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Maximum request size of the cost fit (bytes). The block layer splits larger requests.
+/// Maximum request size in the fit of the CPU cost (bytes). The block layer splits larger requests.
 const COST_BYTES_MAX: u64 = 1 << 20;
-/// A request counts as split if the requests that reach the device have at most this share of its
+/// A request counts as split if the requests that reach the device are at most this share of its
 /// size.
 const SPLIT: f64 = 0.75;
 
@@ -48,32 +47,32 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The half-power size, and advice if a larger size gains against 4 KiB.
+/// Reports the half-power size, and advises to use larger requests if they are faster than 4 KiB.
 fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f64, source: &str) {
     let (measured, fitted) = curve::half_power(curve, pap);
-    let peak = format!("PAP {}, {source}", units::rate(pap));
+    let peak = format!("the PAP of {} ({source})", units::rate(pap));
     let fitted = fitted.map_or_else(
-        || "at no size in the fit".to_owned(),
-        |bytes| format!("at {} in the fit", units::size(bytes as u64)),
+        || "at no size (fitted)".to_owned(),
+        |bytes| format!("at {} (fitted)", units::size(bytes as u64)),
     );
     let best = curve.iter().map(|point| point.rate()).fold(0.0, f64::max);
     found.find(
         "half-power-size",
         match measured {
             Some(bytes) => format!(
-                "{rw}s at depth 1 pass half power at {} (measured), {fitted}; {peak}",
+                "{rw}s at depth 1 pass half of {peak} at {} (measured) and {fitted}",
                 units::size(bytes)
             ),
             None => format!(
-                "{rw}s at depth 1 never reach half power (best: {:.0}% of {peak}); a larger depth \
-                 may (halfpower study depth)",
+                "{rw}s at depth 1 reach at most {:.0}% of {peak}, so they never pass half of it; a \
+                 larger depth may (halfpower study depth)",
                 100.0 * best / pap
             ),
         },
     );
     let small = curve.iter().find(|point| point.bytes() == 4 << 10);
     let Some(small) = small.or(curve.first()) else { return };
-    // Takes the smallest size near the peak, even if a larger one is slightly faster.
+    // The smallest size near the peak is enough, even if a larger size is slightly faster.
     let Some(large) = curve::reaches_peak(curve) else { return };
     let Some(large) = curve.iter().find(|point| point.bytes() == large) else { return };
     if large.bytes() > small.bytes() && curve::differ(small, large) {
@@ -94,7 +93,7 @@ fn model(curve: &[&MeasuredPoint]) -> Option<CostModel> {
     half_power::cost_model(&whole)
 }
 
-/// The CPU cost per request and per KiB.
+/// Reports the CPU cost per request and per KiB.
 fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     let Some(model) = model(curve) else { return };
     let (fixed, marginal) = (model.fixed_ns, model.marginal_ns_per_kib);
@@ -102,7 +101,7 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     let each_kib = if marginal.low > 0.0 {
         format!("{} per KiB", units::time(marginal.value))
     } else {
-        "no measurable cost per KiB".to_owned()
+        "nothing measurable per KiB".to_owned()
     };
     let smallest = curve.first().and_then(|point| Some((point, curve::utilisation(point)?)));
     let busy = smallest.map(|(point, share)| {
@@ -112,7 +111,7 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     found.find(
         "cpu-cost",
         format!(
-            "a {rw} costs {} of CPU ({}) at any size, plus {each_kib}{}",
+            "a {rw} of any size costs {} of CPU ({}), plus {each_kib}{}",
             units::time(fixed.value.max(0.0)),
             between(fixed.low.max(0.0), fixed.high),
             busy.unwrap_or_default()
@@ -120,7 +119,7 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     );
 }
 
-/// The size above which the device receives several smaller requests instead of one.
+/// Reports the smallest request size at which the device receives several smaller requests.
 fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], rw: &str) {
     let device_bytes: Vec<(&MeasuredPoint, f64)> =
         curve.iter().filter_map(|point| Some((*point, point.device_request_bytes()?))).collect();
@@ -144,7 +143,8 @@ fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], 
         "split",
         match first {
             Some((point, device)) => {
-                let for_largest = if point.bytes() == largest.bytes() {
+                let is_same = at_device(*of_largest) == at_device(*device);
+                let for_largest = if is_same || point.bytes() == largest.bytes() {
                     String::new()
                 } else {
                     let size = units::size(largest.bytes());
@@ -180,7 +180,7 @@ fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
         let top = reads.iter().map(|point| point.rate()).fold(0.0, f64::max);
         let share = 100.0 * top / pap;
         let advertised = !source.contains("measured");
-        let text = format!("reads at depth 1 reach {share:.0}% of PAP {source}");
+        let text = format!("reads at depth 1 reach {share:.0}% of the PAP {source}");
         if advertised {
             found.value("R042", Some(share), text);
         } else {
@@ -191,7 +191,7 @@ fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
     write_cache_claims(found, evidence, &writes);
 }
 
-/// Claims about writes, which depend on the drive's write cache.
+/// Judges the claims about writes, which depend on the drive's write cache.
 fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&MeasuredPoint]) {
     let state = evidence.device().and_then(|device| device.write_cache.as_deref());
     if state != Some("write through") {
@@ -201,7 +201,7 @@ fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Me
         // The papers take the rate of reads as the media limit.
         let half = curve::half_power(writes, media).0;
         let words = half.map_or_else(|| "no size".to_owned(), units::size);
-        let text = format!("writes pass half of the fastest read at {words}");
+        let text = format!("writes pass half of the rate of the fastest read at {words}");
         for id in ["R050", "R064"] {
             match half {
                 Some(bytes) => found.value(id, Some(kib(bytes)), text.clone()),
@@ -218,7 +218,7 @@ fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Me
     }
 }
 
-/// The smallest size near the highest rate of a curve (KiB), and a sentence about it.
+/// Returns the smallest size near the highest rate of a curve (KiB), and this result as text.
 fn at_peak(curve: &[&MeasuredPoint], rw: &str) -> Option<(f64, String)> {
     let bytes = curve::reaches_peak(curve)?;
     let text = format!("{rw}s reach 90% of their highest rate at {}", units::size(bytes));
@@ -241,12 +241,12 @@ fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
     found.value_if("R180", share(read("64k")));
     found.value_if("R179", share(small));
     let cpus = f64::from(evidence.host.cpus.max(1));
-    // The claim is about the share of all processors.
+    // C138 is about the share of all processors.
     if evidence.is_simulated() {
         found.cannot(&["C138"], "the share of all processors is known only on a real host");
     } else {
         let all = |(percent, text): (f64, String)| {
-            let text = format!("{text}, of {cpus:.0} CPUs");
+            let text = format!("{text}; the host has {cpus:.0} CPUs");
             (percent / cpus, text)
         };
         found.value_if("C138", share(small).map(all));
@@ -260,8 +260,8 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// Reads of a device that takes 50 us for each request and 1 ns for each byte, with CPU costs
-    /// of 10 us for each request and 100 ns for each KiB.
+    /// Builds points of reads from a device that takes 50 us per request plus 1 ns per byte. The
+    /// CPU cost is 10 us per request plus 100 ns per KiB.
     fn model_device() -> Evidence {
         let sizes = ["2k", "4k", "16k", "64k", "256k", "1m", "4m"];
         let points = sizes.map(|bs| {
@@ -283,7 +283,7 @@ mod tests {
         let found = analyse(&model_device());
         let text = text(&found, "half-power-size");
         assert!(text.contains("at 64 KiB (measured)"), "{text}");
-        assert!(text.contains("PAP 9") && text.contains("the plateau measured"), "{text}");
+        assert!(text.contains("PAP of 9") && text.contains("the measured plateau"), "{text}");
         assert_eq!(found.advice[0].id, "larger-requests");
     }
 
@@ -301,7 +301,7 @@ mod tests {
         let verdict = |evidence: &Evidence, id: &str| {
             analyse(evidence).claims.iter().find(|claim| claim.id == id).unwrap().verdict
         };
-        assert_eq!(verdict(&evidence, "R042"), Verdict::CannotBeTried, "nothing is advertised");
+        assert_eq!(verdict(&evidence, "R042"), Verdict::CannotBeTried, "no advertised rate");
         assert_eq!(verdict(&evidence, "C207"), Verdict::CannotBeTried);
         let cases = [(3e9, Verdict::Holds), (3e10, Verdict::DoesNotHold)];
         for (pap, expected) in cases {

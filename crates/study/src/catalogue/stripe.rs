@@ -1,10 +1,11 @@
 //! Study `stripe`: the number of targets worth striping over, the depth that keeps them busy, and
-//! their limit; for a single target, whether it is internally striped, and its chunk size.
+//! their common limit. For a single target, the study finds whether the target is internally
+//! striped, and its chunk size.
 //!
 //! Several targets are measured as independent streams, each at the full depth, and as one stripe
-//! made by halfpower. A single target is probed in bursts: half of the requests at one offset, half
-//! at a distance. While both halves lie in one chunk they wait for each other. At larger distances,
-//! another member serves the second half at the same time.
+//! made by halfpower. A single target is probed with bursts of requests. The second half of a burst
+//! starts at a distance from the first half. If both halves are in one chunk, their requests wait
+//! for each other. At larger distances, another member serves the second half at the same time.
 
 use analysis::units;
 use ioengine::engine::EngineOptions;
@@ -26,7 +27,7 @@ pub const STUDY: Study = Study {
     papers: "Riedel 1997, section 4, Figures 8 to 11, and section 6: three disks saturate a SCSI \
              bus, N + 1 requests keep N disks busy; Chung 2000, section 7.4 and Figure 17: two \
              disks, three-deep, twice the rate of one",
-    needs: "up to four targets for scaling; one target to find its inner chunk size",
+    needs: "up to four targets for scaling; a single target to find its internal chunk size",
     plan: include_str!("../../plans/stripe.toml"),
     claims: &[
         "R118", "C147", "R175", "R176", "R008", "R130", "R177", "R097", "R101", "R100", "R106",
@@ -36,7 +37,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Rates that differ by less than this share count as equal.
+/// The difference (share) below which two rates count as equal.
 const SAME: f64 = 0.1;
 /// Several targets share a limit if together they reach less than this share of the sum of their
 /// separate rates.
@@ -56,26 +57,26 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 const BURST_MAX: u32 = 64;
 /// Requests wait for each other if a burst takes at least this many times as long as half a burst.
 const WAITS: f64 = 1.6;
-/// Maximum chunk size that is searched for (bytes).
+/// The largest chunk size that can be found (bytes).
 const CHUNK_MAX: u64 = 16 << 20;
-/// Maximum number of devices that is searched for.
+/// The largest number of members that can be found.
 const MEMBERS_MAX: u64 = 64;
-/// Each burst is repeated this often; its time is the median.
+/// Number of repetitions of each burst. The median of their times is used.
 const TIMES: usize = 7;
-/// Bursts start at multiples of this (bytes), so far apart that no cache has their data. It is a
-/// multiple of all usual chunk sizes.
+/// The distance between the starts of successive bursts (bytes). The distance is so large that no
+/// cache has the data of the next burst, and is a multiple of all usual chunk sizes.
 const STEP_BYTES: u64 = 48 << 20;
 
-/// What timing tells about the internal structure of a target.
+/// The internal structure of a target, derived from the times of bursts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Structure {
     /// Requests at one offset do not wait for each other, so chunks cannot be found.
     NoQueue,
-    /// One device: requests wait for each other at every distance measured.
+    /// Requests wait for each other at every distance measured, so the target is a single device.
     OneMember { up_to_bytes: u64 },
-    /// A stripe, with the number of its devices if known.
+    /// The target is a stripe. `members` is None if the number of members was not found.
     Stripe { chunk_bytes: u64, members: Option<u64> },
-    /// Adjacent requests do not wait for each other, or the result did not repeat.
+    /// Adjacent requests do not wait for each other, or a repeated measurement gave another result.
     Unclear,
 }
 
@@ -92,8 +93,10 @@ struct Prober {
 fn probe_structure(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
     let part = "chunk within";
     if study_target.is_simulated() {
-        return runner
-            .leave_out(part, "a simulated system states its chunk (halfpower simulate --list)");
+        return runner.leave_out(
+            part,
+            "a simulated system states its chunk size (halfpower simulate --list)",
+        );
     }
     let found = match &study_target.kind {
         Kind::Reference { device } => structure_of(device),
@@ -111,8 +114,8 @@ fn probe_structure(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
         Ok(Structure::OneMember { up_to_bytes }) => note("one-member", "bytes", up_to_bytes),
         Ok(Structure::NoQueue) => runner.leave_out(
             part,
-            "requests at one offset do not wait for each other, so a chunk cannot be found; \
-             halfpower target prints what the volume reports",
+            "requests at one offset do not wait for each other, so chunks cannot be found; use \
+             halfpower target to see what the volume reports",
         ),
         Ok(Structure::Unclear) => runner.leave_out(
             part,
@@ -180,15 +183,15 @@ impl Prober {
             pages: BufferPages::Small,
             options: EngineOptions::default(),
         })?;
-        // A reference device has no cache beyond its model, so all bursts may start at one offset.
-        // Any other device may have a cache.
+        // All bursts to a reference device may start at one offset, because its cache is part of
+        // its model. Any other device may have a cache.
         let count = if known { 1 } else { (target.size_bytes() / STEP_BYTES).max(1) };
         let bases = (0..count).map(|number| number * STEP_BYTES).collect();
         Ok(Prober { engine, clock: Monotonic::new(), granule, bases, turn: 0 })
     }
 
-    /// The smallest burst whose requests to one device wait for each other, and the threshold
-    /// between the times of waiting and not waiting (ns). `None` if requests do not wait for each
+    /// Returns the size of the smallest burst whose requests wait for each other, and the burst
+    /// time that separates waiting from not waiting (ns). None if requests never wait for each
     /// other.
     fn calibrate(&mut self) -> Result<Option<(u32, f64)>, ioengine::Error> {
         let mut half_ns = self.apart(1, 0)?;
@@ -203,7 +206,7 @@ impl Prober {
         Ok(None)
     }
 
-    /// The median time of a burst whose halves start `distance` bytes apart (ns).
+    /// Measures the median time of a burst whose halves start `distance` bytes apart (ns).
     fn apart(&mut self, count: u32, distance: u64) -> Result<f64, ioengine::Error> {
         let mut times = Vec::with_capacity(TIMES);
         for _ in 0..TIMES {
@@ -231,7 +234,7 @@ impl Prober {
             self.engine.submit_and_wait(&batch, count, None, &mut done)?;
             times.push((self.clock.now_ns() - begun_ns) as f64);
             for completion in done {
-                let read = |e| ioengine::Error::io("reading at a distance", e);
+                let read = |e| ioengine::Error::io("reading a block of a burst", e);
                 completion.outcome().map_err(read)?;
             }
         }
@@ -256,7 +259,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The fastest point on this many targets, whether striped or as independent streams.
+/// Returns the fastest point on this many targets, striped or as independent streams.
 fn best<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Option<&'a MeasuredPoint> {
     let disks = disks.to_string();
     evidence.fastest(&[("rw", rw), ("disks", &disks)])
@@ -269,7 +272,7 @@ fn measured_disks(evidence: &Evidence) -> Vec<u32> {
     disks
 }
 
-/// The gain from each further target, and the common limit of all targets.
+/// Reports the gain from each further target, and the common limit of all targets.
 fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(one) = best(evidence, rw, 1).map(MeasuredPoint::rate).filter(|rate| *rate > 0.0)
     else {
@@ -285,10 +288,10 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     };
     let each: Vec<String> = rates
         .iter()
-        .map(|(disks, rate)| format!("{disks} targets {}", words_of_times(rate / one)))
+        .map(|(disks, rate)| format!("{} with {disks} targets", words_of_times(rate / one)))
         .collect();
     let one_rate = units::rate(one);
-    found.find("scaling", format!("{rw}s: one target {one_rate}; {}", each.join(", ")));
+    found.find("scaling", format!("{rw}s: {one_rate} with one target; {}", each.join(", ")));
     let (last, rate) = rates[rates.len() - 1];
     if rate < FULL * f64::from(last) * one {
         let first = std::iter::once((1, one)).chain(rates.iter().copied());
@@ -297,8 +300,8 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         found.find(
             "ceiling",
             format!(
-                "{rw}s do not exceed {} from {from} {} on ({} of the rate of {last} separate \
-                 targets): {}",
+                "{rw}s do not exceed {} with {from} {} or more ({} of {last} times the rate of one \
+                 target): {}",
                 units::rate(top),
                 if from == 1 { "target" } else { "targets" },
                 share_of(rate, f64::from(last) * one),
@@ -315,12 +318,13 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// A part of a whole, as a percentage.
+/// Formats a part of a whole as a percentage.
 fn share_of(part: f64, whole: f64) -> String {
     format!("{:.0}%", 100.0 * part / whole)
 }
 
-/// What limits the fastest point on all targets of a simulated system, as `simulate` names it.
+/// Reports what limits the fastest point on all targets of a simulated system, in the words of
+/// `simulate`.
 fn limit(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let most = measured_disks(evidence).into_iter().next_back();
     let point = most.and_then(|disks| best(evidence, rw, disks));
@@ -332,18 +336,18 @@ fn limit(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// The device or bus that all targets share, as far as the system reports it.
+/// Describes the shared hardware that limits all targets, if the system reports it.
 fn shared(evidence: &Evidence) -> String {
     if evidence.is_simulated() {
-        return "a shared part is saturated (halfpower simulate names it)".to_owned();
+        return "a shared part is saturated (see halfpower simulate)".to_owned();
     }
     match evidence.shared_device() {
-        Some(name) => format!("the targets lie on one device, {name}"),
+        Some(name) => format!("the targets are on one device, {name}"),
         None => "a shared link, controller or CPU is saturated".to_owned(),
     }
 }
 
-/// The striped points with chunks of 64 KiB on this many targets, by rising depth.
+/// Returns the striped points with chunks of 64 KiB on this many targets, by rising depth.
 fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a MeasuredPoint> {
     let disks = disks.to_string();
     let flags = [("part", "striped"), ("rw", rw), ("disks", &*disks), ("chunk", "64k")];
@@ -352,7 +356,7 @@ fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a Measured
     points
 }
 
-/// The smallest depth whose rate is at most 10% below the best rate of any depth.
+/// Returns the smallest depth whose rate is at most 10% below the best rate.
 fn sufficient(points: &[&MeasuredPoint]) -> Option<u32> {
     let top = points.iter().map(|point| point.rate()).fold(0.0, f64::max);
     points.iter().find(|point| point.rate() >= (1.0 - SAME) * top).map(|point| point.depth())
@@ -369,12 +373,15 @@ fn depth_needed(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     if !needed.is_empty() {
         found.find(
             "depth-needed",
-            format!("striped {rw}s of 64 KiB in chunks of 64 KiB need {}", needed.join(", ")),
+            format!(
+                "striped {rw}s of 64 KiB in chunks of 64 KiB reach 90% of their highest rate at {}",
+                needed.join(", ")
+            ),
         );
     }
 }
 
-/// A stripe compared with independent streams, each at its best depth.
+/// Compares a stripe with independent streams, both at their best depths.
 fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(disks) = measured_disks(evidence).into_iter().next_back() else { return };
     let count = disks.to_string();
@@ -384,13 +391,13 @@ fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let words = if (times - 1.0).abs() < SAME {
         "the same within 10%".to_owned()
     } else {
-        format!("the stripe moves {} as much", words_of_times(times))
+        format!("the stripe has {} the throughput", words_of_times(times))
     };
     found.find(
         "streams",
         format!(
-            "{rw}s over {disks} targets: one stripe {} at depth {}, independent streams {} at \
-             depth {} each: {words}",
+            "{rw}s over {disks} targets: one stripe reaches {} at depth {}, independent streams \
+             reach {} at depth {} each: {words}",
             units::rate(striped.rate()),
             striped.depth(),
             units::rate(streams.rate()),
@@ -399,7 +406,7 @@ fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     );
 }
 
-/// The effect of the chunk size.
+/// Reports the effect of the chunk size.
 fn chunks(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(disks) = measured_disks(evidence).into_iter().next_back() else { return };
     let count = disks.to_string();
@@ -430,14 +437,14 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
     if let Some(chunk) = evidence.value("stripe-chunk", &[]) {
         let members = match evidence.value("stripe-members", &[]) {
             Some(members) => format!("over {members:.0} members"),
-            None => format!("over more than {MEMBERS_MAX} members, or more than fit the target"),
+            None => "over an unknown number of members".to_owned(),
         };
         let chunk = units::size(chunk as u64);
         found.find(
             "chunk-within",
             format!(
                 "the target is striped internally in chunks of {chunk} {members}; align requests \
-                 to them"
+                 to the chunks"
             ),
         );
     }
@@ -446,8 +453,8 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "chunk-within",
             format!(
-                "no internal striping found: bursts of reads take as long at distances up to \
-                 {bytes} as on adjacent blocks"
+                "no internal striping was found: bursts of reads at distances up to {bytes} take \
+                 as long as bursts of adjacent reads"
             ),
         );
     }
@@ -472,22 +479,27 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         "R176",
         four_deep.map(|point| {
             let share = point.rate() / top;
-            let text = format!("256 KiB outstanding: {:.0}% of the best rate", 100.0 * share);
+            let text = format!("with 256 KiB outstanding: {:.0}% of the best rate", 100.0 * share);
             (share >= 1.0 - SAME, text)
         }),
     );
     let fourth = rate(3).zip(rate(4)).map(|(three, four)| four / three - 1.0);
     for id in ["R008", "R130", "R177"] {
-        let text = |more: f64| format!("a fourth target adds {:.0}%", 100.0 * more);
+        let text = |more: f64| format!("a fourth target raises the rate by {:.0}%", 100.0 * more);
         found.claim_if(id, fourth.map(|more| (more < SAME, text(more))));
     }
     if let Some(pap) = evidence.pap_bytes_per_s {
         for (id, most) in [("R097", 2), ("R101", 3)] {
             let share = rate(most).map(|rate| rate / pap);
-            let text = |share: f64| format!("{most} targets: {:.0}% of PAP", 100.0 * share);
+            let text =
+                |share: f64| format!("{most} targets reach {:.0}% of the PAP", 100.0 * share);
             found.claim_if(id, share.map(|share| (share > 0.5, text(share))));
         }
-        found.loss("R100", rate(3).map(|rate| rate / pap), "three targets, share of PAP");
+        found.loss(
+            "R100",
+            rate(3).map(|rate| rate / pap),
+            "rate of three targets as a share of the PAP",
+        );
     } else {
         let why = "the claim needs the advertised rate of the bus; state it with --pap";
         found.cannot(&["R097", "R101", "R100"], why);
@@ -497,7 +509,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     found.cannot(&["R106"], why);
 }
 
-/// Claim R175: N + 1 requests keep N targets busy.
+/// Judges claim R175, which says that N + 1 requests keep N targets busy.
 fn n_plus_one(found: &mut Conclusion, evidence: &Evidence) {
     let mut shares = Vec::new();
     for disks in measured_disks(evidence).into_iter().filter(|disks| *disks > 1) {
@@ -548,7 +560,7 @@ mod tests {
         assert!(matches!(one, Structure::OneMember { .. } | Structure::Unclear), "{one:?}");
     }
 
-    /// Targets with a rate of 100 MiB/s each and a common ceiling of 300 MiB/s.
+    /// Builds the results of targets with 100 MiB/s each and a common limit of 300 MiB/s.
     fn points() -> Evidence {
         let mut points = Vec::new();
         for disks in 1..=4_u64 {
@@ -572,10 +584,10 @@ mod tests {
         let found = analyse(&points());
         let text = |id: &str| &found.findings.iter().find(|one| one.id == id).unwrap().headline;
         assert!(
-            text("scaling").contains("3 targets 3.00 times, 4 targets 3.00 times"),
+            text("scaling").contains("3.00 times with 3 targets, 3.00 times with 4 targets"),
             "{found:?}"
         );
-        assert!(text("ceiling").contains("from 3 targets on (75% of the rate of 4"), "{found:?}");
+        assert!(text("ceiling").contains("(75% of 4 times the rate of one target)"), "{found:?}");
         assert!(text("depth-needed").contains("depth 3 for 3 targets"), "{found:?}");
         assert_eq!(found.advice[0].id, "stripe-width");
     }

@@ -1,9 +1,11 @@
-//! Study `write-cache`: the write cache of a drive. It measures the gain of the cache, the cost of
-//! durability with and without it, and whether a power failure can lose an acknowledged write.
+//! Study `write-cache`: the write cache of a drive. It measures the gain of the cache, and the cost
+//! of durability with and without the cache. It reports whether a power failure can lose an
+//! acknowledged write.
 //!
-//! The state is the drive's own (SCSI and ATA caching page, NVMe feature, the host of a guest), not
-//! the kernel's assumption. It is switched only with `--toggle-write-cache`; the old value is
-//! journalled first and restored at the end.
+//! The state of the cache is read from the drive (SCSI and ATA caching page, NVMe feature) or, in a
+//! guest, from the host, because the kernel's assumption about the drive may be wrong. The state is
+//! switched only with `--toggle-write-cache`. The old value is journalled first and restored at the
+//! end.
 
 use analysis::units;
 use std::path::Path;
@@ -22,9 +24,10 @@ use crate::target::StudyTarget;
 
 pub const STUDY: Study = Study {
     name: "write-cache",
-    papers: "Riedel 1997, sections 2 and 3, and its box on the risk: the drive's write cache makes \
-             small unbuffered writes ten times as fast and large buffered ones twice, and loses \
-             its content when the power fails; Chung 2000, section 5: queue depth replaces it",
+    papers: "Riedel 1997, sections 2 and 3, and the box on the risk: the drive's write cache makes \
+             small unbuffered writes ten times as fast and large buffered writes twice as fast, \
+             but loses its content when the power fails; Chung 2000, section 5: queue depth \
+             replaces the cache",
     needs: "permission to write; root and --toggle-write-cache to measure both states",
     plan: include_str!("../../plans/write-cache.toml"),
     claims: &["R030", "R041", "R065", "R066", "R081", "C084"],
@@ -33,7 +36,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Suffix of the parts of the plan that are measured again with the write cache in its other state.
+/// The suffix of the parts of the plan that are measured again after the write cache was switched.
 const SWITCHED: &str = ", cache switched";
 
 // ---- what is measured
@@ -105,8 +108,8 @@ fn note_not_switched(runner: &mut StudyRunner<'_>, why: &str) {
     note(runner, "not-switched", why);
 }
 
-/// Notes the state of a disk's cache. Returns the setting for its other state if switching was
-/// requested and is possible.
+/// Notes the state of a disk's write cache. Returns the setting that switches the cache to its
+/// other state. None if switching was not requested or is not possible.
 fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSetting> {
     let text = |name: &str| std::fs::read_to_string(disk.join("queue").join(name));
     for (quantity, name) in [("kernel-believes", "write_cache"), ("fua-flag", "fua")] {
@@ -117,18 +120,18 @@ fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSettin
     let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let device = Device::numbered(&std::fs::read_to_string(disk.join("dev")).ok()?);
     if device.is_some_and(|device| device.text("loop/backing_file").is_some()) {
-        note(runner, "beneath", "a loop device, and the disk of its image has a cache of its own");
+        note(runner, "beneath", "a loop device whose image is on a disk with a separate cache");
     }
     let Some(means) = Means::of(disk) else {
         let why = format!(
-            "the state of the cache of {name} cannot be read: it is not a SCSI, ATA, NVMe or virtio"
+            "the cache state of {name} is unknown, because it is not a SCSI, ATA, NVMe or virtio"
         );
-        note_not_switched(runner, &format!("{why} disk; name a file or partition on one"));
+        note_not_switched(runner, &format!("{why} disk; use a file or partition on such a disk"));
         return None;
     };
     note(runner, "means", means.words());
     if matches!(means, Means::Guest(_)) {
-        note(runner, "beneath", "a disk of the host with a cache that this guest cannot see");
+        note(runner, "beneath", "a disk of the host, with a cache that this guest cannot see");
     }
     let state = match means.state() {
         Ok(state) => state,
@@ -173,7 +176,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The text of a recorded reading.
+/// Returns the text of a noted reading.
 fn word<'a>(evidence: &'a Evidence, quantity: &str) -> Option<&'a str> {
     let reading = evidence.read(quantity, &[]).into_iter().next()?;
     reading.labels.get("is").map(String::as_str)
@@ -188,7 +191,7 @@ fn state(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// Whether an acknowledged write can be lost.
+/// Reports whether an acknowledged write can be lost.
 fn loss(found: &mut Conclusion, evidence: &Evidence) {
     let known = evidence.targets.first().is_some_and(|target| target.kind == "delay");
     if evidence.is_simulated() || known || evidence.usable().next().is_none() {
@@ -206,17 +209,17 @@ fn loss(found: &mut Conclusion, evidence: &Evidence) {
             "an acknowledged write can be lost until it is flushed: the drive caches writes; \
              fsync, O_DSYNC or --fua ({}) make it durable",
             match word(evidence, "fua-flag") {
-                Some("1") => "one request, the device supports FUA",
-                _ => "a write and a flush, the device has no FUA",
+                Some("1") => "one request, because the device supports FUA",
+                _ => "a write and a flush, because the device has no FUA",
             }
         ),
         (Some(THROUGH), _) => {
-            "an acknowledged direct write is on the medium, according to the drive: its cache \
+            "according to the drive, an acknowledged direct write is on the medium: the cache \
              writes through"
                 .to_owned()
         }
         (_, Some(BACK)) => {
-            "the drive does not report its cache state; the kernel sends flushes, so a write is \
+            "the drive does not report its cache state, but the kernel sends flushes: a write is \
              safe only after fsync"
                 .to_owned()
         }
@@ -231,7 +234,7 @@ fn loss(found: &mut Conclusion, evidence: &Evidence) {
     };
     let beneath = match word(evidence, "beneath") {
         Some(beneath) => {
-            format!(". Below is {beneath}: whether a write survives there is unknown")
+            format!(". Below is {beneath}. Whether a write survives there is unknown")
         }
         None => String::new(),
     };
@@ -242,7 +245,7 @@ fn at<'a>(evidence: &'a Evidence, part: &str, bs: &str, depth: &str) -> Option<&
     evidence.find(&[("part", part), ("bs", bs), ("iodepth", depth)])
 }
 
-/// The cost of making each write durable, in one state of the cache.
+/// Reports the cost of making each write durable, in one state of the cache.
 fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
     for bs in ["4k", "64k"] {
         let of = |part: &str| at(evidence, &format!("{part}{suffix}"), bs, "1");
@@ -253,7 +256,7 @@ fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
                 let durable = of(part)?;
                 let times = plain.rate() / durable.rate().max(1.0);
                 Some(if curve::differ(plain, durable) {
-                    format!("{part} {} ({})", units::rate(durable.rate()), cost(times))
+                    format!("{part}: {} ({})", units::rate(durable.rate()), cost(times))
                 } else {
                     format!("{part}: the same rate, within noise")
                 })
@@ -262,7 +265,7 @@ fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
         if !costs.is_empty() {
             let (size, rate) = (units::size(plain.bytes()), units::rate(plain.rate()));
             let text = format!(
-                "direct writes of {size}, one at a time{suffix}: plain writes {rate}; {}",
+                "direct writes of {size}, one at a time{suffix}: plain writes: {rate}; {}",
                 costs.join("; ")
             );
             found.find("durability", text);
@@ -274,22 +277,22 @@ fn cost(times: f64) -> String {
     if times >= 1.0 {
         format!("plain writes are {} as fast", words_of_times(times))
     } else {
-        format!("{} the plain rate", words_of_times(1.0 / times))
+        format!("{} the rate of plain writes", words_of_times(1.0 / times))
     }
 }
 
-/// The time of a flush.
+/// Reports the time of a flush.
 fn flush(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
     let part = format!("flushed after each{suffix}");
     let Some(point) = at(evidence, &part, "4k", "1") else { return };
     if let Some(median_ns) = median_flush_ns(point) {
         let time = units::time(median_ns);
-        let text = format!("median flush after one direct 4 KiB write: {time}{suffix}");
+        let text = format!("median flush time after one direct 4 KiB write{suffix}: {time}");
         found.find("flush", text);
     }
 }
 
-/// The median over the trials of each trial's median flush time (ns).
+/// Returns the median flush time of each trial, as the median of all trials (ns).
 fn median_flush_ns(point: &MeasuredPoint) -> Option<f64> {
     let trials = point.point.trials.iter();
     let mut medians: Vec<u64> =
@@ -298,7 +301,7 @@ fn median_flush_ns(point: &MeasuredPoint) -> Option<f64> {
     medians.get(medians.len() / 2).map(|ns| *ns as f64)
 }
 
-/// The points with the write cache on and off; `None` if only one state was measured.
+/// Returns the points with the write cache on and off. None if only one state was measured.
 fn both<'a>(
     evidence: &'a Evidence,
     part: &str,
@@ -320,7 +323,7 @@ fn gain(found: &mut Conclusion, evidence: &Evidence) {
         let times = on.rate() / off.rate().max(1.0);
         let (size, rates) = (units::size(on.bytes()), (on.rate(), off.rate()));
         let text = format!(
-            "{part} writes of {size}: {} with the cache, {} without: {}",
+            "{part} writes of {size}: {} with the cache, {} without it: {}",
             units::rate(rates.0),
             units::rate(rates.1),
             curve::compare(on, off).words()
@@ -338,21 +341,24 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let [on, off] = both(evidence, part, bs, "1")?;
         Some(on.rate() / off.rate().max(1.0))
     };
-    let what = "direct writes of 4 KiB with the cache against without";
+    let what = "4 KiB direct writes, write cache on compared with off";
     found.gain("R065", times("plain", "4k"), what);
     for id in ["R030", "R041", "R066"] {
-        let what = "buffered writes of 64 KiB with the cache against without";
+        let what = "64 KiB buffered writes, write cache on compared with off";
         found.gain(id, times("buffered", "64k"), what);
     }
-    // Whether depth can replace the cache: compares depth 3 without the cache and depth 1 with it.
+    // These claims say that depth can replace the cache. They are tested by a comparison of depth 3
+    // without the cache and depth 1 with the cache.
     for (id, bs) in [("R081", "16k"), ("C084", "32k")] {
         let points = both(evidence, "plain", bs, "1").zip(both(evidence, "plain", bs, "3"));
         found.claim_if(
             id,
             points.map(|([on, _], [_, deep])| {
                 let share = deep.rate() / on.rate().max(1.0);
-                let text =
-                    format!("depth 3 without the cache: {:.0}% of the rate with it", 100.0 * share);
+                let text = format!(
+                    "depth 3 without the cache reaches {:.0}% of the rate of depth 1 with it",
+                    100.0 * share
+                );
                 (share >= 0.9, text)
             }),
         );

@@ -1,7 +1,7 @@
 //! Study `write-through`: the cost of durability. It compares individually durable writes with
-//! groups of writes and a flush.
+//! groups of writes that are followed by a flush.
 //!
-//! Durability is requested by O_DSYNC, by RWF_DSYNC for each write, or by fdatasync.
+//! Writes are made durable by O_DSYNC, by RWF_DSYNC for each write, or by fdatasync.
 
 use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -43,7 +43,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         found.cannot(&["R028"], &why);
     }
     let times = comparison.and_then(Comparison::times);
-    found.gain("R028", times, "buffered writes of 4 KiB without write-through over those with it");
+    found.gain("R028", times, "plain buffered 4 KiB writes compared with write-through");
     found
 }
 
@@ -51,7 +51,7 @@ fn at<'a>(evidence: &'a Evidence, part: &str, bytes: u64, depth: u32) -> Option<
     evidence.find(&[("part", part), ("bs", &bytes.to_string()), ("iodepth", &depth.to_string())])
 }
 
-/// The cost of durability at depth 1, by request size.
+/// Reports the cost of durability at depth 1, by request size.
 fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str) {
     let one = curve::by_size(evidence, &[("part", durable), ("iodepth", "1")]);
     for through in one {
@@ -68,22 +68,22 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
         };
         let latency = through.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
         let text = format!(
-            "writes of {size} at depth 1: {} {plain}, {} with O_DSYNC (median {latency}), {}",
+            "writes of {size} at depth 1: {} {plain}, {} with O_DSYNC (median latency {latency}), \
+             {}",
             units::rate(free.rate()),
             units::rate(through.rate()),
             if times > 1.0 {
-                format!("{} slower", words_of_times(times))
+                format!("which is {} slower", words_of_times(times))
             } else {
-                format!("{} faster", words_of_times(1.0 / times))
+                format!("which is {} faster", words_of_times(1.0 / times))
             }
         );
-        // The alternative, a flush for several writes, is advised in `flushed`, where it is
-        // measured.
+        // The alternative, one flush for several writes, is measured and advised in `flushed`.
         found.find("write-through", text);
     }
 }
 
-/// The gain of depth for durable writes.
+/// Reports the gain of depth for durable writes.
 fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     for shallow in curve::by_size(evidence, &[("part", durable), ("iodepth", "1")]) {
         let same = |point: &&MeasuredPoint| point.bytes() == shallow.bytes() && point.depth() > 1;
@@ -103,7 +103,7 @@ fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
                     best.depth(),
                     Comparison::Unclear(wide).words()
                 ),
-                _ => format!("{durable} writes of {size}: depth gains less than 10%"),
+                _ => format!("{durable} writes of {size}: a larger depth gains less than 10%"),
             },
         );
     }
@@ -117,12 +117,12 @@ fn by_request(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
         let size = units::size(one.bytes());
         let effect = curve::compare(one, opened).words();
         let text =
-            format!("{asked} for each write of {size} (FUA), compared with {durable}: {effect}");
+            format!("{size} writes with {asked} (FUA), rate compared with {durable}: {effect}");
         found.find("by-request", text);
     }
 }
 
-/// The effect of a flush after every N writes.
+/// Reports the rate of writes with a flush after every N writes, for several N.
 fn flushed(found: &mut Conclusion, evidence: &Evidence, caching: &str) {
     for each in curve::by_size(evidence, &[("caching", caching), ("fdatasync", "1")]) {
         let bs = each.bytes().to_string();

@@ -1,9 +1,10 @@
 //! Study `zones`: the rate by position on a target. It finds the zones of rotating disks, and any
-//! other dependence on position.
+//! other dependence of the rate on the position.
 //!
-//! The target is read at 64 positions, in random order, several times. Steps of the rate are
-//! significant change-points; a boundary lies between two positions, so its error is half a
-//! position. A drift without steps counts as well.
+//! The target is read at 64 positions, in random order, several times. Significant change-points of
+//! the rate are zone boundaries. A boundary lies between two positions, so its error is at most
+//! half the distance between two positions. A drift without steps also counts as dependence on the
+//! position.
 
 use analysis::changepoint::{Step, steps};
 use analysis::drift::drift;
@@ -22,7 +23,7 @@ pub const STUDY: Study = Study {
     name: "zones",
     papers: "Riedel 1997, section 5.6 and Figure 14; Chung 2000, section 4.3 and Figure 2: the \
              inner tracks of a disk are 30% to 40% slower than the outer ones",
-    needs: "a whole device, or a file that spans most of it, to see its zones",
+    needs: "a whole device, or a file that spans most of a device",
     plan: include_str!("../../plans/zones.toml"),
     claims: &["R163", "R170"],
     rules: &["outer-zones"],
@@ -30,28 +31,29 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Number of positions.
+/// Number of positions at which the target is read.
 const POSITIONS: u64 = 64;
-/// The offset of a position and the length of the range read there are multiples of this (bytes).
+/// The alignment of each position, and of the length of the range that is read there (bytes).
 const PLACE_BYTES: u64 = 256 << 10;
-/// Bytes read at each position of a simulated system.
+/// The length of the range that is read at each position of a simulated system (bytes).
 const SIMULATED_BYTES: u64 = 16 << 20;
 /// Length of a trial on a simulated system (ns).
 const SIMULATED_NS: u64 = 5_000_000_000;
-/// Rates that change by less than this share are called flat.
+/// The change of the rate (share) below which the rate counts as flat.
 const FLAT: f64 = 0.1;
-/// Significance level of a drift: the probability that chance produces one as strong.
+/// Significance level of a drift: the maximum probability that chance alone produces so strong a
+/// drift.
 const P_TREND: f64 = 1e-3;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let (plan, study_targets) = (runner.groups()?, runner.study_targets);
-    // Positions depend on the size of the target, so each target is measured by itself.
+    // Positions depend on the size of the target, so each target is measured separately.
     for study_target in study_targets {
         let places = |group| (0..POSITIONS).filter_map(move |n| place(group, study_target, n));
         let groups: Vec<Group> = plan.iter().flat_map(places).collect();
         let name = study_target.name.display().to_string();
         if groups.is_empty() {
-            runner.leave_out(&name, "too small; name a target of at least 16 MiB");
+            runner.leave_out(&name, "the target is too small; use a target of at least 16 MiB");
         } else {
             runner.measure_groups_on(&groups, std::slice::from_ref(study_target))?;
         }
@@ -59,13 +61,13 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// The group that measures one position; `None` if the target is too small.
+/// Returns the group that measures one position. None if the target is too small.
 fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group> {
     let share = number as f64 / POSITIONS as f64;
     let mut group = group.clone().note("at", format!("{share:.4}"));
     let Some(bytes) = study_target.bytes() else {
-        // In a simulated system the file is placed at the position. Longer trials cost no real time
-        // there.
+        // In a simulated system, the file itself is placed at the position. Its trials are longer,
+        // because simulated time costs little real time.
         let changes = format!("file_at={share:.4},file_size={SIMULATED_BYTES}");
         let group = Group { changes: Some(changes), ..group };
         let mut group = group.note("runtime", (SIMULATED_NS / 1_000_000_000).to_string());
@@ -80,7 +82,7 @@ fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group
     (each > 0).then_some(group)
 }
 
-/// The points of a target, by rising position.
+/// Returns the points of a target, by rising position.
 fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("target", target)]);
     let at = |point: &MeasuredPoint| point.number("at").unwrap_or_default();
@@ -88,8 +90,8 @@ fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a MeasuredPoint> {
     points
 }
 
-/// The steps of the rate, each with its position as a share of the target and the rates before and
-/// after.
+/// Returns the steps of the rate. The first value is the position of the step as a share of the
+/// target.
 fn boundaries(points: &[&MeasuredPoint]) -> Vec<(f64, Step)> {
     let rates: Vec<f64> = points.iter().map(|point| point.rate()).collect();
     let at = |index: usize| points[index].number("at").unwrap_or_default();
@@ -122,12 +124,12 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     for (at, step) in &found_here {
         let (before, after) = (units::rate(step.before.value), units::rate(step.after.value));
         let place = format!("{:.1}% of {target}", 100.0 * at);
-        found.find("boundary", format!("at {place} the rate changes from {before} to {after}"));
+        found.find("boundary", format!("at {place}, the rate changes from {before} to {after}"));
     }
     let loss = 1.0 - inner / outer;
     let trend = drift(&rates).filter(|drift| drift.p_value < P_TREND);
     let (outer_rate, inner_rate) = (units::rate(outer), units::rate(inner));
-    let ends = format!("{outer_rate} in the first eighth, {inner_rate} in the last");
+    let ends = format!("{outer_rate} in the first eighth, {inner_rate} in the last eighth");
     let has_zones = found_here.iter().any(|(_, step)| change(step) >= FLAT);
     let depends = has_zones || trend.is_some_and(|drift| drift.slope_relative.abs() >= FLAT);
     let change = if loss < 0.0 {
@@ -152,7 +154,7 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let device = facts.and_then(spans_little);
     if let Some(device) = device {
         let text = format!(
-            "{target} spans less than half of {device}, so other zones of it were not measured"
+            "{target} spans less than half of {device}, so the other zones were not measured"
         );
         found.find("span", text);
     }
@@ -162,24 +164,24 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     if found.claims.is_empty() {
         if let Some(device) = device {
             let why = format!(
-                "the target spans less than half of {device}; name the device itself, /dev/{device}"
+                "the target spans less than half of {device}; use the device itself, /dev/{device}"
             );
             found.cannot(STUDY.claims, &why);
             return;
         }
         if is_of_no_device(facts) {
-            let why = "the system reports no device below the target; name one";
+            let why = "the system reports no device below the target; use a file on a device";
             found.cannot(STUDY.claims, why);
             return;
         }
-        found.loss("R170", Some(loss), "loss from the first to the last eighth");
+        found.loss("R170", Some(loss), "loss of rate from the first to the last eighth");
         let longer = if depends { outer / inner } else { 1.0 };
-        found.gain("R163", Some(longer), "rate of the outer end over the inner one");
+        found.gain("R163", Some(longer), "rate of the outer end compared with the inner end");
     }
 }
 
-/// The name of the device if the target spans less than half of it: other zones may not be
-/// measured.
+/// Returns the name of the device if the target spans less than half of it, so that other zones may
+/// have been missed.
 fn spans_little(facts: &TargetFacts) -> Option<&str> {
     let device = facts.device.as_ref()?;
     let whole = device.size_bytes?;
@@ -187,15 +189,15 @@ fn spans_little(facts: &TargetFacts) -> Option<&str> {
     is_part.then_some(device.name.as_str())
 }
 
-/// Whether a target is known to lie on no device, such as a file in memory. A reference device is a
-/// device itself.
+/// Checks whether the target is known to have no device below it, such as a file in memory. Returns
+/// false for a reference device, which is itself a device.
 fn is_of_no_device(facts: Option<&TargetFacts>) -> bool {
     facts.is_some_and(|facts| {
         facts.device.is_none() && facts.file_system.is_some() && facts.simulated.is_none()
     })
 }
 
-/// The size of a step as a share of the higher rate.
+/// Returns the size of a step as a share of the higher rate.
 fn change(step: &Step) -> f64 {
     let (before, after) = (step.before.value, step.after.value);
     (before - after).abs() / before.max(after)
@@ -208,12 +210,11 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::DeviceFacts;
 
-    /// A scan of a target whose rate depends on the position (share), with a ripple like that of
-    /// measurements.
+    /// Builds a scan of a target whose rate depends on the position (share). A ripple of half a
+    /// percent imitates the noise of measurements.
     fn scan(rate: impl Fn(f64) -> f64) -> Evidence {
         let points = (0..POSITIONS).map(|number| {
             let share = number as f64 / POSITIONS as f64;
-            // A ripple of half a percent either way.
             let ripple = 1.0 + 0.005 * f64::from((number * 7 % 5) as u32 as i32 - 2) / 2.0;
             cell((rate(share) * ripple) as u64, &[("at", &format!("{share:.4}"))])
         });

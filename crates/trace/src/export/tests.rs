@@ -1,4 +1,5 @@
-//! What is exported is imported again, as far as the format holds it.
+//! Exports traces, imports the results, and checks that the requests are the same. Fields that the
+//! format does not have are not compared.
 
 use proptest::prelude::*;
 
@@ -11,7 +12,7 @@ fn reader(bytes: &[u8]) -> TraceReader {
     TraceReader::of_bytes(bytes.to_vec(), "test").unwrap()
 }
 
-/// Requests with the name of their file in place of its number.
+/// Returns each request of a trace with the name of its file. The number of the file is set to 0.
 fn named(bytes: &[u8]) -> Vec<(Request, String)> {
     let header = reader(bytes).header().clone();
     let name = |request: &Request| header.file_name(request.file).to_owned();
@@ -109,7 +110,7 @@ fn a_log_of_fio_opens_a_file_before_its_first_request_and_leaves_out_what_has_no
     assert_eq!(lines[1..], rest, "{text}");
 }
 
-/// Whether this fio can read logs of version 3 (3.31 and later).
+/// Returns whether the installed fio can read logs of version 3, as fio 3.31 and later can.
 fn fio_reads_version_3() -> bool {
     let version = std::process::Command::new("fio").arg("--version").output();
     let text = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -149,5 +150,5 @@ fn fio_replays_an_exported_log() {
     let ios = |side: &str| json["jobs"][0][side]["total_ios"].as_u64();
     assert_eq!((ios("read"), ios("write")), (Some(48), Some(16)), "{text}");
     let runtime_ms = json["jobs"][0]["job_runtime"].as_u64().unwrap();
-    assert!(runtime_ms >= 55, "times were not kept: {runtime_ms} ms");
+    assert!(runtime_ms >= 55, "fio ignored the times of the log: it ran for only {runtime_ms} ms");
 }

@@ -1,12 +1,12 @@
-//! Output of blkparse in its default format, as the manual page blkparse(1) describes it under
-//! "OUTPUT DESCRIPTION AND FORMATTING".
+//! Imports the output of blkparse in the default format, which the manual page blkparse(1)
+//! describes under "OUTPUT DESCRIPTION AND FORMATTING".
 //!
-//! A line is `MAJ,MIN CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`;
-//! a completion has an error number in the brackets. Some versions print the time since an earlier
-//! event of the request in parentheses before the brackets. Requests without data lack
-//! `+ SECTORS`. Actions other than Q, M, F, D, R and C do not begin or end a request and are
-//! skipped, as are messages of the kernel, lines about input files, and the summary at the end. See
-//! [`crate::import::pairs`] for what a request is.
+//! A line is `MAJ,MIN CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`.
+//! In lines of completions, the brackets contain an error number instead of a process. Before the
+//! brackets, some versions print the time since an earlier event of the request, in parentheses.
+//! Lines of requests without data lack `+ SECTORS`. Actions other than Q, M, F, D, R and C neither
+//! begin nor end a request and are skipped. Messages of the kernel, lines about input files, and
+//! the summary at the end are also skipped. [`crate::import::pairs`] explains what a request is.
 
 use std::io::Write;
 
@@ -16,10 +16,9 @@ use crate::import::pairs::{Event, Pairs, SECTOR, Stage, durable, operation};
 use crate::import::sink::Sink;
 use crate::request::Operation;
 
-/// Actions that blkparse prints and that neither begin nor end a request.
+/// Actions of blkparse that are skipped, because they neither begin nor end a request.
 const OTHER_ACTIONS: &str = "GISPUTXABmi";
 
-/// The fields that every event has.
 struct Fields<'a> {
     device: (u32, u32),
     at_ns: u64,
@@ -47,7 +46,7 @@ fn fields(line: &str) -> Option<Fields<'_>> {
     Some(Fields { device, at_ns, process, action, letters, rest: rest.trim() })
 }
 
-/// Whether the line is an event.
+/// Returns whether the line is an event.
 pub(crate) fn is_event(line: &str) -> bool {
     fields(line).is_some_and(|fields| fields.action.len() <= 2)
 }
@@ -55,7 +54,7 @@ pub(crate) fn is_event(line: &str) -> bool {
 /// Reads the output of blkparse.
 ///
 /// # Errors
-/// A line does not match the format, or the trace cannot be written.
+/// If a line does not match the format, or if the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     lines: &mut Lines<'_>,
     sink: &mut Sink<W>,
@@ -100,7 +99,7 @@ pub(crate) fn read<W: Write + Send>(
         let Some(operation) = operation(fields.letters, bytes) else { continue };
         let moves_nothing = bytes == 0 && operation != Operation::Flush;
         if moves_nothing && !matches!(stage, Stage::Completed(_)) {
-            // A command that a program passed through to the device.
+            // Such an event is a command that a program passed through to the device.
             continue;
         }
         let event = Event {
@@ -121,8 +120,8 @@ pub(crate) fn read<W: Write + Send>(
 
 const EXPECTED: &str = "an event such as '8,0 3 11 0.009507758 697 D W 223490 + 8 [name]'";
 
-/// The sector and the number of sectors from `SECTOR + SECTORS`, `SECTOR`, or nothing (both are 0
-/// then). A time in parentheses after them is ignored.
+/// Parses the sector and the number of sectors from `SECTOR + SECTORS` or `SECTOR`. Returns 0 for
+/// both if the text is empty. A time in parentheses at the end is ignored.
 fn sectors(range: &str) -> Option<(u64, u64)> {
     let range = range.split_once('(').map_or(range, |(range, _)| range).trim();
     if range.is_empty() {
@@ -132,8 +131,8 @@ fn sectors(range: &str) -> Option<(u64, u64)> {
     Some((sector.trim().parse().ok()?, sectors.trim().parse().ok()?))
 }
 
-/// The error (0 or negative) for a number that blkparse printed. The kernel keeps errors in 16
-/// bits, and blkparse prints these as an unsigned number.
+/// Converts an error number that blkparse printed to 0 or a negative error number. The kernel
+/// stores errors in 16 bits, and blkparse prints these bits as an unsigned number.
 pub(crate) fn error_number(printed: i64) -> Option<i64> {
     let negative = match printed {
         -4095..=0 => printed,

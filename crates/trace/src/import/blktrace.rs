@@ -1,10 +1,12 @@
-//! Files of blktrace: one for each CPU, `NAME.blktrace.0` and so on, of either byte order.
+//! Imports files of blktrace, of either byte order. There is one file for each CPU:
+//! `NAME.blktrace.0` and so on.
 //!
-//! A file is a sequence of `struct blk_io_trace` (include/uapi/linux/blktrace_api.h of Linux): 48
-//! bytes, and then data, whose length is in the last field. The first four bytes are the magic
-//! number with the version (0x65617407), which also shows the byte order. The records of each file
-//! are in the order of time; the files are merged. Notes of the kernel give the names of processes
-//! and when the clock was zero. See [`crate::import::pairs`] for what a request is.
+//! A file is a sequence of records (`struct blk_io_trace` in include/uapi/linux/blktrace_api.h of
+//! Linux). A record has 48 bytes. Its last field is the length of the data that follow the record.
+//! The first four bytes are the magic number with the version (0x65617407), which also shows the
+//! byte order. The records of each file are sorted by time, and the importer merges the files. Some
+//! records are notes of the kernel, which contain the name of a process or the time of day.
+//! [`crate::import::pairs`] explains what a request is.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,13 +19,13 @@ use crate::import::pairs::{Event, Pairs, Stage};
 use crate::import::sink::Sink;
 use crate::request::Operation;
 
-/// The magic number and the version, in the byte order of the file.
+/// Magic number with the version. Its byte order is the byte order of the whole file.
 const MAGIC: u32 = 0x6561_7407;
 
-/// Bytes of a record without its data.
+/// Size of a record without its data (bytes).
 const RECORD: usize = 48;
 
-// Bits of the action (BLK_TC_*, shifted by 16), and the lower half (__BLK_TA_*).
+// Bits of the action field: BLK_TC_* shifted by 16, and bits of the lower half (__BLK_TA_*).
 const WRITE: u32 = 1 << 17;
 const FLUSH: u32 = 1 << 18;
 const PASSED_THROUGH: u32 = 1 << 25;
@@ -33,11 +35,11 @@ const FUA: u32 = 1 << 31;
 const READ: u32 = 1 << 16;
 const CGROUP: u32 = 1 << 8;
 
-/// Lower half of the action of a note: it has the name of a process, or the time of day.
+// Types of notes, from the lower half of the action field: the name of a process, the time of day.
 const NOTE_PROCESS: u32 = 0;
 const NOTE_TIME: u32 = 1;
 
-/// Whether a file that begins with `head` is a file of blktrace.
+/// Returns whether a file that begins with `head` is a file of blktrace.
 pub(crate) fn begins(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|bytes| {
         let number = u32::from_le_bytes(*bytes);
@@ -45,13 +47,12 @@ pub(crate) fn begins(head: &[u8]) -> bool {
     })
 }
 
-/// One file and its name.
+/// An input file of blktrace.
 pub(crate) struct Input<'a> {
     pub name: String,
     pub bytes: Box<dyn Read + 'a>,
 }
 
-/// A record with its data.
 struct Record {
     at_ns: u64,
     sector: u64,
@@ -64,7 +65,7 @@ struct Record {
     data: Vec<u8>,
 }
 
-/// A file that is read record by record.
+/// Reads a file record by record.
 struct Records<'a> {
     input: Input<'a>,
     at: u64,
@@ -75,8 +76,8 @@ impl Records<'_> {
         TraceError::Record { name: self.input.name.clone(), at: self.at, why: why.to_owned() }
     }
 
-    /// Fills the buffer. Returns false at the end of the file, and an error if the file ends within
-    /// the buffer.
+    /// Fills the buffer from the file. Returns false at the end of the file, and an error if the
+    /// file has too few bytes to fill the buffer.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<bool, TraceError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -102,7 +103,7 @@ impl Records<'_> {
         let big_endian = match word(0) {
             MAGIC => false,
             number if number.swap_bytes() == MAGIC => true,
-            _ => return Err(self.bad("there is no record of blktrace, version 7")),
+            _ => return Err(self.bad("this is not a record of blktrace, version 7")),
         };
         let long = |at| if big_endian { long(at).swap_bytes() } else { long(at) };
         let word = |at| if big_endian { word(at).swap_bytes() } else { word(at) };
@@ -130,7 +131,7 @@ impl Records<'_> {
 /// Reads the files of one trace.
 ///
 /// # Errors
-/// A file is not one of blktrace, or the trace cannot be written.
+/// If a file is not a file of blktrace, or if the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     inputs: Vec<Input<'_>>,
     sink: &mut Sink<W>,

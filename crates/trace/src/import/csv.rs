@@ -1,9 +1,9 @@
-//! The CSV that `export` writes: a line with the names of the columns, then a line for each
+//! Imports the CSV that `export` writes: a line with the names of the columns, then a line for each
 //! request.
 //!
-//! A field is empty if the trace has no value for it; a text with commas, quotes or line ends is in
-//! quotes (RFC 4180). Columns are found by name. Only `start_ns` and `operation` are required. The
-//! values of missing columns are unknown, so that other programs need to write only what they know.
+//! A field whose value is unknown is empty. Text with commas, quotes or line ends is in quotes (RFC
+//! 4180). Columns are identified by name. Only `start_ns` and `operation` are required. The values
+//! of missing columns count as unknown, so other programs may leave out these columns.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -13,7 +13,7 @@ use crate::import::lines::Lines;
 use crate::import::sink::{Sink, bare};
 use crate::request::{Call, Operation, Request};
 
-/// The columns in the order in which they are written.
+/// The names of the columns, in the order in which `export` writes them.
 pub(crate) const COLUMNS: [&str; 14] = [
     "start_ns",
     "latency_ns",
@@ -31,7 +31,8 @@ pub(crate) const COLUMNS: [&str; 14] = [
     "sleeps",
 ];
 
-/// Whether `line` is the first line of such a CSV file: it names at least the required columns.
+/// Returns whether `line` is the first line of such a CSV file, which must contain at least the
+/// names of the required columns.
 pub(crate) fn is_header(line: &str) -> bool {
     let mut names = line.split(',').map(str::trim);
     names.clone().any(|name| name == "start_ns") && names.any(|name| name == "operation")
@@ -40,12 +41,12 @@ pub(crate) fn is_header(line: &str) -> bool {
 /// Reads a CSV file.
 ///
 /// # Errors
-/// A line does not match the format, or the trace cannot be written.
+/// If a line does not match the format, or if the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     lines: &mut Lines<'_>,
     sink: &mut Sink<W>,
 ) -> Result<(), TraceError> {
-    const NAMES: &str = "names of columns, among them start_ns and operation";
+    const NAMES: &str = "the names of the columns, including start_ns and operation";
     if !lines.next()? || !is_header(lines.text().trim_start_matches('\u{feff}')) {
         return Err(lines.bad(NAMES));
     }
@@ -55,14 +56,14 @@ pub(crate) fn read<W: Write + Send>(
         let place = COLUMNS.iter().position(|known| *known == name.trim());
         let place = place.filter(|place| !places.contains(place));
         places.push(place.ok_or_else(|| {
-            lines.bad("each of the columns start_ns, latency_ns, .. at most once, and no other")
+            lines.bad("only the columns start_ns, latency_ns, .., and each column at most once")
         })?);
     }
     while lines.next()? {
         while lines.text().bytes().filter(|byte| *byte == b'"').count() % 2 == 1 {
             lines.push_end();
             if !lines.append()? {
-                return Err(lines.bad("a quote at the end of a quoted field"));
+                return Err(lines.bad("a closing quote at the end of a quoted field"));
             }
         }
         if lines.text().trim().is_empty() {
@@ -82,7 +83,7 @@ pub(crate) fn read<W: Write + Send>(
     Ok(())
 }
 
-/// Reads the request on a line. The caller adds the file that it accesses.
+/// Parses the fields of a request, except for the file. The caller sets the file.
 fn request(fields: &[Cow<'_, str>; COLUMNS.len()]) -> Result<Request, &'static str> {
     let field = |at: usize| fields[at].trim();
     let number = |at: usize, expected| match field(at) {
@@ -99,7 +100,7 @@ fn request(fields: &[Cow<'_, str>; COLUMNS.len()]) -> Result<Request, &'static s
         _ => Err(expected),
     };
     let operation = Operation::named(field(5)).ok_or("the name of an operation, such as read")?;
-    let start_ns = number(0, "a whole number as start_ns")?.ok_or("a start_ns")?;
+    let start_ns = number(0, "a whole number as start_ns")?.ok_or("a value of start_ns")?;
     Ok(Request {
         latency_ns: number(1, "a whole number as latency_ns")?,
         process: id(2, "a whole number as process")?,
@@ -122,7 +123,7 @@ fn request(fields: &[Cow<'_, str>; COLUMNS.len()]) -> Result<Request, &'static s
     })
 }
 
-/// The fields of a line; None if a quote is misplaced.
+/// Splits a line into its fields. None if a quote is misplaced.
 fn split(mut line: &str) -> Option<Vec<Cow<'_, str>>> {
     let mut fields = Vec::new();
     loop {

@@ -1,13 +1,14 @@
-//! Logs of fio (`write_iolog`, `read_iolog`), versions 2 and 3, as the manual page fio(1) describes
-//! them under "Trace file format".
+//! Imports logs of fio (`write_iolog`, `read_iolog`), versions 2 and 3, which the manual page
+//! fio(1) describes under "Trace file format".
 //!
 //! The first line is `fio version 2 iolog`. Then there are `FILE add`, `FILE open`, `FILE close`,
 //! and `FILE ACTION OFFSET LENGTH` with the actions read, write, trim, sync, datasync and wait.
-//! `wait` has a time in microseconds in place of the offset, and delays all that follows. In
-//! version 3 each line has a time before it, and there is no `wait`. The manual does not say the
-//! unit of the times; fio 3.33 writes microseconds.
+//! `wait` has a time in microseconds in place of the offset, and delays all following requests. In
+//! version 3 each line begins with a time, and there is no `wait`. The manual does not state the
+//! unit of the times. fio 3.33 writes microseconds.
 //!
-//! A log says neither who made a request nor how long it took, nor whether it was direct.
+//! A log does not record which process made a request, how long a request took, or whether it was
+//! direct.
 
 use std::io::Write;
 
@@ -16,10 +17,9 @@ use crate::import::lines::Lines;
 use crate::import::sink::{Sink, bare};
 use crate::request::{Call, Operation, Request};
 
-/// Nanoseconds of a microsecond.
 const MICROSECOND_NS: u64 = 1000;
 
-/// The version of the log that begins with this line.
+/// Returns the version of the log that begins with this line.
 pub(crate) fn version(line: &str) -> Option<u32> {
     match line.trim() {
         "fio version 2 iolog" => Some(2),
@@ -31,7 +31,7 @@ pub(crate) fn version(line: &str) -> Option<u32> {
 /// Reads a log.
 ///
 /// # Errors
-/// A line does not match the format, or the trace cannot be written.
+/// If a line does not match the format, or if the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     lines: &mut Lines<'_>,
     sink: &mut Sink<W>,
@@ -80,7 +80,7 @@ pub(crate) fn read<W: Write + Send>(
         let offset = moves.then_some(offset);
         sink.push(&Request { call, offset, bytes: if moves { bytes } else { 0 }, ..request })?;
     }
-    sink.note("the log does not say how long requests took, nor whether they were direct");
+    sink.note("the log does not record how long requests took, nor whether they were direct");
     Ok(())
 }
 

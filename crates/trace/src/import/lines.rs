@@ -1,18 +1,17 @@
-//! A text line by line, in bounded memory, with what messages need: the file and the number of the
-//! line.
+//! Reads a text line by line in bounded memory. Keeps the name of the file and the number of the
+//! line for error messages.
 
 use std::io::{BufRead, Read as _};
 
 use crate::error::{TraceError, one_line};
 
-/// Longest line (bytes). A line of strace has at most two paths of 4096 bytes, with four characters
-/// for each byte.
+/// Maximum length of a line (bytes). A line of strace contains at most two paths of 4096 bytes, and
+/// strace prints each byte as up to four characters.
 const LINE_MOST: u64 = 64 << 10;
 
-/// Nanoseconds of a second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// Reads lines. Bytes that are not UTF-8 are replaced. Lines may end as on Linux or as on Windows.
+/// Reads lines, which may end with LF or CRLF. Replaces bytes that are not valid UTF-8.
 pub(crate) struct Lines<'a> {
     input: Box<dyn BufRead + 'a>,
     name: String,
@@ -23,7 +22,7 @@ pub(crate) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Reads `input`, which messages call `name`.
+    /// Creates a reader of `input`. `name` is the name of the input in error messages.
     pub(crate) fn new(input: impl BufRead + 'a, name: &str) -> Lines<'a> {
         Lines {
             input: Box::new(input),
@@ -31,17 +30,17 @@ impl<'a> Lines<'a> {
             number: 0,
             raw: Vec::new(),
             text: String::new(),
-            remedy: "correct the line, or name another format",
+            remedy: "correct the line, or specify another format",
         }
     }
 
-    /// Goes to the next line. Returns false at the end of the text.
+    /// Reads the next line. Returns false at the end of the text.
     pub(crate) fn next(&mut self) -> Result<bool, TraceError> {
         self.text.clear();
         self.append()
     }
 
-    /// Appends the next line to the current one, for fields that contain a line end. Returns false
+    /// Appends the next line to the current line, for fields that contain a line end. Returns false
     /// at the end of the text.
     pub(crate) fn append(&mut self) -> Result<bool, TraceError> {
         self.raw.clear();
@@ -62,22 +61,22 @@ impl<'a> Lines<'a> {
         Ok(true)
     }
 
-    /// The line, without its end.
+    /// Returns the current line without its line end.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Adds an end of line to the present line.
+    /// Appends a line end to the current line.
     pub(crate) fn push_end(&mut self) {
         self.text.push('\n');
     }
 
-    /// Number of the line, from 1.
+    /// Returns the number of the current line, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The error that the current line does not have what the format requires.
+    /// Creates the error for the current line, in which the format requires `expected`.
     pub(crate) fn bad(&self, expected: &'static str) -> TraceError {
         TraceError::Line {
             name: self.name.clone(),
@@ -89,7 +88,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The fields of a line that commas separate; None unless there are exactly `N`.
+/// Splits a line at commas into fields. None if there are not exactly `N` fields.
 pub(crate) fn fields<const N: usize>(line: &str) -> Option<[&str; N]> {
     let mut fields = [""; N];
     let mut found = line.split(',');
@@ -99,7 +98,7 @@ pub(crate) fn fields<const N: usize>(line: &str) -> Option<[&str; N]> {
     found.next().is_none().then_some(fields)
 }
 
-/// A decimal number of seconds as nanoseconds; digits beyond these are ignored.
+/// Converts a decimal number of seconds to nanoseconds. Digits after the ninth decimal are ignored.
 pub(crate) fn seconds_ns(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

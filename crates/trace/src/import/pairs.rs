@@ -1,11 +1,12 @@
-//! Requests of the block layer from its events, which blktrace records: queued (Q), issued to the
-//! driver (D), completed (C), and what happens between.
+//! Derives requests from the events of the block layer that blktrace records: queued (Q), issued to
+//! the driver (D), completed (C), and events between these.
 //!
-//! A request of a trace is what the device saw: from D to C, merged as the block layer merged it.
-//! The mean time that requests waited before that (from Q to D) is in the notes. Devices that have
-//! no queue (device mapper, md) have no D; there a request lasts from Q to C, and the notes say how
-//! many such requests there are. Events are matched by device and sector. A completion without a
-//! beginning, and a beginning without a completion, is counted as lost.
+//! A request in the resulting trace is a request as the device received it, after merging in the
+//! block layer. Its latency is the time from D to C. The notes of the trace contain the mean time
+//! from Q to D, in which requests waited in the queue. For devices without a queue (device mapper,
+//! md), there are no D events. The latency of their requests is the time from Q to C, and the notes
+//! contain the number of such requests. Events are matched by device and sector. Completions of
+//! requests that did not begin in the trace, and requests without a completion, count as lost.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,35 +15,35 @@ use crate::error::TraceError;
 use crate::import::sink::{Sink, block};
 use crate::request::{Operation, Request};
 
-/// Bytes of a sector of the block layer.
+/// Size of a sector of the block layer (bytes).
 pub(crate) const SECTOR: u64 = 512;
 
-/// Maximum number of requests that wait for their completion at a time. Real queues hold a few
-/// thousand.
+/// Maximum number of unfinished requests that are tracked at the same time. Real queues contain at
+/// most a few thousand requests.
 const OPEN_MOST: usize = 1 << 18;
 
-/// What happened to a request.
+/// The step of a request that an event reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It came into the block layer.
+    /// The request entered the block layer.
     Queued,
-    /// It became part of another request that is not issued yet.
+    /// The request became part of another request that was not issued yet.
     Merged,
-    /// It was given to the driver.
+    /// The block layer passed the request to the driver.
     Issued,
-    /// The driver gave it back.
+    /// The driver returned the request unfinished.
     Requeued,
-    /// It ended; 0 or a negative error number.
+    /// The request ended, with 0 or a negative error number.
     Completed(i64),
 }
 
-/// One event.
+/// An event of the block layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub at_ns: u64,
     pub stage: Stage,
     pub operation: Operation,
-    /// Major and minor number.
+    /// Major and minor number of the device.
     pub device: (u32, u32),
     pub sector: u64,
     pub bytes: u64,
@@ -51,11 +52,11 @@ pub(crate) struct Event {
     pub durable: bool,
 }
 
-/// What events are matched by: device, sector, and whether the request is a flush. A flush has no
-/// sector of its own, so it is kept apart from the other requests.
+/// Key by which events are matched: device, sector, and whether the request is a flush. A flush has
+/// no sector, so it must not match a request at sector 0.
 type Place = ((u32, u32), u64, bool);
 
-/// What is known of a request that has not ended.
+/// The state of a request that has not ended.
 #[derive(Clone, Copy)]
 struct Open {
     queued_ns: Option<u64>,
@@ -63,11 +64,11 @@ struct Open {
     event: Event,
 }
 
-/// Matches events and hands on requests.
+/// Matches events and writes the requests to a sink.
 #[derive(Default)]
 pub(crate) struct Pairs {
     open: HashMap<Place, Open>,
-    /// Number of requests to come before those that were never issued may be removed again.
+    /// Number of requests to add before requests that were never issued may be removed again.
     until_sweep: usize,
     issues: u64,
     waits: u64,
@@ -78,10 +79,10 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    /// Takes the next event.
+    /// Processes the next event.
     ///
     /// # Errors
-    /// The trace cannot be written.
+    /// If the trace cannot be written.
     pub(crate) fn add<W: Write + Send>(
         &mut self,
         event: &Event,
@@ -94,7 +95,7 @@ impl Pairs {
                 self.begin(place, Open { queued_ns, issued_ns: None, event: *event });
             }
             Stage::Merged => {
-                // The request that it was merged into has its own events.
+                // The request that contains this request has separate events.
                 self.open.remove(&place);
             }
             Stage::Issued => {
@@ -119,7 +120,8 @@ impl Pairs {
     fn begin(&mut self, place: Place, open: Open) {
         self.until_sweep = self.until_sweep.saturating_sub(1);
         if self.open.len() == OPEN_MOST && self.until_sweep == 0 && self.issues > 0 {
-            // A request that was merged into another one earlier gets no further event.
+            // A request that was merged into another request gets no further event, so requests
+            // that were not issued are removed.
             self.open.retain(|_, open| open.issued_ns.is_some());
             self.until_sweep = OPEN_MOST;
         }
@@ -162,37 +164,37 @@ impl Pairs {
         })
     }
 
-    /// Counts events that could not be matched as lost, and adds notes about the time in the queue.
+    /// Counts unmatched events as lost, and adds notes about the time in the queue.
     pub(crate) fn end_of_trace<W: Write + Send>(self, sink: &mut Sink<W>) {
-        // If requests are issued at all, one that was only queued may be part of another one by
-        // now.
+        // If the trace has D events, a request that was only queued may have been merged into
+        // another request, so it does not count as lost.
         let unfinished = self.open.values();
         let unfinished = unfinished.filter(|open| open.issued_ns.is_some() || self.issues == 0);
-        sink.lose("requests that had not completed at the end", unfinished.count() as u64);
+        sink.lose("requests unfinished at the end of the trace", unfinished.count() as u64);
         sink.lose("completions of requests that began before the trace", self.without_beginning);
-        sink.lose("requests beyond the 262,144 that are followed at a time", self.too_many);
+        sink.lose("requests that began while 262,144 others were unfinished", self.too_many);
         if self.waits > 0 {
             let mean_us = self.waited_ns as f64 / self.waits as f64 / 1e3;
             sink.note(format!(
-                "latency is that of the device; before it, {} requests waited {mean_us:.1} us in \
-                 the queue on average",
+                "latency is the time from issue to completion; before their issue, {} requests \
+                 waited {mean_us:.1} us in the queue on average",
                 self.waits
             ));
         }
         if self.without_issue > 0 {
             sink.note(format!(
-                "{} requests have no event of their issue; their latency includes the queue",
+                "{} requests have no issue event (D); their latency includes the time in the queue",
                 self.without_issue
             ));
         }
     }
 }
 
-/// The operation of a request from the letters that blkparse prints (RWBS): R read, W write, D
-/// discard, F in first place flush. A write with data and F is a write. None for N, which moves
-/// nothing.
+/// Returns the operation of a request from the letters that blkparse prints (RWBS): R is a read, W
+/// a write, D a discard, and F as the first letter a flush. F before a W with data is still a
+/// write. None for N, which moves no data.
 pub(crate) fn operation(letters: &str, bytes: u64) -> Option<Operation> {
-    // An F in first place is a flush; an F after the operation is FUA.
+    // An F as the first letter is a flush. An F after the operation is FUA.
     let flush = letters.starts_with('F');
     let letters = letters.strip_prefix('F').unwrap_or(letters);
     match letters.chars().next() {
@@ -204,7 +206,7 @@ pub(crate) fn operation(letters: &str, bytes: u64) -> Option<Operation> {
     }
 }
 
-/// Whether the letters have an F after the operation (FUA).
+/// Returns whether the letters have an F after the operation (FUA).
 pub(crate) fn durable(letters: &str) -> bool {
     letters.chars().skip(1).any(|letter| letter == 'F')
 }

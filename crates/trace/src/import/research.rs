@@ -1,4 +1,5 @@
-//! Traces of block devices that were published for research, as CSV: one line for each request.
+//! Imports traces of block devices that were published for research. They are CSV files with one
+//! line for each request.
 //!
 //! - **MSR Cambridge** (README of the MSR Cambridge traces in the IOTTA repository of SNIA;
 //!   Narayanan et al., "Write Off-Loading", FAST 2008):
@@ -8,7 +9,7 @@
 //!   Storage Traffic Characteristics on Enterprise Virtual Desktop Infrastructure", SYSTOR 2017):
 //!   `Timestamp,Response,IOType,LUN,Offset,Size`. Both times are seconds: the timestamp since 1970,
 //!   the response time since the request began; the type is R, W or empty; offset and size are
-//!   bytes. The first line names the fields.
+//!   bytes. The first line has the names of the fields.
 //! - **Alibaba** (README of the Alibaba block traces; Li et al., "An In-Depth Analysis of Cloud
 //!   Block Storage Workloads", IISWC 2020): `device_id,opcode,offset,length,timestamp`. The opcode
 //!   is R or W; offset and length are bytes; times are microseconds since 1970.
@@ -16,8 +17,8 @@
 //!   ATC 2020): `Timestamp,Offset,Size,IOType,VolumeID`. Times are whole seconds since 1970; offset
 //!   and size are sectors of 512 bytes; the type is 0 for reads and 1 for writes.
 //!
-//! Lines need not be in the order of time. An empty line and a first line with the names of the
-//! fields are skipped.
+//! Lines need not be sorted by time. Empty lines and a first line with the names of the fields are
+//! skipped.
 
 use std::io::Write;
 
@@ -26,13 +27,13 @@ use crate::import::lines::{Lines, SECOND_NS, fields, seconds_ns};
 use crate::import::sink::{Sink, block};
 use crate::request::{Operation, Request};
 
-/// Bytes of a sector in Tencent's traces.
+/// Size of a sector in Tencent's traces (bytes).
 const SECTOR: u64 = 512;
 
-/// From 1601 to 1970 in steps of 100 ns.
+/// Time from 1601 to 1970 (units of 100 ns).
 const EPOCH_TICKS: u64 = 116_444_736_000_000_000;
 
-/// One of the published formats.
+/// A published format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
     Msr,
@@ -51,7 +52,7 @@ impl Published {
         }
     }
 
-    /// Whether the line names the fields, or is a request of the format.
+    /// Returns whether a line has the names of the fields or is a request of this format.
     pub(crate) fn begins_with(self, line: &str) -> bool {
         is_header(self, line) || parse(self, line).is_some()
     }
@@ -62,13 +63,13 @@ fn is_header(format: Published, line: &str) -> bool {
     squeezed.eq_ignore_ascii_case(format.header())
 }
 
-/// The fields of a line; `volume` is borrowed from it.
+/// The fields of a line, converted to common units.
 struct Row<'a> {
     start_ns: u64,
     latency_ns: Option<u64>,
-    /// None if the line does not say what the request did.
+    /// None if the line has no type of the request.
     operation: Option<Operation>,
-    /// Parts of the name of the volume, to be joined: usr and 0 of MSR become `usr_0`.
+    /// Parts that form the name of the volume: `usr` and `0` of MSR become `usr_0`.
     volume: [&'a str; 3],
     offset: u64,
     bytes: u64,
@@ -77,7 +78,7 @@ struct Row<'a> {
 /// Reads a published trace.
 ///
 /// # Errors
-/// A line does not match the format, or the trace cannot be written.
+/// If a line does not match the format, or if the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     format: Published,
     lines: &mut Lines<'_>,
@@ -92,7 +93,7 @@ pub(crate) fn read<W: Write + Send>(
         }
         let row = parse(format, lines.text()).ok_or_else(|| lines.bad(format.header()))?;
         let Some(operation) = row.operation else {
-            sink.lose("requests without a type", 1);
+            sink.lose("requests without an operation type", 1);
             continue;
         };
         volume.clear();
@@ -102,7 +103,7 @@ pub(crate) fn read<W: Write + Send>(
     }
     match format {
         Published::Tencent => sink.note("times are whole seconds"),
-        Published::Alibaba => sink.note("the trace does not say how long requests took"),
+        Published::Alibaba => sink.note("the trace does not record how long requests took"),
         Published::Msr | Published::Systor => {}
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Where importers put what they read: requests, names of files, and what was lost.
+//! Collects the requests, names of files, lost events and other facts that importers read, and
+//! writes a trace.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -7,10 +8,10 @@ use crate::error::TraceError;
 use crate::request::{Call, FILES_MOST, FileId, Header, Loss, Operation, Process, Request};
 use crate::writer::TraceWriter;
 
-/// Maximum number of processes whose names are kept.
+/// Maximum number of processes whose names are stored.
 const PROCESSES_MOST: usize = 1 << 16;
 
-/// Takes what an importer reads, and writes a trace of it.
+/// Writes a trace of the requests that an importer reads.
 pub(crate) struct Sink<W: Write + Send> {
     writer: TraceWriter<W>,
     files: HashMap<String, FileId>,
@@ -22,7 +23,7 @@ pub(crate) struct Sink<W: Write + Send> {
 }
 
 impl<W: Write + Send> Sink<W> {
-    /// Writes what is imported to `writer`.
+    /// Creates a sink that writes to `writer`.
     pub(crate) fn new(writer: TraceWriter<W>) -> Sink<W> {
         Sink {
             writer,
@@ -35,23 +36,23 @@ impl<W: Write + Send> Sink<W> {
         }
     }
 
-    /// Says that times are nanoseconds since 1970.
+    /// Declares that the times of requests are nanoseconds since 1970.
     pub(crate) fn times_since_1970(&mut self) {
         self.unix_times = true;
         self.writer.start_at_first();
     }
 
-    /// Says that times come from a clock whose zero is not known.
+    /// Declares that the times of requests are from a clock with an arbitrary start.
     pub(crate) fn times_of_any_clock(&mut self) {
         self.writer.start_at_first();
     }
 
-    /// Says when the clock of the trace was zero (ns since 1970).
+    /// Sets the time when the clock of the trace was zero (ns since 1970).
     pub(crate) fn clock_started(&mut self, unix_ns: u64) {
         self.started_unix_ns.get_or_insert(unix_ns);
     }
 
-    /// The file of this name.
+    /// Returns the number of the file with this name, and adds the file if it is new.
     pub(crate) fn file(&mut self, name: &str) -> FileId {
         if let Some(known) = self.files.get(name) {
             return *known;
@@ -63,7 +64,7 @@ impl<W: Write + Send> Sink<W> {
         file
     }
 
-    /// Keeps the name of a process.
+    /// Stores the name of a process.
     pub(crate) fn process(&mut self, id: u32, name: &str) {
         if id != 0 && !name.is_empty() && self.processes.len() < PROCESSES_MOST {
             self.processes.entry(id).or_insert_with(|| name.to_owned());
@@ -75,19 +76,20 @@ impl<W: Write + Send> Sink<W> {
         self.writer.push(request)
     }
 
-    /// Counts events that do not become requests.
+    /// Counts lost events, by cause.
     pub(crate) fn lose(&mut self, cause: &'static str, count: u64) {
         if count > 0 {
             *self.lost.entry(cause).or_default() += count;
         }
     }
 
-    /// Adds a fact that readers of the trace should know.
+    /// Adds a note for users of the trace.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// Ends the import: returns the writer, and the header to finish it with.
+    /// Ends the import. Returns the writer and the header. The caller must finish the writer with
+    /// this header.
     pub(crate) fn end(mut self, source: &str) -> Result<(TraceWriter<W>, Header), TraceError> {
         self.writer.advance(u64::MAX)?;
         let base_ns = self.writer.base_ns();
@@ -109,7 +111,8 @@ impl<W: Write + Send> Sink<W> {
     }
 }
 
-/// A request of which a trace says little: no process, no result, through the page cache.
+/// Returns a buffered request with only a start time, an operation and a file. Importers set the
+/// fields that their format has.
 pub(crate) fn bare(start_ns: u64, operation: Operation, file: FileId) -> Request {
     Request {
         start_ns,
@@ -129,8 +132,8 @@ pub(crate) fn bare(start_ns: u64, operation: Operation, file: FileId) -> Request
     }
 }
 
-/// A request of a block device. It counts as direct, since it reached the device below the page
-/// cache: a replay must bypass the cache too.
+/// Returns a request of a block device. The request is direct, because it was recorded below the
+/// page cache, so a replay must bypass the page cache too.
 pub(crate) fn block(
     start_ns: u64,
     operation: Operation,

@@ -1,14 +1,17 @@
-//! Output of `strace -ttt -T`, best with `-f` and `-y`, as the manual page strace(1) describes it.
+//! Imports the output of `strace -ttt -T`, which is most complete with `-f` and `-y`. The manual
+//! page strace(1) describes this format.
 //!
-//! Each I/O call becomes a request: open, read, write, flush, truncate, reserve, advise, close, in
-//! their variants. Calls that were interrupted (`<unfinished ...>`) are joined with their rest. The
-//! position of a read or write without an offset is derived from open, lseek, dup and earlier reads
-//! and writes. It is unknown if the descriptor was open before the trace began, and for writes that
-//! append. Paths are those that `-y` shows, or else those that the program passed.
+//! Each I/O call becomes a request. I/O calls are all variants of open, read, write, flush,
+//! truncate, reserve, advise and close. The two parts of an interrupted call (`<unfinished ...>`)
+//! are joined. The position of a read or write without an offset is derived from open, lseek, dup
+//! and earlier reads and writes. The position is unknown if the descriptor was open before the
+//! trace began, and for writes that append. With `-y`, the names of files are the paths that strace
+//! shows, otherwise the paths that the program passed.
 //!
-//! Other calls are skipped, as are sockets, pipes and terminals as far as they are known.
-//! Asynchronous calls (io_submit, io_uring_enter) and copies by splice are counted as lost, since
-//! strace does not show what they do. Without `-T`, requests have no latency.
+//! Other calls are skipped. Calls on sockets, pipes and terminals are also skipped if the trace
+//! shows that a descriptor is one of these. Asynchronous calls (io_submit, io_uring_enter) and
+//! copies by splice count as lost, because strace does not show their requests. Without `-T`,
+//! requests have no latency.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,12 +28,12 @@ use syntax::{Parts, Said, descriptor, parts, quoted};
 mod descriptors;
 mod syntax;
 
-/// Maximum length of the text of unfinished calls that is kept (bytes).
+/// Maximum total length of the unfinished calls that are held in memory (bytes).
 const UNFINISHED_MOST: usize = 16 << 20;
 
 const EXPECTED: &str = "a call such as '4711 1700000000.000001 close(3) = 0 <0.000010>' (-ttt)";
 
-/// Whether the line is a call as strace prints it with `-ttt`.
+/// Returns whether the line is a call as strace prints it with `-ttt`.
 pub(crate) fn is_call(text: &str) -> bool {
     match syntax::line(text).map(|line| line.said) {
         Some(Said::Call(_, rest)) => parts(rest).is_some(),
@@ -42,7 +45,7 @@ pub(crate) fn is_call(text: &str) -> bool {
 /// Reads the output of strace.
 ///
 /// # Errors
-/// A line does not match the format, or the trace cannot be written.
+/// If a line does not match the format, or if the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     lines: &mut Lines<'_>,
     sink: &mut Sink<W>,
@@ -65,7 +68,7 @@ pub(crate) fn read<W: Write + Send>(
             }
             Said::Unfinished(_, begun) => {
                 if unfinished_bytes + begun.len() > UNFINISHED_MOST {
-                    calls.sink.lose("unfinished calls beyond 16 MiB of text", 1);
+                    calls.sink.lose("calls left out because of too many unfinished calls", 1);
                     continue;
                 }
                 unfinished_bytes += begun.len();
@@ -92,20 +95,20 @@ pub(crate) fn read<W: Write + Send>(
     let other = calls.other;
     sink.lose("calls that did not return", unfinished.len() as u64);
     if other > 0 {
-        sink.note(format!("{other} reads and writes of sockets, pipes and the like are left out"));
+        sink.note(format!("{other} reads and writes of sockets, pipes or devices are left out"));
     }
     Ok(())
 }
 
-/// Turns calls into requests.
+/// Converts system calls to requests.
 struct Calls<'a, W: Write + Send> {
     descriptors: Descriptors,
     sink: &'a mut Sink<W>,
-    /// Number of reads and writes of sockets, pipes and the like.
+    /// Number of reads and writes of sockets, pipes, and devices that are not storage.
     other: u64,
 }
 
-/// A call that is turned into a request.
+/// A call that returned, with its parsed parts.
 struct Made<'a> {
     thread: u32,
     at_ns: u64,
@@ -124,8 +127,8 @@ impl Made<'_> {
     }
 }
 
-/// A number in C notation. It may be in brackets, as strace shows the value behind a pointer; of
-/// `[4096] => [8192]` the first is returned.
+/// Parses a number in C notation. The number may be in brackets, because strace shows the value
+/// behind a pointer in this way. For `[4096] => [8192]`, returns the first number.
 fn number(text: &str) -> Option<u64> {
     let text = text.split("=>").next().unwrap_or_default().trim();
     let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
@@ -180,7 +183,7 @@ impl<W: Write + Send> Calls<'_, W> {
                 Ok(())
             }
             "io_submit" | "io_uring_enter" | "splice" | "vmsplice" | "tee" => {
-                self.sink.lose("asynchronous calls and splices, which strace does not explain", 1);
+                self.sink.lose("asynchronous calls and splices (strace omits their requests)", 1);
                 Ok(())
             }
             _ => {
@@ -190,7 +193,7 @@ impl<W: Write + Send> Calls<'_, W> {
         }
     }
 
-    /// Sets the position of a descriptor. A position may exceed 2 GiB, unlike a descriptor.
+    /// Sets the position of a descriptor after a seek. The result of lseek may exceed 2 GiB.
     fn seek(&mut self, made: &Made<'_>) {
         let position = match made.name {
             "lseek" => u64::try_from(made.result).ok(),
@@ -201,7 +204,7 @@ impl<W: Write + Send> Calls<'_, W> {
         }
     }
 
-    /// Follows calls that are not requests but change what a descriptor refers to.
+    /// Updates the descriptors after calls that are not requests.
     fn bookkeeping(&mut self, made: &Made<'_>) {
         let thread = made.thread;
         if made.result < 0 {
@@ -254,8 +257,8 @@ impl<W: Write + Send> Calls<'_, W> {
         }
     }
 
-    /// The open file of the descriptor in argument `at`. If the trace does not show how it was
-    /// opened, the file gets an unknown position.
+    /// Returns the open file of the descriptor in argument `at`. If the trace does not show how
+    /// this file was opened, its position is unknown.
     fn descriptor(&mut self, made: &Made<'_>, at: usize) -> Option<Shared> {
         let (number, name) = descriptor(made.argument(at))?;
         let known = self.descriptors.get(made.thread, number);
@@ -327,7 +330,8 @@ impl<W: Write + Send> Calls<'_, W> {
         if open.storage { self.push(made, Operation::Open, open, None, 0) } else { Ok(()) }
     }
 
-    /// A read or write, at the offset that it names or at the position of the open file.
+    /// Adds a read or write. The offset is an argument of the call, or the position of the open
+    /// file.
     fn transfer(&mut self, made: &Made<'_>, operation: Operation) -> Result<(), TraceError> {
         let Some(open) = self.descriptor(made, 0) else { return Ok(()) };
         if !open.borrow().storage {
@@ -350,8 +354,8 @@ impl<W: Write + Send> Calls<'_, W> {
         self.push(made, operation, seen, offset, bytes)
     }
 
-    /// One side of a copy within the kernel. The numbers are the arguments with its descriptor, its
-    /// offset and its length.
+    /// Adds the read or the write of a copy within the kernel. The numbers are the indices of the
+    /// arguments with the descriptor, the offset and the length.
     fn part_of_copy(
         &mut self,
         made: &Made<'_>,
@@ -386,7 +390,7 @@ impl<W: Write + Send> Calls<'_, W> {
         self.push(made, Operation::Flush, seen, offset, bytes)
     }
 
-    /// Calls about a range of a file, or its length.
+    /// Adds a call that concerns a range of a file or the length of a file.
     fn range(&mut self, made: &Made<'_>) -> Result<(), TraceError> {
         let seen = if made.name == "truncate" {
             let path = quoted(made.argument(0)).unwrap_or_default();
@@ -439,25 +443,25 @@ impl<W: Write + Send> Calls<'_, W> {
     }
 }
 
-/// Whether this is the path of a file or a disk: sockets and pipes have no path, and these devices
-/// store nothing.
+/// Returns whether a name is the path of a file or a disk. Sockets and pipes have no path, and the
+/// listed devices store nothing.
 fn is_storage(name: &str) -> bool {
     let devices =
         ["/dev/null", "/dev/zero", "/dev/tty", "/dev/pts/", "/dev/random", "/dev/urandom"];
     name.starts_with('/') && !devices.iter().any(|device| name.starts_with(device))
 }
 
-/// An open file of which only the name is known.
+/// Returns an open file with unknown position and default flags.
 fn unknown(file: FileId) -> OpenFile {
     let (position, direct, durable, append, storage) = (None, false, false, false, true);
     OpenFile { file, position, direct, durable, append, storage }
 }
 
-/// The offset of a transfer without one: the position of the open file, which moves to its end.
+/// Returns the position of the open file, and then advances the position by the bytes moved.
 fn advance(open: &Shared, operation: Operation, moved: u64) -> Option<u64> {
     let mut open = open.borrow_mut();
     if open.append && operation == Operation::Write {
-        // It is at the end of the file, which the trace does not show.
+        // The write is at the end of the file, and the trace does not show where the end is.
         open.position = None;
     }
     let at = open.position;
@@ -465,7 +469,7 @@ fn advance(open: &Shared, operation: Operation, moved: u64) -> Option<u64> {
     at
 }
 
-/// The lengths in a vector of buffers, as far as strace shows them.
+/// Sums the buffer lengths of a vector. strace shows only the first elements of a long vector.
 fn vector_bytes(vector: &str) -> u64 {
     let lengths = vector.split("iov_len=").skip(1);
     let digits = |text: &str| {
@@ -475,7 +479,7 @@ fn vector_bytes(vector: &str) -> u64 {
     lengths.map(digits).fold(0, u64::saturating_add)
 }
 
-/// A path as `-y` shows it, with its escapes resolved.
+/// Resolves the escape sequences of a path that `-y` shows.
 fn unescaped(name: &str) -> String {
     quoted(&format!("\"{name}\"")).unwrap_or_else(|| name.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Small samples of each format, made for these tests, and what their lines become.
+//! Imports small samples of each format and checks the resulting requests.
 
 use std::fs;
 
@@ -8,14 +8,14 @@ use super::*;
 use crate::request::{Call, Operation, Request};
 use crate::testing::requests_of;
 
-/// The requests of an import, and its header.
+/// Imports a text and returns the header and the requests of the trace.
 pub(crate) fn imported(text: &str, format: Format) -> (Header, Vec<Request>) {
     let (header, bytes) = convert_bytes(text.as_bytes(), format).unwrap();
     let requests = requests_of(&bytes);
     (header, requests)
 }
 
-/// The message of an import that is refused.
+/// Imports a text, which must fail, and returns the error message.
 pub(crate) fn refused(text: &str, format: Format) -> String {
     let message = convert_bytes(text.as_bytes(), format).unwrap_err().to_string();
     assert!(!message.contains('\n') && message.contains("; "), "{message}");
@@ -115,8 +115,8 @@ fn a_bad_line_is_named_with_what_was_expected() {
         ("start_ns,operation\n1,read\nx,read\n", Format::Csv, "input:3: expected a whole number"),
         ("start_ns,operation\n1,seek\n", Format::Csv, "input:2: expected the name of an operation"),
         ("start_ns,operation\n1\n", Format::Csv, "input:2: expected as many fields"),
-        ("start_ns,operation,x\n", Format::Csv, "input:1: expected each of the columns"),
-        ("start_ns,operation,file\n1,read,\"a\n", Format::Csv, "input:2: expected a quote"),
+        ("start_ns,operation,x\n", Format::Csv, "input:1: expected only the columns"),
+        ("start_ns,operation,file\n1,read,\"a\n", Format::Csv, "input:2: expected a closing quote"),
         ("fio version 4 iolog\n", Format::FioLog, "input:1: expected 'fio version 2 iolog'"),
         ("fio version 2 iolog\nf read 0\n", Format::FioLog, "input:2: expected an offset"),
         ("fio version 3 iolog\nf read 0 1\n", Format::FioLog, "input:2: expected a time"),
@@ -146,7 +146,7 @@ fn formats_are_known_by_their_first_lines() {
         assert_eq!(Format::named(format.name()), Some(format));
     }
     let unknown = detect(Path::new("x.bin"), b"\0\x01nothing").unwrap_err().to_string();
-    assert!(unknown.starts_with("the format of x.bin is not known; name one of: "), "{unknown}");
+    assert!(unknown.starts_with("the format of x.bin is not known; specify one of: "), "{unknown}");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_refused_import_leaves_no_file_behind() {
     assert_eq!(crate::TraceReader::open(&output).unwrap().header(), &header);
 }
 
-/// Words of all formats, from which almost right lines are made.
+/// Words of all formats. Random sequences of these words are almost valid lines.
 const WORDS: [&str; 28] = [
     "fio version 2 iolog\n",
     "fio version 3 iolog\n",

@@ -1,4 +1,4 @@
-//! Traces that were written are read again, and damaged ones are refused in one line.
+//! Writes traces and reads them back. Damaged traces must give an error message of one line.
 
 use proptest::prelude::*;
 
@@ -43,14 +43,15 @@ fn a_cut_or_foreign_file_is_refused_with_a_remedy() {
         let refused = TraceReader::of_bytes(bytes[..kept].to_vec(), "cut.trace").err().unwrap();
         let text = refused.to_string();
         assert!(text.starts_with("cut.trace is not a trace: "), "{text}");
-        assert!(text.contains("; name a trace file") && !text.contains('\n'), "{text}");
+        assert!(text.contains("; specify a trace file") && !text.contains('\n'), "{text}");
     }
     let refused = TraceReader::open(Path::new("/nonexistent")).err().unwrap().to_string();
     assert!(refused.starts_with("cannot read /nonexistent: "), "{refused}");
     let refused = TraceReader::open(Path::new("/tmp")).err().unwrap().to_string();
     assert_eq!(
         refused,
-        "/tmp is not a trace: it is no regular file; name a trace file, or import the file first"
+        "/tmp is not a trace: it is not a regular file; specify a trace file, or import the file \
+         first"
     );
 }
 
@@ -75,11 +76,11 @@ fn a_damaged_page_is_an_error_that_names_the_request_before_it() {
             let text = error.to_string();
             assert!(text.starts_with("test is damaged after request "), "{text}");
             assert!(text.ends_with("; record or import the trace again"), "{text}");
-            assert!(reader.next().is_none(), "it went on after an error");
+            assert!(reader.next().is_none(), "the reader continued after an error");
             damaged += 1;
         }
     }
-    assert!(damaged > 0, "no damage was noticed");
+    assert!(damaged > 0, "no damage was detected");
 }
 
 #[test]

@@ -1,36 +1,39 @@
-//! Changes to what a program did: another depth, larger requests, fewer flushes. They show how fast
-//! the program would be with such requests, but not whether it could be changed to make them.
+//! Changes the requests of a replayed program: a different depth, larger requests, fewer flushes. A
+//! replay with changes shows how fast the program would be with such requests. The replay does not
+//! show whether the program can be rewritten to issue such requests.
 
 use std::fmt;
 
 use crate::replay::{Action, ReplayRequest};
 
-/// Changes to what a program did; the default changes nothing.
+/// Changes to the requests of a replayed program. The default changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Each thread keeps this many requests outstanding, whatever it waited for in the trace. The
-    /// time between its requests is kept.
+    /// Number of requests that each thread keeps outstanding. The time between the requests of a
+    /// thread stays the same. None for the depth in the trace.
     pub depth: Option<u32>,
-    /// Requests of a thread whose ranges follow each other without a gap are joined, up to this
-    /// length (bytes).
+    /// Maximum length of joined requests (bytes). Consecutive requests of a thread are joined if
+    /// their ranges follow each other without a gap. None to join no requests.
     pub merge_bytes: Option<u64>,
-    /// One flush after this many writes of a thread, in place of its own flushes.
+    /// Number of writes of a thread after which the thread flushes. None for the flushes in the
+    /// trace.
     pub flush_every: Option<u32>,
 }
 
 impl Changes {
-    /// Whether nothing changes.
+    /// Returns whether nothing is changed.
     pub fn is_none(&self) -> bool {
         *self == Changes::default()
     }
 }
 
 impl fmt::Display for Changes {
-    /// "depth 8, merged to 65536 bytes, a flush after 16 writes"; empty without changes.
+    /// Formats the changes, such as "depth 8, requests merged up to 65536 bytes, a flush after
+    /// 16 writes". Writes nothing if there are no changes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = [
             self.depth.map(|depth| format!("depth {depth}")),
-            self.merge_bytes.map(|bytes| format!("merged to {bytes} bytes")),
+            self.merge_bytes.map(|bytes| format!("requests merged up to {bytes} bytes")),
             self.flush_every.map(|writes| match writes {
                 1 => "a flush after each write".to_owned(),
                 writes => format!("a flush after {writes} writes"),
@@ -44,17 +47,18 @@ impl fmt::Display for Changes {
 #[derive(Debug, Default)]
 pub(super) struct ChangedLane {
     lane: u32,
-    /// The last request, held back because the next one may be joined to it.
+    /// The last request, which is held back because the next request may be joined to it.
     pending: Option<ReplayRequest>,
-    /// Time before dropped flushes, to be added to the gap of the next request (ns).
+    /// Time before dropped flushes, which is added to the gap of the next request (ns).
     carried_ns: u64,
     writes: u64,
-    /// Whether the program's last flush was like fdatasync(2); None before its first one.
+    /// Whether the last flush of the program was like fdatasync(2). None before the first flush.
     data_only: Option<bool>,
 }
 
 impl ChangedLane {
-    /// Takes a request of the program and appends the requests that replace it.
+    /// Processes a request of the program, and appends the requests that replace this request to
+    /// `out`.
     pub(super) fn add(
         &mut self,
         changes: &Changes,
@@ -104,7 +108,8 @@ impl ChangedLane {
         }
     }
 
-    /// Appends the request that was held back, and a flush if there were writes since the last one.
+    /// Appends the request that was held back. If flushes are changed and there were writes since
+    /// the last flush, also appends a flush.
     pub(super) fn end(&mut self, changes: &Changes, out: &mut impl Extend<ReplayRequest>) {
         self.release(changes, out);
         if changes.flush_every.is_some() && self.writes > 0 {
@@ -135,8 +140,8 @@ fn moves(action: Action) -> bool {
     matches!(action, Action::Read | Action::Write)
 }
 
-/// Whether `next` can be joined to `one`: the same operation on the range that follows, and not too
-/// long together.
+/// Returns whether `next` can be joined to `one`. Both must have the same action, `next` must start
+/// where `one` ends, and the joined request must not exceed `most_bytes`.
 fn joins(one: &ReplayRequest, next: &ReplayRequest, most_bytes: u64) -> bool {
     moves(one.action)
         && one.action == next.action

@@ -1,5 +1,5 @@
-//! The second reading of a trace: the requests of one worker, with the gap before each and the
-//! number of earlier requests that are still outstanding.
+//! Reads a trace for the second time, and yields the requests of one worker. Each yielded request
+//! contains the gap since the previous event and the number of earlier requests still outstanding.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,20 +12,20 @@ use crate::replay::selection;
 use crate::replay::{Action, Level, ReplayRequest, action};
 use crate::request::Request;
 
-/// Maximum number of requests in flight that are followed in each lane.
+/// Maximum number of requests in flight that are tracked in each lane.
 const DEPTH_MOST: usize = 1 << 16;
 
 /// The state of a lane at the current request of the trace.
 #[derive(Debug)]
 struct Lane {
-    /// Ends of the requests in flight (ns).
+    /// End times of the requests in flight (ns).
     in_flight: BinaryHeap<Reverse<u64>>,
-    /// The last start or the last end so far, whichever is later (ns).
+    /// The latest start or end of a request so far (ns).
     last_ns: u64,
     changed: ChangedLane,
 }
 
-/// Yields the requests of one worker in the order of the trace; an error is the last item.
+/// Iterates over the requests of one worker in the order of the trace. An error is the last item.
 pub struct Feed<I> {
     trace: I,
     scan: Arc<Scan>,
@@ -38,8 +38,8 @@ pub struct Feed<I> {
 }
 
 impl<I: Iterator<Item = Result<Request, TraceError>>> Feed<I> {
-    /// The requests of `worker` out of `workers`, who share the lanes: lane `n` belongs to worker
-    /// `n % workers` and is its lane `n / workers`. `trace` must be the one that was scanned.
+    /// Creates the feed of one of several workers. Lane `n` of the trace belongs to worker
+    /// `n % workers` and is lane `n / workers` of this worker. `trace` must be the scanned trace.
     pub fn new(trace: I, scan: Arc<Scan>, changes: Changes, (worker, workers): (u32, u32)) -> Self {
         let lane = || Lane {
             in_flight: BinaryHeap::new(),
@@ -53,7 +53,7 @@ impl<I: Iterator<Item = Result<Request, TraceError>>> Feed<I> {
         Feed { trace, scan, changes, worker, workers, lanes, ready, ended: false }
     }
 
-    /// Adds what is replayed for a request of the trace.
+    /// Adds the replayed requests for a request of the trace.
     #[inline]
     fn add(&mut self, request: &Request) {
         if Level::of(request) != self.scan.level {

@@ -1,5 +1,5 @@
-//! The first reading of a trace: lanes, the offset of each file in the target, sizes, depths, and
-//! what cannot be replayed.
+//! Reads a trace for the first time. Determines the lanes, the offset of each file in the target,
+//! sizes and depths, and counts the requests that cannot be replayed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -12,83 +12,85 @@ use crate::request::{Call, FILES_MOST, FileId, Header, Operation, Request};
 /// Maximum number of lanes. If more threads are alive at the same time, they share lanes.
 const LANES_MOST: usize = 256;
 
-/// Maximum number of threads that are told apart. All others count as one.
+/// Maximum number of threads that are distinguished. All threads after these count as one thread.
 const THREADS_MOST: usize = 1 << 20;
 
-/// Maximum number of requests in flight that are followed for each thread.
+/// Maximum number of requests in flight that are tracked for each thread.
 const DEPTH_MOST: usize = 1 << 16;
 
-/// Files begin at multiples of this in the target of a replay (bytes), so that direct requests stay
-/// aligned.
+/// Alignment of the files in the target of a replay (bytes). It keeps the offsets of direct
+/// requests aligned.
 const FILE_ALIGNMENT_BYTES: u64 = 4096;
 
-/// Maximum unused space between two buffered files (bytes): the default read-ahead of a device.
+/// Maximum unused space between two files that are accessed with buffered I/O (bytes). It is the
+/// default read-ahead of a device.
 const GAP_MAX_BYTES: u64 = 128 << 10;
 
-/// Requests that are not replayed, by reason.
+/// Requests that are not replayed for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// What they are, in the plural, such as "opens".
+    /// Plural noun for these requests, such as "opens".
     pub what: &'static str,
-    /// How many.
+    /// Number of these requests.
     pub count: u64,
 }
 
 /// A lane: threads that were never alive at the same time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneFacts {
-    /// Its requests.
+    /// Number of requests of the lane.
     pub requests: u64,
-    /// Highest number of its requests in flight.
+    /// Highest number of requests of the lane in flight.
     pub depth_max: u32,
 }
 
-/// What is known of a trace before it is replayed.
+/// Facts about a trace that are needed before the replay.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// Which requests are replayed.
+    /// The level of the requests that are replayed.
     pub level: Level,
-    /// Reads, writes and flushes.
+    /// Numbers of reads, writes and flushes.
     pub requests: [u64; 3],
-    /// Hints that read a range ahead or evict it.
+    /// Number of hints that read a range ahead or evict it.
     pub range_hints: u64,
-    /// Hints about open files, such as POSIX_FADV_SEQUENTIAL. They are replayed if there is one
-    /// file.
+    /// Number of hints about open files, such as POSIX_FADV_SEQUENTIAL. They are replayed only if
+    /// there is a single file.
     pub file_hints: u64,
     /// Bytes read and bytes written.
     pub bytes: [u64; 2],
     /// Bytes of direct reads and writes (O_DIRECT).
     pub direct_bytes: u64,
-    /// Writes that were durable by themselves (O_DSYNC, FUA).
+    /// Number of writes that made their data durable without a flush (O_DSYNC, FUA).
     pub durable_writes: u64,
-    /// Two sums over the requests whose `device_bytes` the trace knows: bytes that buffered reads
-    /// returned, and bytes that the device moved for them and for hints that read ahead, such as
-    /// POSIX_FADV_WILLNEED.
+    /// Two sums over the requests whose `device_bytes` are known: the bytes that buffered reads
+    /// returned, and the bytes that the device moved for buffered reads and for hints that read
+    /// ahead, such as POSIX_FADV_WILLNEED.
     pub buffered_read_bytes: [u64; 2],
-    /// Buffered reads in which the thread slept, which counts as waiting for the device, and all
-    /// buffered reads whose number of sleeps the trace knows.
+    /// Number of buffered reads in which the thread slept, which counts as waiting for the device,
+    /// and number of all buffered reads whose number of sleeps is known.
     pub waiting_reads: [u64; 2],
-    /// Files that the requests are about.
+    /// Number of files that the replayed requests access.
     pub file_count: usize,
-    /// Ranges of the target with files that the program wrote anew: the first read or write of the
-    /// file was a write at its start. Offsets and lengths (bytes).
+    /// Ranges of the target with files that the program created: the first read or write of such a
+    /// file was a write at offset 0. Each range is an offset and a length (bytes).
     pub new_ranges: Vec<(u64, u64)>,
-    /// The longest read or write (bytes).
+    /// Length of the largest read or write (bytes).
     pub largest_bytes: u64,
-    /// Size of a target that holds all files one after another (bytes).
+    /// Size of a target that contains all files one after another (bytes).
     pub span_bytes: u64,
-    /// Whether the trace says when most requests ended. If not, it is unknown which requests waited
-    /// for which. Single requests without an end count as ended at once.
+    /// Whether the trace records the end of most requests. If false, it is unknown which requests
+    /// waited for other requests. If true, requests without a recorded end count as ended
+    /// immediately.
     pub has_latencies: bool,
-    /// From the start of the first request to the end of the last one (ns).
+    /// Time from the start of the first request to the end of the last request (ns).
     pub duration_ns: u64,
     /// The call that made most of the reads and writes.
     pub call: Call,
     /// The lanes.
     pub lanes: Vec<LaneFacts>,
-    /// Requests that are not replayed.
+    /// The requests that are not replayed.
     pub left_out: Vec<LeftOut>,
-    /// Identifies the requests: equal for equal traces.
+    /// Hash of the replayed requests, which is equal for equal traces.
     pub fingerprint: u64,
     pub(super) first_start_ns: u64,
     pub(super) files: Vec<FileFacts>,
@@ -97,11 +99,11 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Reads a whole trace. Without a level, the calls are replayed, or the requests of the block
-    /// layer if the trace has no reads and writes of a program.
+    /// Reads a whole trace. If `selection` has no level, the calls are replayed, or the requests of
+    /// the block layer if the trace has no reads and writes of a program.
     ///
     /// # Errors
-    /// The first error of the trace.
+    /// If the trace cannot be read. Returns the first error of the trace.
     pub fn of(
         trace: impl Iterator<Item = Result<Request, TraceError>>,
         header: &Header,
@@ -127,27 +129,26 @@ impl Scan {
         Ok(Scan { files, ..counts.with_hints_of_one_file().scan(level) })
     }
 
-    /// Number of requests that are replayed.
+    /// Returns the number of requests that are replayed.
     pub fn count(&self) -> u64 {
         self.requests.iter().sum::<u64>() + self.range_hints + self.file_hints
     }
 
-    /// The lane of a thread.
+    /// Returns the lane of a thread.
     pub(super) fn lane(&self, thread: u32) -> u32 {
         self.threads.get(&thread).or(self.threads.get(&OTHERS)).copied().unwrap_or(0)
     }
 
-    /// The offset in the target for an offset in the file of a request.
+    /// Converts an offset in the file of a request to an offset in the target.
     pub(super) fn place(&self, request: &Request, offset: u64) -> u64 {
         let file = (request.file.0 as usize).min(FILES_MOST - 1);
         self.bases.get(file).copied().unwrap_or(0).saturating_add(offset)
     }
 }
 
-/// The number of the thread that stands for all threads beyond [`THREADS_MOST`].
+/// Thread id that replaces the ids of all threads after the first [`THREADS_MOST`] threads.
 const OTHERS: u32 = u32::MAX;
 
-/// A thread of the program.
 #[derive(Debug, Default)]
 struct Thread {
     first_ns: u64,
@@ -175,15 +176,16 @@ impl Thread {
     }
 }
 
-/// What is known of a file from the requests of one level.
+/// Facts about a file from the requests of one level.
 #[derive(Clone, Copy, Debug, Default)]
 struct FileUse {
     end_bytes: u64,
-    /// Whether its first read or write was a write at its start; None if there was none yet.
+    /// Whether the first read or write of the file was a write at offset 0. None if the file was
+    /// neither read nor written.
     is_new: Option<bool>,
 }
 
-/// What is counted of the requests of one level.
+/// Counts of the requests of one level, from which the [`Scan`] is made.
 #[derive(Debug, Default)]
 struct Counts {
     requests: [u64; 3],
@@ -260,8 +262,8 @@ impl Counts {
         *self.calls.entry(request.call).or_default() += 1;
     }
 
-    /// Notes that a request accessed a file, which therefore reaches at least to the end of the
-    /// request.
+    /// Updates the facts about the file that a request accessed. The size of the file is at least
+    /// the end of the request.
     fn note_use(&mut self, file: FileId, action: Action, offset: u64, bytes: u64) {
         let file = (file.0 as usize).min(FILES_MOST - 1);
         if self.files.len() <= file {
@@ -274,12 +276,12 @@ impl Counts {
         known.end_bytes = known.end_bytes.max(offset.saturating_add(bytes));
     }
 
-    /// Files that requests are about.
+    /// Returns the number of files that the requests access.
     fn file_count(&self) -> usize {
         self.files.iter().filter(|file| file.end_bytes > 0).count()
     }
 
-    /// Leaves out hints about open files if there are several files.
+    /// Leaves out the hints about open files if there are several files.
     fn with_hints_of_one_file(mut self) -> Counts {
         if self.file_count() > 1 && self.file_hints > 0 {
             *self.left_out.entry(Unfit::Other(Operation::Advise)).or_default() += self.file_hints;
@@ -288,8 +290,8 @@ impl Counts {
         self
     }
 
-    /// Unused space after a file (bytes). Without it, the kernel would read ahead from one file
-    /// into the next, which it does not do between files.
+    /// Returns the unused space after a file in the target (bytes). Without this space, the kernel
+    /// would read ahead from one file into the next file, which real files do not allow.
     fn gap_bytes(&self, file_bytes: u64) -> u64 {
         let total = u128::from(self.bytes[0]) + u128::from(self.bytes[1]);
         let is_buffered = u128::from(self.direct_bytes) * 2 <= total;
@@ -344,7 +346,7 @@ impl Counts {
     }
 }
 
-/// `bytes`, rounded up to an offset at which a file may begin.
+/// Rounds `bytes` up to an offset at which a file may begin.
 fn aligned(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(FILE_ALIGNMENT_BYTES).unwrap_or(u64::MAX)
 }
@@ -357,8 +359,8 @@ pub(super) fn mixed(word: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Gives each thread a lane. A thread takes the lane whose last thread ended most recently, since
-/// that one may have started it or waited for it.
+/// Assigns each thread to a lane. A thread gets the free lane whose last thread ended most
+/// recently, because the two threads may have waited for each other.
 fn lanes(threads: &HashMap<u32, Thread>) -> (Vec<LaneFacts>, HashMap<u32, u32>) {
     let mut order: Vec<(&u32, &Thread)> = threads.iter().collect();
     order.sort_by_key(|(id, thread)| (thread.first_ns, **id));
@@ -377,7 +379,7 @@ fn lanes(threads: &HashMap<u32, Thread>) -> (Vec<LaneFacts>, HashMap<u32, u32>) 
                 lanes.push(LaneFacts { requests: 0, depth_max: thread.depth_max });
                 lanes.len() - 1
             }
-            // All lanes are taken: the thread shares the lane that ends first.
+            // No lane is free, so the thread shares the lane that ends first.
             None => {
                 let (end_ns, lane) = ends.pop_first().unwrap_or((0, 0));
                 lanes[lane].depth_max = lanes[lane].depth_max.saturating_add(thread.depth_max);

@@ -1,35 +1,35 @@
-//! Which requests of a trace are replayed or modelled: by level, and by the names of their files.
+//! Selects the requests of a trace that are replayed or modelled, by level and by file.
 
 use crate::replay::{Level, Unfit};
 use crate::request::{File, FileId, Header};
 
-/// Paths below which files are not on storage.
+/// Directories whose files are not on storage.
 const NO_STORAGE: [&str; 2] = ["/proc/", "/sys/"];
 /// Devices that are not storage.
 const NO_STORAGE_DEVICES: [&str; 8] =
     ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "console"];
 
-/// Which requests of a trace are replayed or modelled.
+/// The choice of the requests of a trace that are replayed or modelled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Their level; None for the calls of the program, or for the block layer if the trace has no
-    /// reads and writes of a program.
+    /// Level of the requests. None for the calls of the program, or for the block layer if the
+    /// trace has no reads and writes of a program.
     pub level: Option<Level>,
-    /// Files of the calls: paths of files, or of folders with all files below them. Empty for all
-    /// files that are on storage.
+    /// Paths of the files whose calls are selected. The path of a directory selects all files below
+    /// it. Empty for all files that are on storage.
     pub files: Vec<String>,
 }
 
 impl Selection {
-    /// What a replay must know of each file of a trace.
+    /// Returns the facts about each file of a trace that a replay needs.
     pub(super) fn of_files(&self, header: &Header) -> Vec<FileFacts> {
         let of =
             |file: &File| FileFacts { unfit: self.of_file(&file.name), end_bytes: file.end_bytes };
         header.files.iter().map(of).collect()
     }
 
-    /// Whether each file of a trace is selected, in the order of the header. Requests of the block
-    /// layer are selected whatever their file is.
+    /// Returns for each file of the header whether it is selected, in the order of the header. This
+    /// applies only to calls, because requests of the block layer are always selected.
     pub fn selected_files(&self, header: &Header) -> Vec<bool> {
         header.files.iter().map(|file| self.of_file(&file.name).is_none()).collect()
     }
@@ -48,22 +48,22 @@ impl Selection {
     }
 }
 
-/// Whether a file is `path`, or lies below it.
+/// Returns whether the file `name` is `path` itself or is in the directory `path`.
 fn is_within(name: &str, path: &str) -> bool {
     let rest = name.strip_prefix(path.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What a replay must know of a file.
+/// Facts about a file that a replay needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FileFacts {
-    /// Why its requests are left out; None: they are replayed.
+    /// Why the requests of the file are left out. None if they are replayed.
     pub(super) unfit: Option<Unfit>,
-    /// Its size, as far as the trace shows (bytes).
+    /// Highest offset that the trace shows for the file (bytes). The file may be larger.
     pub(super) end_bytes: u64,
 }
 
-/// The facts of a file.
+/// Returns the facts about a file.
 pub(super) fn facts(files: &[FileFacts], file: FileId) -> FileFacts {
     files.get(file.0 as usize).copied().unwrap_or_default()
 }

@@ -1,5 +1,4 @@
-//! Tests of replays: what is fed of small traces whose lanes, gaps and places are known, and any
-//! traces at all.
+//! Feeds small traces with known lanes, gaps and offsets to replays. Also feeds random traces.
 
 use std::sync::Arc;
 
@@ -70,7 +69,7 @@ fn a_thread_with_one_request_at_a_time_waits_for_each_and_computes_in_between() 
 
 #[test]
 fn a_thread_with_several_requests_outstanding_keeps_as_many() {
-    // Two at once; the third is made 7 ns after the first has ended.
+    // The first two requests overlap. The third is made 7 ns after the end of the first.
     let found = fed(&[request(1, 0, 100, 0), request(1, 3, 200, 0), request(1, 107, 100, 0)]);
     let seen: Vec<_> = found.iter().map(|one| (one.gap_ns, one.outstanding)).collect();
     assert_eq!(seen, [(0, Some(0)), (3, Some(1)), (7, Some(1))]);
@@ -89,7 +88,8 @@ fn processes_that_run_one_after_another_share_a_lane() {
     assert_eq!(found.lanes.len(), 2);
     assert_eq!(found.lane(8), found.lane(9));
     assert_ne!(found.lane(7), found.lane(8));
-    // The lane's first request counts from the start of the trace, thread 9 from the end of 8.
+    // The gap of the first request is the time since the start of the trace. The gap of the
+    // request of thread 9 is the time since the last request of thread 8 ended.
     let of_lane = |lane| fed(&requests).into_iter().filter(move |one| one.lane == lane);
     let gaps: Vec<u64> = of_lane(found.lane(8)).map(|one| one.gap_ns).collect();
     assert_eq!(gaps, [10, 10, 0]);
@@ -113,7 +113,8 @@ fn files_lie_one_after_another_with_space_against_read_ahead() {
         let offsets: Vec<u64> = fed(&[first, other]).iter().map(|one| one.offset).collect();
         (scan(&[first, other]).span_bytes, offsets)
     };
-    // 12 KiB, and 4,196 bytes rounded up to 8 KiB; between them as much space as the first has.
+    // The files take 12 KiB, and 4,196 bytes rounded up to 8 KiB. With buffered I/O, unused space
+    // of the size of the first file separates them.
     assert_eq!(of(false), (32 << 10, vec![8192, (24 << 10) + 100]));
     assert_eq!(of(true), (20 << 10, vec![8192, (12 << 10) + 100]));
 }
@@ -129,8 +130,8 @@ fn what_cannot_be_replayed_is_named() {
     let names: Vec<_> = found.left_out.iter().map(|left| (left.what, left.count)).collect();
     let expected = [
         ("failed requests", 1),
-        ("requests without a position", 1),
-        ("requests that moved nothing", 1),
+        ("requests without an offset", 1),
+        ("requests that moved no data", 1),
         ("opens", 1),
     ];
     assert_eq!(names, expected);
@@ -164,7 +165,8 @@ fn requests_that_follow_each_other_are_joined_up_to_a_length() {
     let requests = [at(0), at(1), at(2), at(3), request(1, 400, 90, 0)];
     let merged = changed(&requests, Changes { merge_bytes: Some(12288), ..Changes::default() });
     let seen: Vec<_> = merged.iter().map(|one| (one.offset, one.bytes, one.gap_ns)).collect();
-    // The program's own time between the joined requests is kept: 10 ns each.
+    // The program computed for 10 ns before each request. The gap of a joined request is the sum of
+    // these times.
     assert_eq!(seen, [(0, 12288, 20), (12288, 4096, 10), (0, 4096, 10)]);
 }
 
@@ -182,7 +184,7 @@ fn one_flush_covers_several_writes() {
     let actions: Vec<Action> = fewer.iter().map(|one| one.action).collect();
     let pair = [Action::Write, Action::Write, flush];
     assert_eq!(actions, [&pair[..], &pair[..], &[Action::Write, flush]].concat());
-    // The gaps before the dropped flushes (10 ns) are kept.
+    // The gap before a dropped flush (10 ns) is added to the gap of the next write (30 ns).
     assert_eq!(fewer[1].gap_ns, 10 + 30);
     let both = Changes { flush_every: Some(2), merge_bytes: Some(8192), ..Changes::default() };
     let joined = changed(&requests, both);
@@ -241,7 +243,7 @@ fn hints_about_ranges_are_replayed_where_their_file_lies() {
     let reads = [0, 1].map(|file| Request { file: FileId(file), ..request(1, 10, 5, 16384) });
     let requests = [ahead, old, reads[0], reads[1]];
     let found: Vec<_> = fed(&requests).iter().map(|one| (one.offset, one.bytes)).collect();
-    // The first file is 20 KiB long, and as much is left free after it.
+    // The first file has 20 KiB and is followed by 20 KiB of unused space.
     assert_eq!(found, [(40960 + 4096, 8192), (8192, 4096), (16384, 4096), (40960 + 16384, 4096)]);
     let scan = scan(&requests);
     assert_eq!((scan.range_hints, scan.file_hints, scan.span_bytes), (2, 0, 61440));
@@ -260,8 +262,8 @@ fn files_that_were_written_from_their_start_are_new() {
         of(3, Request { result: Some(0), ..request(1, 90, 5, 0) }),
         of(3, write(1, 100, 0)),
     ];
-    // Files of 4, 4, 8 and 4 KiB, and as much space after each. A read at the end of an empty file
-    // does not make it an old one.
+    // The files have 4, 4, 8 and 4 KiB. Each file is followed by unused space of the size of the
+    // file. File 3 counts as new, because its first read moved no data.
     assert_eq!(scan(&requests).new_ranges, [(0, 4096), (32 << 10, 4096)]);
 }
 

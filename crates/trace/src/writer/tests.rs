@@ -1,4 +1,5 @@
-//! The order of a trace, and the names of its file while it is written.
+//! Tests of the order of requests in a trace, and of the name that the file has until the trace is
+//! finished.
 
 use super::*;
 use crate::request::{Call, Operation};

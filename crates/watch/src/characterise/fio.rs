@@ -1,20 +1,21 @@
-//! A model as a job file of fio. The jobs run at the same time.
+//! Formats a model as a job file for fio. All jobs of the file run at the same time.
 
 use super::Source;
 use super::model::{Model, Order, Pace, Sharing, Workload};
 use super::plan::rw;
 use super::text::{comment, describe, distribution, head, runtime_s, size, split};
 
-/// Sequential runs in random access are left out if their mean length (requests) is less than this.
+/// Minimum mean length of sequential runs within random access (requests). Shorter runs are
+/// ignored.
 const RUN_MIN: f64 = 2.0;
 
-/// The text of the file.
+/// Formats a model as the text of a job file.
 pub fn text(model: &Model, source: &Source) -> String {
     let mut out = String::new();
     comment(
         &mut out,
-        "Usage: fio --directory=FOLDER THIS-FILE, which makes test files in that folder; or \
-         halfpower run THIS-FILE.",
+        "Usage: fio --directory=DIR THIS-FILE (fio creates test files in DIR), or halfpower run \
+         THIS-FILE.",
     );
     head(&mut out, model, source);
     let runtime = model.workloads.iter().map(runtime_s).max().unwrap_or(1);
@@ -28,7 +29,7 @@ pub fn text(model: &Model, source: &Source) -> String {
     out
 }
 
-/// A name of a job without blanks.
+/// Returns a job name that contains only letters, digits, dots and hyphens.
 fn name(workload: &Workload, number: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
     let name: String = workload.name.chars().map(plain).collect();
@@ -81,7 +82,7 @@ fn options(out: &mut String, workload: &Workload, number: usize) {
         add("pre_read", "1".to_owned());
     }
     if workload.order == Order::Common {
-        comment(out, "Left out: the threads follow one stream together; fio gives each its own.");
+        comment(out, "Left out: the threads share one stream; in fio, each thread has its own.");
     }
 }
 
@@ -90,13 +91,14 @@ fn pace(add: &mut impl FnMut(&str, String), workload: &Workload) {
         Pace::Closed { pause_ns: 0, .. } => {}
         Pace::Closed { pause_ns, every } => {
             add("thinktime", format!("{}us", pause_ns.div_ceil(1000)));
-            // fio counts the requests of the whole job. In the model, each request in flight
-            // pauses.
+            // fio counts the requests of the whole job. In the model, each slot of the queue pauses
+            // separately, so the count is multiplied by the depth.
             let every = u64::from(every).saturating_mul(u64::from(workload.depth));
             add("thinktime_blocks", every.to_string());
         }
         Pace::Open { requests_per_s, poisson } => {
-            // fio takes whole numbers: one, or in a mix one for reads and one for writes.
+            // `rate_iops` takes whole numbers: a single rate, or a read rate and a write rate for a
+            // mixed workload.
             let each = requests_per_s / f64::from(workload.threads);
             let of = |percent: u8| (each * f64::from(percent) / 100.0).round().max(1.0);
             let (reads, writes) = (of(workload.read_percent), of(100 - workload.read_percent));
@@ -111,7 +113,8 @@ fn pace(add: &mut impl FnMut(&str, String), workload: &Workload) {
     }
 }
 
-/// The value of `rw`: direction and order, with the length of runs or the gaps of strides.
+/// Returns the value of fio's option `rw`: the direction and order, followed by the length of
+/// sequential runs or the gap between strided requests, if any.
 fn direction(workload: &Workload) -> String {
     let rw = rw(workload);
     let common = workload.sizes.iter().max_by_key(|(_, percent)| *percent);

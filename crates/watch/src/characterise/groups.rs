@@ -1,8 +1,10 @@
 //! Groups of files and threads that behave alike: each group becomes one workload of the model.
 //!
-//! Files and threads are alike if they have the same direction, order, common size (as a power of
-//! two), interface and caching. A thread that reads and writes one file in the same way and the
-//! same sizes is a mix; otherwise its reads and its writes are two groups.
+//! Each pair of a file and a thread is classified. Pairs are alike if they have the same direction,
+//! order, interface and caching, the same most common size (as a power of two), and the same use of
+//! flushes and durable writes. If a thread reads and writes a file in the same way and with the
+//! same sizes, its reads and writes form one mixed group. Otherwise, reads and writes are in two
+//! groups.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,52 +13,55 @@ use trace::{FileId, Operation};
 
 use super::shapes::{Direction, Flushes, Order, Pair, PairShapes, Shape, Shapes, add_size};
 
-/// A direction with a smaller share of the requests of a pair is no part of a mix.
+/// Minimum share that both reads and writes must have for a pair to count as a mix.
 const MIX_MIN: f64 = 0.02;
-/// Share of requests that must be sequential, or at one distance, for a group to be called so.
+/// Minimum share of sequential (or strided) requests for a group to count as sequential (or
+/// strided).
 const ORDERED_MIN: f64 = 0.75;
-/// Share of the requests of all threads of a file that must be sequential for the threads to count
-/// as working on one common stream.
+/// Minimum share of sequential requests among all requests to a file. If it is reached, the threads
+/// that access the file count as sharing one stream.
 const COMMON_MIN: f64 = 0.9;
-/// A thread needs this many requests for its order to count.
+/// Threads with fewer requests are ignored when shared streams are searched.
 const ORDER_REQUESTS_MIN: u64 = 10;
 /// Maximum number of request sizes of a model.
 const SIZES_MAX: usize = 16;
-/// Share of the requests that these sizes must have; otherwise sizes are merged by powers of two.
+/// Minimum share of the requests that the most common sizes must cover. If they cover less, sizes
+/// are merged by powers of two.
 const SIZES_SHARE_MIN: f64 = 0.99;
-/// The largest request of a model (bytes).
+/// Maximum request size of a model (bytes).
 const SIZE_MAX: u64 = 1 << 30;
-/// Accesses are counted in units of the smallest size that has at least this share (percent).
+/// Accesses are counted in units of the smallest request size that has at least this share of the
+/// requests (percent).
 const UNIT_PERCENT_MIN: u8 = 5;
 
-/// The order of the requests of a group.
+/// The access order of the requests of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OrderKind {
-    /// Mostly where the previous request ended.
+    /// Most requests start where the previous request of the same thread ended.
     Sequential,
-    /// All threads together: where the previous request of any thread ended.
+    /// Most requests start where the previous request of any thread ended.
     Common,
-    /// Mostly at one distance.
+    /// Most requests start at a constant distance from the previous request.
     Strided,
-    /// Neither.
+    /// The requests are neither sequential nor strided.
     Random,
 }
 
-/// How requests are issued.
+/// The interface by which requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Interface {
-    /// By calls that return when the request is done.
+    /// System calls that return when the request is complete.
     Sync,
     /// libaio.
     Libaio,
     /// io_uring.
     IoUring,
-    /// The trace does not say.
+    /// The trace does not contain the interface.
     Unknown,
 }
 
 impl Interface {
-    /// The name of the I/O engine, if there is one.
+    /// Returns the name of the I/O engine. None if the interface is unknown.
     pub fn engine(self) -> Option<&'static str> {
         match self {
             Interface::Sync => Some("sync"),
@@ -67,61 +72,62 @@ impl Interface {
     }
 }
 
-/// What the members of a group have in common.
+/// The properties that all members of a group have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
-    /// Reads, writes or both.
+    /// Whether the requests are reads, writes or both.
     pub direction: Direction,
-    /// The order.
+    /// The access order.
     pub order: OrderKind,
-    /// Binary logarithm of the common size.
+    /// Binary logarithm of the most common request size (bytes).
     size_class: u32,
-    /// Bypasses the page cache.
+    /// Whether most requests bypass the page cache.
     pub direct: bool,
-    /// Reads are mostly found in the page cache.
+    /// Whether reads are mostly served from the page cache.
     pub cached: bool,
-    /// Writes are durable by themselves.
+    /// Whether most writes are durable on completion, without a separate flush.
     pub durable: bool,
-    /// How requests are issued.
+    /// The interface by which requests are issued.
     pub interface: Interface,
-    /// Writes are followed by flushes.
+    /// Whether writes are followed by flushes.
     pub flushed: bool,
 }
 
-/// A group.
+/// Files and threads that behave alike.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What its members have in common.
+    /// The properties that all members have in common.
     pub kind: Kind,
-    /// Its files and threads.
+    /// The pairs of a file and a thread that belong to the group.
     pub members: Vec<Pair>,
     /// Number of requests.
     pub count: u64,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Bytes moved.
+    /// Number of bytes moved.
     pub bytes: u64,
-    /// Requests with a latency.
+    /// Number of requests whose latency is known.
     pub timed: u64,
-    /// Sum of the latencies (ns).
+    /// Sum of the known latencies (ns).
     pub latency_ns: u64,
-    /// Requests that follow the previous one in the order of the group.
+    /// Number of requests that match the order of the group.
     pub ordered: u64,
-    /// Requests that follow another one of their file and thread.
+    /// Number of requests that have a predecessor in the same file and thread.
     pub following: u64,
-    /// Requests that start where the previous one ended.
+    /// Number of requests that start where the previous request ended.
     pub sequential: u64,
-    /// The distance of strided requests (bytes).
+    /// Distance between the starts of strided requests (bytes).
     pub stride_bytes: i64,
-    /// Request sizes of the model (bytes) with their shares (percent), in rising order.
+    /// Request sizes of the model (bytes) with their shares (percent), in ascending order.
     pub sizes: Vec<(u32, u8)>,
-    /// Different sizes that were counted.
+    /// Number of different request sizes that were counted.
     pub sizes_seen: usize,
-    /// Flushes.
+    /// The flushes of the group's files.
     pub flushes: Flushes,
-    /// Whether other threads than those that write flush.
+    /// Whether flushes are issued by threads other than the writing threads.
     pub flushed_by_others: bool,
-    /// The range of each file (bytes); None stands for all files that are not told apart.
+    /// The accessed range of each file (bytes). The key None combines all files that are not
+    /// tracked separately.
     pub ranges: BTreeMap<Option<FileId>, (u64, u64)>,
     member_ranges: Vec<(Option<FileId>, u64, u64)>,
     counted_sizes: BTreeMap<u64, u64>,
@@ -181,18 +187,19 @@ impl Group {
         }
     }
 
-    /// The unit in which accesses to the group's files are counted (bytes).
+    /// Returns the unit in which accesses to the group's files are counted (bytes).
     pub fn unit_bytes(&self) -> u64 {
         let common = self.sizes.iter().find(|(_, percent)| *percent >= UNIT_PERCENT_MIN);
         common.or(self.sizes.first()).map_or(1, |(bytes, _)| u64::from(*bytes)).max(1)
     }
 
-    /// Length of the ranges of all files (bytes).
+    /// Returns the total length of the ranges of all files (bytes).
     pub fn region_bytes(&self) -> u64 {
         self.ranges.values().fold(0, |sum: u64, (low, high)| sum.saturating_add(high - low))
     }
 
-    /// Whether the ranges of any two threads in a file overlap by at most a twentieth.
+    /// Checks whether the threads access separate ranges. Ranges count as separate if they overlap
+    /// by at most a twentieth.
     pub fn has_own_ranges(&self) -> bool {
         let mut ranges = self.member_ranges.clone();
         ranges.sort_unstable();
@@ -203,7 +210,7 @@ impl Group {
         ranges.windows(2).all(own)
     }
 
-    /// Number of threads.
+    /// Returns the number of different threads.
     pub fn threads(&self) -> usize {
         let mut threads: Vec<u32> = self.members.iter().map(|pair| pair.thread).collect();
         threads.sort_unstable();
@@ -212,7 +219,8 @@ impl Group {
     }
 }
 
-/// The groups, and to which of them the reads (false) and writes (true) of a pair belong.
+/// All groups, and the index of the group to which the reads (false) or writes (true) of each pair
+/// belong.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     /// The groups, in no particular order.
@@ -221,7 +229,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Groups what the first pass found.
+    /// Groups the files and threads that the first pass found.
     pub fn of(shapes: &Shapes) -> Groups {
         let mut pairs: Vec<(&Pair, &PairShapes)> = shapes.pairs.iter().collect();
         pairs.sort_by_key(|(pair, _)| **pair);
@@ -243,7 +251,8 @@ impl Groups {
                     all.groups.len() - 1
                 });
                 let group = &mut all.groups[at];
-                // Flushes by other threads count once for all threads that write the file.
+                // If a file is flushed by threads that do not write to the file, their flushes
+                // count only once, not for each thread that writes.
                 let first = group.members.iter().all(|member| member.file != pair.file);
                 let none = Flushes::default();
                 group.add(*pair, shape, if by_others && !first { &none } else { flushes });
@@ -263,13 +272,13 @@ impl Groups {
         all
     }
 
-    /// The group of the reads or writes of a pair.
+    /// Returns the index of the group that contains the reads or writes of a pair.
     pub fn place(&self, pair: Pair, operation: Operation) -> Option<usize> {
         self.places.get(&(pair, operation == Operation::Write)).copied()
     }
 }
 
-/// Files whose threads work on one sequential stream together.
+/// Returns the files and directions for which several threads share one sequential stream.
 fn common_streams(shapes: &Shapes) -> Vec<(FileId, Direction)> {
     let mut threads: BTreeMap<(FileId, Direction), u32> = BTreeMap::new();
     for (pair, of) in &shapes.pairs {
@@ -289,7 +298,8 @@ fn common_streams(shapes: &Shapes) -> Vec<(FileId, Direction)> {
     several.filter(is_common).collect()
 }
 
-/// The directions in which a pair is described: both together for a mix, otherwise one by one.
+/// Returns the directions that describe a pair: only `Both` if reads and writes form a mix.
+/// Otherwise, `Read` if there are reads, and `Write` if there are writes.
 fn directions(of: &PairShapes) -> Vec<Direction> {
     let (reads, writes, both) =
         (of.of(Direction::Read), of.of(Direction::Write), of.of(Direction::Both));
@@ -311,13 +321,13 @@ fn directions(of: &PairShapes) -> Vec<Direction> {
     has.into_iter().filter(|(_, count)| *count > 0).map(|(direction, _)| direction).collect()
 }
 
-/// The order of requests; sequential if no request follows another one.
+/// Classifies the order of requests. If no request has a predecessor, the order is sequential.
 fn order_of(order: &Order) -> OrderKind {
     let all = order.following() as f64;
     let is = |count: u64| count as f64 >= ORDERED_MIN * all;
     match () {
         () if is(order.sequential) => OrderKind::Sequential,
-        // A model has no strides that go backwards.
+        // A model cannot have negative strides.
         () if is(order.strided) && order.stride_bytes > 0 => OrderKind::Strided,
         () => OrderKind::Random,
     }
@@ -351,7 +361,7 @@ fn kind_of(shape: &Shape, direction: Direction, is_common: bool, flushed: bool) 
     }
 }
 
-/// The sizes of a model with their shares (percent), in rising order.
+/// Returns the request sizes of a model with their shares (percent), in ascending order.
 fn size_mix(counted: &BTreeMap<u64, u64>, direct: bool) -> Vec<(u32, u8)> {
     let all: u64 = counted.values().sum();
     let counts = counted.iter().map(|(bytes, count)| (*bytes, *count));
@@ -376,7 +386,8 @@ fn size_mix(counted: &BTreeMap<u64, u64>, direct: bool) -> Vec<(u32, u8)> {
     sizes
 }
 
-/// One size for each power of two: the mean of the sizes from it to the next one.
+/// Merges all sizes between two powers of two into their mean size. Returns the merged sizes with
+/// their counts.
 fn by_powers_of_two(counted: &BTreeMap<u64, u64>, direct: bool) -> Vec<(u64, u64)> {
     let mut classes: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
     for (bytes, count) in counted {

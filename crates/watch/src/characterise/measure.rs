@@ -1,10 +1,10 @@
-//! Second pass over a trace: the figures that depend on the groups. For each group and thread these
-//! are the number of requests in flight, the pauses and the time from first to last request; for
-//! each group of random order, how often blocks were accessed.
+//! Second pass over a trace: the measurements that depend on the groups. For each group and thread,
+//! these are the number of requests in flight, the pauses, and the time from the first to the last
+//! request. For each group with random order, the accesses to each block are counted as well.
 //!
-//! Memory is bounded: the accesses of at most a million blocks of each group are counted. With more
-//! blocks, those whose hash is below a limit are counted, and the limit is halved as often as
-//! needed, so that the counted blocks are a random sample.
+//! Memory is bounded: the accesses of at most a million blocks of each group are counted. If a
+//! group has more blocks, only those whose hash is below a limit are counted. The limit is halved
+//! as often as needed, so the counted blocks are a random sample.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -17,12 +17,13 @@ use super::shapes::Shapes;
 
 /// Maximum number of blocks of a group whose accesses are counted.
 const BLOCKS_MAX: usize = 1 << 20;
-/// Maximum number of threads of all groups that are followed.
+/// Maximum number of threads that are tracked, over all groups.
 const THREADS_MAX: usize = 1 << 13;
-/// Maximum number of requests in flight of a thread that are followed.
+/// Maximum number of requests in flight that are tracked for a thread.
 const DEPTH_MAX: usize = 1 << 12;
 
-/// A histogram of times by powers of two: the number and the sum of the times in each class.
+/// A histogram of durations by powers of two. Each class has the number and the sum of its
+/// durations (ns).
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     counts: [u64; 65],
@@ -42,19 +43,19 @@ impl Times {
         self.sums[class] = self.sums[class].saturating_add(ns);
     }
 
-    /// Number and sum of the times in this class and above.
+    /// Returns the number and the sum of the durations in the given class and all higher classes.
     pub fn at_least(&self, class: usize) -> (u64, f64) {
         let sum = self.sums[class..].iter().map(|sum| *sum as f64).sum();
         (self.counts[class..].iter().sum(), sum)
     }
 
-    /// Number and sum of all times.
+    /// Returns the number and the sum of all durations.
     pub fn all(&self) -> (u64, f64) {
         self.at_least(0)
     }
 
-    /// The highest class that has, together with all higher classes, at least this share of the sum
-    /// of all times.
+    /// Returns the highest class for which the durations in this class and all higher classes add
+    /// up to at least the given share of the sum of all durations.
     pub fn class_of_share(&self, share: f64) -> usize {
         let all = self.all().1;
         (0..self.counts.len())
@@ -63,7 +64,7 @@ impl Times {
             .unwrap_or(0)
     }
 
-    /// Without the times of this class and above.
+    /// Returns a copy without the durations in the given class and all higher classes.
     pub fn below(&self, class: usize) -> Times {
         let mut below = *self;
         below.counts[class..].fill(0);
@@ -72,7 +73,7 @@ impl Times {
     }
 }
 
-/// A thread of a group.
+/// The state of a thread within a group.
 #[derive(Clone, Debug, Default)]
 struct Thread {
     in_flight: BinaryHeap<Reverse<u64>>,
@@ -81,33 +82,35 @@ struct Thread {
     flush_ns: u64,
 }
 
-/// What the second pass finds of a group.
+/// Measurements of the second pass for a group.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Number of requests by depth, which is the index: the requests of the thread that were in
-    /// flight after the submission, the new one included.
+    /// Number of requests at each depth. The index is the depth. The depth of a request is the
+    /// number of requests that its thread has in flight after the submission, including the new
+    /// request.
     pub depths: Vec<u64>,
-    /// Times between two requests of a thread in which the thread had none in flight.
+    /// Pauses between two requests of a thread, during which the thread had no request in flight.
     pub gaps: Times,
-    /// Sum over threads of the time from the first start to the last end (ns).
+    /// Time from the start of a thread's first request to the end of its last request, summed over
+    /// all threads (ns).
     pub thread_ns: f64,
-    /// Time of flushes of the threads (ns).
+    /// Total duration of the flushes of all threads (ns).
     pub flush_ns: f64,
-    /// Start of the first request and end of the last one of all threads (ns).
+    /// Start of the first request and end of the last request, over all threads (ns).
     pub span_ns: (u64, u64),
-    /// Sums of the times between the starts of neighbouring requests, and of their squares (ns).
+    /// Sum of the times between the starts of successive requests (ns), and sum of their squares.
     pub between_starts: (f64, f64),
     blocks: Blocks,
     last_start_ns: Option<u64>,
 }
 
 impl Measured {
-    /// From the start of the first request to the end of the last one (ns).
+    /// Returns the time from the start of the first request to the end of the last request (ns).
     pub fn duration_ns(&self) -> u64 {
         self.span_ns.1.saturating_sub(self.span_ns.0)
     }
 
-    /// What was counted of the blocks of a region.
+    /// Returns the counted accesses to a region that has `blocks` blocks.
     pub fn observed(&self, blocks: u64) -> Observed {
         let mut blocks_by_accesses = BTreeMap::new();
         for count in self.blocks.counts.values() {
@@ -122,7 +125,7 @@ impl Measured {
         }
     }
 
-    /// Whether only a sample of the blocks was counted.
+    /// Checks whether only a sample of the blocks was counted.
     pub fn is_sample(&self) -> bool {
         self.blocks.halvings > 0
     }
@@ -162,7 +165,7 @@ impl Measured {
     }
 }
 
-/// How often blocks were accessed.
+/// Number of accesses to each block. The key is a hash of file and block.
 #[derive(Clone, Debug)]
 struct Blocks {
     counts: HashMap<u64, u32>,
@@ -198,15 +201,15 @@ impl Blocks {
     }
 }
 
-/// A bijection that scatters its input (the finaliser of SplitMix64), so that each block has a hash
-/// of its own.
+/// Hashes a value with the finaliser of SplitMix64. This is a bijection, so different values have
+/// different hashes.
 fn mixed(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
 }
 
-/// The second pass.
+/// State of the second pass over a trace.
 #[derive(Debug)]
 pub struct Measure<'a> {
     shapes: &'a Shapes,
@@ -216,13 +219,13 @@ pub struct Measure<'a> {
 }
 
 impl<'a> Measure<'a> {
-    /// A second pass.
+    /// Starts a second pass.
     pub fn new(shapes: &'a Shapes, groups: &'a Groups) -> Measure<'a> {
         let measured = vec![Measured::default(); groups.groups.len()];
         Measure { shapes, groups, measured, threads: HashMap::new() }
     }
 
-    /// Adds a request; the same ones as in the first pass.
+    /// Adds a request. The second pass must see the same requests as the first pass.
     pub fn take(&mut self, request: &Request) {
         if self.shapes.is_flush(request) {
             self.flush(request);
@@ -242,7 +245,7 @@ impl<'a> Measure<'a> {
         if let Some(offset) = request.offset.filter(|_| is_random) {
             let blocks = &mut self.measured[at].blocks;
             blocks.add(request.file, offset / group.unit_bytes());
-            // The position means something only within one file.
+            // Positions can be compared only if all requests are in the same file.
             if let Some((low, high)) =
                 group.ranges.get(&pair.file).filter(|_| group.ranges.len() == 1)
             {
@@ -262,7 +265,7 @@ impl<'a> Measure<'a> {
         self.measured[at].span(thread, request.start_ns, end);
     }
 
-    /// The figures of each group.
+    /// Returns the measurements of each group.
     pub fn finish(mut self) -> Vec<Measured> {
         for ((at, _), thread) in self.threads {
             let measured = &mut self.measured[at];
@@ -285,7 +288,7 @@ mod tests {
         (0..2 * all).for_each(|access| blocks.add(FileId(3), access % all));
         assert_eq!(blocks.accesses, 2 * all);
         assert!(blocks.counts.len() <= BLOCKS_MAX && blocks.counts.len() > BLOCKS_MAX / 4);
-        // Blocks that are counted are counted from their first access on.
+        // Every access to a block in the sample must have been counted, including the first.
         assert!(blocks.counts.values().all(|count| *count == 2));
         let share = 0.5_f64.powi(blocks.halvings as i32);
         let counted = blocks.counts.len() as f64 / all as f64;

@@ -1,11 +1,12 @@
-//! The model: workloads that ask of a device what the program asked. Each names the figures that it
-//! comes from and what it leaves out.
+//! The model: workloads that load a device as the traced program did. Each workload lists the
+//! measurements from which it was derived, and what it leaves out.
 //!
-//! A workload is a closed loop: each of its threads keeps a number of requests in flight and pauses
-//! before each. That number is the depth that 98% of the requests did not exceed. The pause is what
-//! Little's law leaves: depth times time of the threads, without flushes, divided by the number of
-//! requests, less the mean latency. So the workload has the rate of the program on the same device.
-//! If the trace has no latencies, the workload is an open loop with the rate of the trace.
+//! A workload is a closed loop: each thread keeps a number of requests in flight and pauses before
+//! each request. The number is the depth that 98% of the requests did not exceed. The pause follows
+//! from Little's law: the depth times the time of the threads (without flushes), divided by the
+//! number of requests, minus the mean latency. On the same device, the workload therefore has the
+//! request rate of the program. If the trace has no latencies, the workload is an open loop with
+//! the request rate of the trace.
 
 use std::collections::BTreeMap;
 
@@ -17,131 +18,136 @@ use super::groups::{Group, Groups, Interface, OrderKind};
 use super::measure::{Measured, Times};
 use super::shapes::{Direction, Flushes, Shapes};
 
-/// Share of the requests whose number in flight the depth of the model must cover.
+/// The depth of a workload is the smallest depth that at least this share of the requests does not
+/// exceed.
 const DEPTH_SHARE: f64 = 0.98;
-/// A pause is left out if it is a smaller share of pause plus latency. The first limit is for one
-/// request in flight, the second for several, because their completions wait until the program
-/// handles them together.
+/// Minimum ratio of the pause to the sum of pause and latency. Shorter pauses are ignored. The
+/// first value applies at depth 1. The second value applies at greater depths, where completions
+/// wait until the program handles several of them together.
 const PAUSE_MIN: (f64, f64) = (0.03, 0.1);
-/// Long gaps are the longest ones that make up this share of the time of all gaps.
+/// The longest gaps, which together make up this share of the total gap time, count as long.
 const LONG_GAPS: f64 = 0.9;
-/// Fewer long gaps than the first number are idle time instead of pauses, if there are at least as
-/// many requests as the second number.
+/// Long gaps count as idle time instead of pauses if their number is less than the first value and
+/// the number of requests is at least the second value.
 const IDLE: (u64, u64) = (10, 100);
 /// A group is left out if its shares of requests, bytes and time are all smaller than this.
 const SHARE_MIN: f64 = 0.01;
 /// Maximum number of workloads of a model.
 const WORKLOADS_MAX: usize = 8;
-/// Share of flushes that must have the same number of writes before them.
+/// If at least this share of the flushes follows the same number of writes, the model uses this
+/// number. Otherwise, it uses the mean number.
 const SAME_INTERVAL: f64 = 0.8;
-/// Above this coefficient of variation, the times between requests count as random.
+/// Coefficient of variation above which the times between requests count as random.
 const VARIATION_OF_CHANCE: f64 = 0.5;
-/// The largest region and stride of a model (bytes).
+/// Maximum length of a region, and maximum stride, in a model (bytes).
 const REGION_MAX: u64 = 1 << 60;
-/// A region needs this many accesses before the popularity of its blocks can be described by a law.
+/// Minimum number of accesses to a region. With fewer accesses, all blocks of the region count as
+/// equally popular.
 const ACCESSES_MIN: u64 = 1_000;
 
-/// The order of requests in the model.
+/// The access order of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
-    /// Each thread goes through its region.
+    /// Each thread accesses its region from start to end.
     Sequential,
-    /// All threads together go through the region.
+    /// All threads together access the region from start to end, as one stream.
     Common,
-    /// At this distance (bytes).
+    /// Successive requests start at this distance (bytes).
     Strided(u64),
-    /// At random, by a law.
+    /// Requests start at random offsets. The law describes the popularity of blocks.
     Random(Law),
 }
 
-/// When requests are made.
+/// The rule for when the next request is issued.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Requests follow the completion of others, after a pause.
+    /// A request is issued when an earlier request completes, after a pause.
     Closed {
-        /// The pause (ns); 0: none.
+        /// Duration of a pause; 0 if there are no pauses (ns).
         pause_ns: u64,
-        /// Requests between two pauses.
+        /// Number of requests between two pauses.
         every: u32,
     },
-    /// Requests are made at a rate.
+    /// Requests are issued at a given rate, independently of completions.
     Open {
-        /// The rate (per second).
+        /// Mean request rate (requests/s).
         requests_per_s: f64,
-        /// At random times.
+        /// Whether requests are issued at random times rather than at regular ones.
         poisson: bool,
     },
 }
 
-/// How threads share the region.
+/// How the threads of a workload share its region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Each has a part.
+    /// Each thread accesses a separate part.
     Own,
-    /// All use all of it.
+    /// All threads access the whole region.
     Shared,
 }
 
-/// One workload.
+/// A workload of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// A name that tells it apart, such as `random reads of 8 KiB`.
+    /// A name that is unique in the model, such as `random reads of 8 KiB`.
     pub name: String,
-    /// The names of its first files, and the number of its files.
+    /// The names of the first files that the workload accesses, and the number of all its files.
     pub files: (Vec<String>, usize),
     /// Number of requests.
     pub requests: u64,
-    /// Share of the requests of the trace.
+    /// Share of all requests in the trace.
     pub share: f64,
-    /// Share of the bytes of the trace.
+    /// Share of all bytes in the trace.
     pub share_of_bytes: f64,
     /// Share of reads (percent).
     pub read_percent: u8,
-    /// The order.
+    /// The access order.
     pub order: Order,
     /// Mean number of requests in a sequential run.
     pub run_length: f64,
-    /// Request sizes (bytes) with their shares (percent), in rising order.
+    /// Request sizes (bytes) with their shares (percent), in ascending order.
     pub sizes: Vec<(u32, u8)>,
-    /// Length of the region (bytes).
+    /// Length of the accessed region (bytes).
     pub region_bytes: u64,
     /// Number of threads.
     pub threads: u32,
-    /// Requests in flight of each thread.
+    /// Number of requests that each thread keeps in flight.
     pub depth: u32,
-    /// How threads share the region.
+    /// How the threads share the region.
     pub sharing: Sharing,
-    /// When requests are made.
+    /// The rule for when the next request is issued.
     pub pace: Pace,
-    /// Writes between two flushes of a thread, and whether only data are flushed.
+    /// Number of writes between two flushes of a thread, and whether flushes are of data only
+    /// (`fdatasync`). None without flushes.
     pub flush: Option<(u32, bool)>,
-    /// Writes are durable by themselves.
+    /// Whether writes are durable on completion, without a separate flush.
     pub durable: bool,
-    /// Requests bypass the page cache.
+    /// Whether requests bypass the page cache.
     pub direct: bool,
-    /// Reads are found in the page cache.
+    /// Whether reads are served from the page cache.
     pub cached: bool,
-    /// How requests were issued.
+    /// The interface by which requests were issued.
     pub interface: Interface,
-    /// From the first request to the end of the last one (ns).
+    /// Time from the start of the first request to the end of the last request (ns).
     pub duration_ns: u64,
-    /// What was counted, as sentences.
+    /// Sentences about what was measured.
     pub counted: Vec<String>,
-    /// What the model leaves out, as sentences.
+    /// Sentences about what the model leaves out of this workload.
     pub left_out: Vec<String>,
 }
 
-/// The workloads of a trace, those with most time or bytes first.
+/// The workloads of a trace, sorted by their largest share of requests, bytes or time, in
+/// descending order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// The workloads.
     pub workloads: Vec<Workload>,
-    /// What the model leaves out of the whole trace, as sentences.
+    /// Sentences about what the model leaves out of the whole trace.
     pub left_out: Vec<String>,
 }
 
 impl Model {
-    /// The model of two passes.
+    /// Builds the model from the results of the two passes.
     pub fn of(shapes: &Shapes, groups: &Groups, measured: &[Measured], header: &Header) -> Model {
         let total = Total::of(groups);
         let mut ranked: Vec<(&Group, &Measured)> = groups.groups.iter().zip(measured).collect();
@@ -160,13 +166,13 @@ impl Model {
                 left_out.push(format!("{} {what}", units::count(count as f64)));
             }
         };
-        add(total.requests - counted, "requests of files that were used little");
-        add(shapes.empty, "reads and writes that failed or moved nothing");
+        add(total.requests - counted, "requests of files that were rarely used");
+        add(shapes.empty, "reads and writes that failed or moved no data");
         add(shapes.page_faults, "page faults in mapped files");
         add(shapes.others, "other operations, such as opening and allocating files");
         add(header.lost.iter().map(|loss| loss.count).sum(), "events that the trace lost");
         if shapes.collapsed > 0 {
-            let what = "which file a request accesses, beyond 8192 pairs of file and thread";
+            let what = "some files, because only 8192 pairs of file and thread are tracked";
             left_out.push(what.to_owned());
         }
         Model { workloads, left_out }
@@ -190,8 +196,8 @@ impl Total {
         }
     }
 
-    /// The largest of a group's shares of requests, bytes and time. Shares of bytes and time are 0
-    /// if they are not known.
+    /// Returns the largest of a group's shares of requests, bytes and time. Shares of bytes and
+    /// time count as 0 if they are unknown.
     fn weight(&self, group: &Group) -> f64 {
         let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
         let requests = share(group.count as f64, self.requests as f64);
@@ -200,7 +206,7 @@ impl Total {
     }
 }
 
-/// Numbers equal names.
+/// Makes the names unique by appending a number to repeated names.
 fn tell_apart(workloads: &mut [Workload]) {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for workload in workloads {
@@ -229,7 +235,7 @@ fn workload(group: &Group, measured: &Measured, total: &Total, header: &Header) 
     let only_writes = group.kind.direction != Direction::Read;
     let flush = only_writes.then(|| flush(group, &mut notes)).flatten();
     if group.kind.flushed && flush.is_none() {
-        notes.left_out.push("flushes: too few to say how many writes lie between them".to_owned());
+        notes.left_out.push("flushes, which are too few to derive a flush interval".to_owned());
     }
     Workload {
         name: format!("{} of {size}", name(group)),
@@ -261,7 +267,7 @@ fn workload(group: &Group, measured: &Measured, total: &Total, header: &Header) 
     }
 }
 
-/// The length of a region, rounded up to whole units (bytes).
+/// Rounds the length of a region up to whole units (bytes).
 fn rounded(bytes: u64, unit: u64) -> u64 {
     let most = REGION_MAX / unit * unit;
     bytes.div_ceil(unit).saturating_mul(unit).min(most)
@@ -288,7 +294,7 @@ fn name(group: &Group) -> String {
     format!("{order} {what}")
 }
 
-/// The names of the first files, and how many there are.
+/// Returns the names of the first three files, and the number of all files.
 fn files(group: &Group, header: &Header) -> (Vec<String>, usize) {
     let named = |file: &Option<FileId>| {
         let name = file.map_or("", |file| header.file_name(file));
@@ -301,7 +307,7 @@ fn percent(part: f64, whole: f64) -> String {
     format!("{:.0}%", part / whole.max(f64::MIN_POSITIVE) * 100.0)
 }
 
-/// The sentences about numbers, order and sizes.
+/// Adds the sentences about counts, order and sizes.
 fn describe(group: &Group, measured: &Measured, files: &(Vec<String>, usize), notes: &mut Notes) {
     let names = files.0.join(", ");
     let more = files.1.saturating_sub(files.0.len());
@@ -320,38 +326,38 @@ fn describe(group: &Group, measured: &Measured, files: &(Vec<String>, usize), no
     let (ordered, following) = (group.ordered as f64, group.following as f64);
     if group.following > 0 && group.kind.order != OrderKind::Common {
         let what = match group.kind.order {
-            OrderKind::Strided => "at the same distance as the one before",
-            OrderKind::Random => "elsewhere than the one before",
-            _ => "where the one before ended",
+            OrderKind::Strided => "at a constant distance from the previous request",
+            OrderKind::Random => "at an offset unrelated to the previous request",
+            _ => "where the previous request ended",
         };
-        notes.counted.push(format!("{} start {what}", percent(ordered, following)));
+        notes.counted.push(format!("{} of the requests start {what}", percent(ordered, following)));
     }
     if group.kind.order == OrderKind::Common {
-        notes.counted.push("all threads together follow one sequential stream".to_owned());
+        notes.counted.push("all threads share one sequential stream".to_owned());
     }
     if group.kind.order == OrderKind::Random && group.sequential > group.count / 10 {
         notes.left_out.push(format!(
-            "{} of the requests follow the previous one; the plan has none that do, and the fio \
-             job has runs of their mean length",
+            "{} of the requests start where the previous request ended; a plan has no such \
+             requests, and a fio job has sequential runs of their mean length",
             percent(group.sequential as f64, group.count as f64)
         ));
     }
     if group.sizes_seen > group.sizes.len() {
         notes.left_out.push(format!(
-            "{} different sizes; the shares are those of {}",
+            "{} different request sizes, which are approximated by {}",
             group.sizes_seen,
             units::counted(group.sizes.len() as u64, "size")
         ));
     }
     if group.ranges.len() > 1 {
         notes.left_out.push(format!(
-            "where the {} files lie; the region is as large as what was used of all of them",
+            "the positions of the {} files; the region has the total length of their ranges",
             group.ranges.len()
         ));
     }
 }
 
-/// Threads that were active at the same time, on average.
+/// Returns the mean number of threads that were active at the same time, rounded.
 fn threads(group: &Group, measured: &Measured, notes: &mut Notes) -> u32 {
     let all = group.threads().max(1) as u32;
     let span = measured.duration_ns() as f64;
@@ -359,13 +365,13 @@ fn threads(group: &Group, measured: &Measured, notes: &mut Notes) -> u32 {
     let threads = (mean.round() as u32).clamp(1, all);
     if threads < all {
         notes.left_out.push(format!(
-            "{all} threads made these requests; on average, {mean:.1} did at the same time"
+            "{all} threads made these requests; on average, {mean:.1} were active at the same time"
         ));
     }
     threads
 }
 
-/// Depth of each thread, and pauses or a rate.
+/// Returns the depth of each thread, and the pauses or the rate.
 fn pace(group: &Group, measured: &Measured, threads: u32, notes: &mut Notes) -> (u32, Pace) {
     if group.timed * 2 < group.count || measured.duration_ns() == 0 {
         let (sum, squares) = measured.between_starts;
@@ -375,8 +381,8 @@ fn pace(group: &Group, measured: &Measured, threads: u32, notes: &mut Notes) -> 
         let rate = if mean > 0.0 { 1e9 / mean } else { 1.0 };
         let depth = 32_u32.div_ceil(threads);
         notes.left_out.push(
-            "the trace has no latencies, so requests are made at its rate, whatever the device \
-             does; up to 32 are outstanding"
+            "the trace has no latencies, so requests are issued at the rate of the trace, \
+             independently of completions; about 32 may be outstanding at a time"
                 .to_owned(),
         );
         let poisson = deviation > VARIATION_OF_CHANCE * mean;
@@ -394,8 +400,8 @@ fn pace(group: &Group, measured: &Measured, threads: u32, notes: &mut Notes) -> 
         sum / count
     };
     notes.counted.push(format!(
-        "{mean:.1} requests of a thread in flight on average at a submission, at most {depth} at \
-         98% of them; mean latency {}",
+        "the queue depth of a thread is {mean:.1} on average, and at most {depth} for 98% of the \
+         requests; the mean latency is {}",
         units::time(latency)
     ));
     let least = if depth > 1 { PAUSE_MIN.1 } else { PAUSE_MIN.0 };
@@ -404,13 +410,13 @@ fn pace(group: &Group, measured: &Measured, threads: u32, notes: &mut Notes) -> 
     }
     let pause_ns = (each * f64::from(every)).round().min(1e15) as u64;
     notes.left_out.push(
-        "what a thread does in its pauses: computing, waiting, and its requests of other workloads"
+        "the reasons why a thread pauses, such as computing or requests of other workloads"
             .to_owned(),
     );
     (depth, Pace::Closed { pause_ns, every })
 }
 
-/// The smallest depth that nearly all requests did not exceed.
+/// Returns the smallest depth that at least `DEPTH_SHARE` of the requests did not exceed.
 fn depth_of(depths: &[u64]) -> u32 {
     let all: u64 = depths.iter().sum();
     let mut sum = 0;
@@ -421,7 +427,7 @@ fn depth_of(depths: &[u64]) -> u32 {
     depths.iter().position(is_enough).unwrap_or(1).max(1) as u32
 }
 
-/// Requests between two pauses, and idle time that is no pause (ns).
+/// Returns the number of requests between two pauses, and the idle time that is not a pause (ns).
 fn pauses(gaps: &Times, requests: u64, depth: u32, notes: &mut Notes) -> (u32, f64) {
     let (mut gaps, mut idle_ns) = (*gaps, 0.0);
     let class = gaps.class_of_share(LONG_GAPS);
@@ -430,15 +436,15 @@ fn pauses(gaps: &Times, requests: u64, depth: u32, notes: &mut Notes) -> (u32, f
         idle_ns = sum;
         gaps = gaps.below(class);
         notes.left_out.push(format!(
-            "{} without requests, {} in all",
-            units::counted(count, "time"),
+            "{} without requests, {} in total",
+            units::counted(count, "idle period"),
             units::time(sum)
         ));
     }
     let class = gaps.class_of_share(LONG_GAPS);
     let ((long, long_ns), (all, all_ns)) = (gaps.at_least(class), gaps.all());
     let short = all - long;
-    // With several requests in flight, a gap of the thread is not the pause of a single request.
+    // With several requests in flight, a gap of the thread is not a pause of a single request.
     if depth > 1 || long == 0 || short * 2 < long {
         return (1, idle_ns);
     }
@@ -460,17 +466,17 @@ fn law(group: &Group, measured: &Measured, notes: &mut Notes) -> Law {
     let blocks = group.region_bytes().div_ceil(group.unit_bytes()).max(1);
     let observed = measured.observed(blocks);
     if observed.accesses < ACCESSES_MIN {
-        notes.left_out.push("popular blocks: there are too few requests to tell".to_owned());
+        notes.left_out.push("popular blocks, because there are too few requests".to_owned());
         return Law::Even;
     }
     let Some(nearest) = popularity::nearest(&observed) else { return Law::Even };
     let counted: u64 = observed.blocks_by_accesses.values().sum();
     let touched = counted as f64 / observed.counted_share;
     let most = observed.blocks_by_accesses.last_key_value().map_or(0, |(count, _)| *count);
-    let sample = if measured.is_sample() { ", from a sample of the blocks" } else { "" };
+    let sample = if measured.is_sample() { " (estimated from a sample)" } else { "" };
     notes.counted.push(format!(
-        "{} of {} blocks of {} accessed, {} times at most{sample}; distance from the \
-         law chosen {:.0}, from even accesses {:.0} (chi-squared)",
+        "{} of {} blocks of {} were accessed, each at most {} times{sample}; the chi-squared \
+         distance is {:.0} from the chosen distribution and {:.0} from a uniform distribution",
         units::count(touched),
         units::count(observed.blocks as f64),
         units::size(group.unit_bytes()),
@@ -479,13 +485,14 @@ fn law(group: &Group, measured: &Measured, notes: &mut Notes) -> Law {
         nearest.even_distance
     ));
     if nearest.law != Law::Even {
-        let what = "changes over time of which blocks are popular; the law is always the same";
+        let what = "changes of popularity over time, because the distribution is constant";
         notes.left_out.push(what.to_owned());
     }
     nearest.law
 }
 
-/// Writes between two flushes, and whether only data are flushed.
+/// Returns the number of writes between two flushes, and whether flushes are of data only. None
+/// without flushes.
 fn flush(group: &Group, notes: &mut Notes) -> Option<(u32, bool)> {
     let Flushes { count, data_only, writes, .. } = group.flushes;
     if count == 0 {
@@ -497,13 +504,13 @@ fn flush(group: &Group, notes: &mut Notes) -> Option<(u32, bool)> {
     let is_same = times as f64 >= SAME_INTERVAL * count as f64;
     let every = if is_same { interval as f64 } else { mean.round() };
     notes.counted.push(format!(
-        "{} flushes, {mean:.1} writes before each on average; {} have exactly {interval} before \
-         them",
+        "{} flushes, on average one after {mean:.1} writes; {} of the flushes follow exactly \
+         {interval} writes",
         units::count(count as f64),
         percent(times as f64, count as f64)
     ));
     if group.flushed_by_others {
-        let what = "that another thread flushes; in the model, the threads that write do";
+        let what = "flushes by other threads; in the model, the threads that write also flush";
         notes.left_out.push(what.to_owned());
     }
     Some((every.clamp(1.0, f64::from(u32::MAX)) as u32, data_only * 2 > count))

@@ -1,11 +1,11 @@
-//! A model as a plan file of `halfpower sweep`. Several workloads become the parts of a plan, which
-//! are measured one after another.
+//! Formats a model as a plan file for `halfpower sweep`. Several workloads become the parts of a
+//! plan, which are measured one after another.
 
 use super::Source;
 use super::model::{Model, Order, Pace, Sharing, Workload};
 use super::text::{comment, describe, distribution, head, runtime_s, size, split};
 
-/// The text of the file.
+/// Formats a model as the text of a plan file.
 pub fn text(model: &Model, source: &Source) -> String {
     let mut out = String::new();
     comment(
@@ -17,9 +17,9 @@ pub fn text(model: &Model, source: &Source) -> String {
     if !is_one {
         comment(
             &mut out,
-            "The parts are measured one after another, so each has the device to itself. In the \
-             trace they took turns or ran at the same time; the fio job (--output-format fio) runs \
-             them at the same time.",
+            "The parts are measured one after another, so each part uses the device alone. In the \
+             trace, they may overlap in time. A fio job (--output-format fio) runs them at the \
+             same time.",
         );
         out.push_str("title = \"Model of a trace\"\n");
     }
@@ -87,30 +87,30 @@ fn flags(out: &mut String, workload: &Workload) {
     if workload.flush.is_some() {
         comment(
             out,
-            "A simulated system flushes only at the end: remove fsync or fdatasync there.",
+            "Remove fsync or fdatasync for simulated targets, which flush only at the end.",
         );
     }
     if let Some(engine) = workload.interface.engine() {
         comment(
             out,
             &format!(
-                "The trace used this engine; a simulated system has none: ioengine = \"{engine}\""
+                "I/O engine of the trace (simulated targets have none): ioengine = \"{engine}\""
             ),
         );
     }
 }
 
-/// How long a trial takes.
+/// Adds the duration of a trial.
 fn duration(out: &mut String, workload: &Workload) {
     if is_cold(workload) {
-        let once = "A trial goes over the region once; a second time would find it in the cache.";
+        let once = "A trial accesses the region once; a second pass would hit the page cache.";
         return comment(out, once);
     }
     let seconds = runtime_s(workload);
     out.push_str(&format!("runtime = \"{seconds}s\"\ntime-based = true\n"));
 }
 
-/// Whether its reads pass through the page cache and are mostly not found there.
+/// Checks whether reads use the page cache, but mostly do not find their data there.
 fn is_cold(workload: &Workload) -> bool {
     !workload.direct && !workload.cached && workload.read_percent > 0
 }
@@ -123,7 +123,7 @@ fn placement(workload: &Workload) -> &'static str {
     }
 }
 
-/// The direction and order as fio and halfpower name them.
+/// Returns the direction and order as a value of `rw`, which is the same for fio and halfpower.
 pub fn rw(workload: &Workload) -> &'static str {
     match (&workload.order, workload.read_percent) {
         (Order::Random(_), 100) => "randread",

@@ -1,7 +1,7 @@
-//! First pass over a trace: for each file, thread and direction the sizes, the order of offsets,
-//! the range of the file, and how often writes are flushed.
+//! First pass over a trace: collects, for each file, thread and direction, the request sizes, the
+//! order of offsets, the accessed range of the file, and how often writes are flushed.
 //!
-//! Memory is bounded: beyond 8192 pairs of a file and a thread, the other files of a thread are
+//! Memory is bounded: after 8192 pairs of a file and a thread, the further files of each thread are
 //! counted together.
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,23 +9,23 @@ use std::collections::{BTreeMap, HashMap};
 use trace::replay::Level;
 use trace::{Call, FileId, Operation, Request};
 
-/// Maximum number of pairs of a file and a thread that are told apart.
+/// Maximum number of pairs of a file and a thread that are counted separately.
 const PAIRS_MAX: usize = 1 << 13;
-/// Maximum number of request sizes that are counted one by one for each shape.
+/// Maximum number of request sizes that are counted exactly for each shape.
 const SIZES_MAX: usize = 64;
-/// Maximum number of intervals between flushes that are counted one by one for each shape.
+/// Maximum number of different intervals between flushes that are counted for each shape.
 const INTERVALS_MAX: usize = 64;
 
 /// A file and a thread. The thread is 0 for requests of the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
-    /// The file, or device; None for all files that are not told apart.
+    /// The file or device. None for all files that are not counted separately.
     pub file: Option<FileId>,
-    /// The thread.
+    /// Id of the thread.
     pub thread: u32,
 }
 
-/// Which requests of a pair.
+/// The direction of the requests that a shape describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// Reads only.
@@ -40,7 +40,7 @@ impl Direction {
     /// All directions.
     pub const ALL: [Direction; 3] = [Direction::Read, Direction::Write, Direction::Both];
 
-    /// Whether requests of this operation belong to it.
+    /// Checks whether requests of this operation belong to the direction.
     pub fn has(self, operation: Operation) -> bool {
         match self {
             Direction::Read => operation == Operation::Read,
@@ -50,16 +50,16 @@ impl Direction {
     }
 }
 
-/// How each request follows the one before.
+/// Counts of requests by the distance from the previous request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Order {
-    /// Requests that start where the previous one ended.
+    /// Number of requests that start where the previous request ended.
     pub sequential: u64,
-    /// Requests at the same distance from the previous one as that one from its predecessor.
+    /// Number of requests that repeat the distance between the two previous requests.
     pub strided: u64,
-    /// All others but the first.
+    /// Number of all other requests except the first.
     pub random: u64,
-    /// The most common distance of strided requests (bytes), if any has the majority.
+    /// Most common distance of strided requests, if a majority has the same distance (bytes).
     pub stride_bytes: i64,
     votes: i64,
     last: Option<(u64, u64)>,
@@ -67,7 +67,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Requests that follow another one.
+    /// Returns the number of requests that have a predecessor.
     pub fn following(&self) -> u64 {
         self.sequential + self.strided + self.random
     }
@@ -88,7 +88,7 @@ impl Order {
         self.last = Some((offset, offset.saturating_add(bytes)));
     }
 
-    /// The majority vote of Boyer and Moore.
+    /// Updates the most common distance with the majority vote algorithm of Boyer and Moore.
     fn vote(&mut self, distance: i64) {
         match self.votes {
             0 => (self.stride_bytes, self.votes) = (distance, 1),
@@ -98,16 +98,16 @@ impl Order {
     }
 }
 
-/// Number of writes between flushes.
+/// Counts of flushes and of the writes between them.
 #[derive(Clone, Debug, Default)]
 pub struct Flushes {
-    /// Flushes that followed a write.
+    /// Number of flushes that followed a write.
     pub count: u64,
-    /// Those of them that flush data only (fdatasync).
+    /// Number of flushes in `count` that flush data only (fdatasync).
     pub data_only: u64,
-    /// Writes before them.
+    /// Total number of writes before the flushes in `count`.
     pub writes: u64,
-    /// Flushes by the number of writes since the one before.
+    /// Number of flushes for each number of writes since the previous flush.
     pub intervals: BTreeMap<u64, u64>,
     since: u64,
 }
@@ -126,7 +126,7 @@ impl Flushes {
         self.since = 0;
     }
 
-    /// Adds other flushes.
+    /// Adds the counts of other flushes.
     pub fn merge(&mut self, other: &Flushes) {
         self.count += other.count;
         self.data_only += other.data_only;
@@ -137,40 +137,42 @@ impl Flushes {
     }
 }
 
-/// Requests of one pair and direction.
+/// Statistics of the requests of one pair and direction.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     /// Number of requests.
     pub count: u64,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Bytes moved.
+    /// Number of bytes moved.
     pub bytes: u64,
-    /// Requests by size (bytes).
+    /// Number of requests of each size (bytes).
     pub sizes: BTreeMap<u64, u64>,
-    /// Order of offsets.
+    /// The order of the offsets.
     pub order: Order,
-    /// The range of the file: first byte and end; None without offsets.
+    /// The accessed range of the file: first byte and end. None if no request has an offset.
     pub range: Option<(u64, u64)>,
-    /// Requests that bypass the page cache.
+    /// Number of requests that bypass the page cache.
     pub direct: u64,
-    /// Writes that are durable by themselves.
+    /// Number of writes that are durable on completion, without a separate flush.
     pub durable: u64,
-    /// Bytes of buffered reads for which the trace says how much the device moved.
+    /// Number of bytes that buffered reads moved. Only reads for which the trace has the number of
+    /// bytes moved by the device are included.
     pub buffered_bytes: u64,
-    /// Bytes that the device moved for these reads.
+    /// Number of bytes that the device moved for the reads in `buffered_bytes`.
     pub device_bytes: u64,
-    /// Number of these reads that slept, for example to wait for data that a hint had requested.
+    /// Number of reads in `buffered_bytes` that slept, for example to wait for data that a hint had
+    /// requested.
     pub slept: u64,
-    /// Requests by io_uring.
+    /// Number of requests by io_uring.
     pub io_uring: u64,
-    /// Requests by libaio.
+    /// Number of requests by libaio.
     pub libaio: u64,
-    /// Requests by a call that returns when the request is done.
+    /// Number of requests by system calls that return when the request is complete.
     pub waiting_calls: u64,
-    /// Requests with a latency.
+    /// Number of requests whose latency is known.
     pub timed: u64,
-    /// Sum of latencies (ns).
+    /// Sum of the known latencies (ns).
     pub latency_ns: u64,
 }
 
@@ -207,41 +209,41 @@ impl Shape {
         }
     }
 
-    /// Length of the range (bytes).
+    /// Returns the length of the accessed range (bytes).
     pub fn range_bytes(&self) -> u64 {
         self.range.map_or(0, |(low, high)| high - low)
     }
 
-    /// The most common size (bytes).
+    /// Returns the most common request size (bytes).
     pub fn common_size(&self) -> u64 {
         let most = self.sizes.iter().max_by_key(|(_, count)| **count);
         most.map_or(0, |(bytes, _)| *bytes)
     }
 }
 
-/// Counts a size; when there are many, rounded up to a power of two.
+/// Counts a size. If many sizes were counted already, a new size is rounded up to a power of two.
 pub fn add_size(sizes: &mut BTreeMap<u64, u64>, bytes: u64, count: u64) {
     let is_known = sizes.len() < SIZES_MAX || sizes.contains_key(&bytes);
     let rounded = || bytes.checked_next_power_of_two().unwrap_or(u64::MAX);
     *sizes.entry(if is_known { bytes } else { rounded() }).or_default() += count;
 }
 
-/// All directions of a pair, and its flushes.
+/// The shapes of a pair, one for each direction, and the flushes of the pair.
 #[derive(Clone, Debug, Default)]
 pub struct PairShapes {
     shapes: [Shape; 3],
-    /// Flushes by the thread that writes.
+    /// Flushes by the thread of the pair.
     pub flushes: Flushes,
 }
 
 impl PairShapes {
-    /// The requests of a direction.
+    /// Returns the shape of a direction.
     pub fn of(&self, direction: Direction) -> &Shape {
         &self.shapes[direction as usize]
     }
 }
 
-/// What all threads do to a file.
+/// Access order and flushes of a file, over all threads.
 #[derive(Clone, Debug, Default)]
 pub struct FileShapes {
     orders: [Order; 3],
@@ -250,44 +252,45 @@ pub struct FileShapes {
 }
 
 impl FileShapes {
-    /// The order of the requests of all threads together.
+    /// Returns the order of the file's requests in this direction, over all threads.
     pub fn order(&self, direction: Direction) -> &Order {
         &self.orders[direction as usize]
     }
 }
 
-/// The first pass.
+/// Results of the first pass.
 #[derive(Clone, Debug, Default)]
 pub struct Shapes {
     level: Level,
     /// Shapes of each pair.
     pub pairs: HashMap<Pair, PairShapes>,
-    /// Shapes of each file.
+    /// Access order and flushes of each file.
     pub files: HashMap<FileId, FileShapes>,
-    /// Where each thread wrote last.
+    /// The pair to which each thread wrote last.
     written: HashMap<u32, Pair>,
-    /// Requests that failed or moved nothing; they are not part of the model.
+    /// Number of requests that failed or moved nothing. They are not part of the model.
     pub empty: u64,
-    /// Page faults in mapped files; they are not part of the model.
+    /// Number of page faults in mapped files. They are not part of the model.
     pub page_faults: u64,
-    /// Requests of other kinds, such as opening a file; they are not part of the model.
+    /// Number of requests of other kinds, such as opening a file. They are not part of the model.
     pub others: u64,
-    /// Requests of files that are not told apart.
+    /// Number of requests of files that are not counted separately.
     pub collapsed: u64,
 }
 
 impl Shapes {
-    /// A first pass over the requests of a level.
+    /// Starts a first pass over the requests of a level.
     pub fn new(level: Level) -> Shapes {
         Shapes { level, ..Shapes::default() }
     }
 
-    /// Whether no request was counted that moved data.
+    /// Checks whether no request that moved data was counted.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// The pair of a request as it was counted; None if it is not part of the model.
+    /// Returns the pair for which a request is counted. None if the request is not part of the
+    /// model.
     pub fn pair_of(&self, request: &Request) -> Option<Pair> {
         let is_data = request.operation.moves_data() && request.call != Call::PAGE_FAULT;
         if Level::of(request) != self.level || !is_data || request.moved_bytes() == 0 {
@@ -305,7 +308,8 @@ impl Shapes {
         })
     }
 
-    /// The pair whose writes a flush makes durable, if its thread wrote them itself.
+    /// Returns the pair whose writes a flush makes durable. None if the flushing thread made no
+    /// such writes.
     pub fn flushed_pair(&self, request: &Request) -> Option<Pair> {
         let thread = if self.level == Level::Block { 0 } else { request.thread };
         let pair = Pair { file: Some(request.file), thread };
@@ -317,7 +321,7 @@ impl Shapes {
         Some(pair).filter(writes).or_else(last)
     }
 
-    /// Whether a request makes earlier writes of this level durable.
+    /// Checks whether a request is a flush of this level that makes earlier writes durable.
     pub fn is_flush(&self, request: &Request) -> bool {
         let is_partial = request.call.name() == "sync_file_range";
         Level::of(request) == self.level && request.operation == Operation::Flush && !is_partial

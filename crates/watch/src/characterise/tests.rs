@@ -1,4 +1,5 @@
-//! Known loads whose model must have their parameters, made request by request in virtual time.
+//! Tests of the model with traces of known workloads. The model must have the parameters of these
+//! workloads. The requests are generated in virtual time.
 
 use proptest::prelude::*;
 use trace::{Call, File, FileId, Header, Operation, Request};
@@ -10,7 +11,7 @@ use trace::replay::Level;
 
 const LATENCY_NS: u64 = 100_000;
 
-/// Random numbers that are the same in each run (xorshift64*).
+/// A random number generator with the same sequence in each run (xorshift64*).
 struct Dice(u64);
 
 impl Dice {
@@ -61,7 +62,7 @@ fn model(requests: &[Request]) -> Model {
     model_at(requests, Level::Calls).unwrap()
 }
 
-/// The only workload of a model.
+/// Returns the workload of the model of these requests. The model must have only one workload.
 #[track_caller]
 fn only(requests: &[Request]) -> Workload {
     let mut model = model(requests);
@@ -69,8 +70,8 @@ fn only(requests: &[Request]) -> Workload {
     model.workloads.remove(0)
 }
 
-/// A closed loop of reads: each of the slots of each thread makes a request, waits for it, and
-/// pauses after every so many.
+/// Generates the reads of a closed loop. Each thread has `depth` slots. Each slot makes a request,
+/// waits for its completion, and pauses after every `every` requests.
 fn closed_loop(
     threads: u32,
     depth: u64,
@@ -137,7 +138,7 @@ fn pauses_are_found_within_five_percent() {
 fn completions_that_wait_to_be_handled_together_are_no_pause() {
     let found = only(&closed_loop(1, 8, (8_000, 1), 500));
     assert_eq!((found.depth, found.pace), (8, Pace::Closed { pause_ns: 0, every: 1 }));
-    // One request at a time, the same time is the program's.
+    // At depth 1, the same delay counts as a pause of the program.
     let found = only(&closed_loop(1, 1, (8_000, 1), 500));
     assert!(matches!(found.pace, Pace::Closed { pause_ns: 7_900..8_100, .. }), "{found:?}");
 }
@@ -149,7 +150,7 @@ fn a_rare_long_wait_is_no_pause() {
     let found = only(&requests);
     assert_eq!(found.pace, Pace::Closed { pause_ns: 0, every: 1 });
     assert!(
-        found.left_out.iter().any(|text| text.starts_with("1 time without requests, 5 s")),
+        found.left_out.iter().any(|text| text.starts_with("1 idle period without requests, 5 s")),
         "{found:?}"
     );
 }
@@ -189,7 +190,7 @@ fn the_interval_of_flushes_is_exact() {
         }
         let found = only(&requests);
         assert_eq!(found.flush, Some((every as u32, false)));
-        // The time of the flush is no pause.
+        // The time of the flush must not count as a pause.
         assert_eq!(found.pace, Pace::Closed { pause_ns: 0, every: 1 });
         assert_eq!((found.order, found.region_bytes), (Order::Sequential, 2000 * 4096));
     }
@@ -280,7 +281,7 @@ fn the_rate_of_a_mix_is_divided_between_reads_and_writes_for_fio() {
     assert!(text.contains("rate_iops=1500,500\n"), "{text}");
 }
 
-/// Any requests, some of them with extreme values.
+/// Generates any requests, some of them with extreme values.
 fn any_requests() -> impl Strategy<Value = Vec<Request>> {
     let number = prop_oneof![0_u64..100_000, any::<u64>()];
     let calls = ["unknown", "block", "pread64", "fsync", "sync", "io_uring", "page fault"]

@@ -1,4 +1,4 @@
-//! What plan files and job files have in common: comments, sizes and times.
+//! Text that plan files and job files have in common: comments, sizes and times.
 
 use analysis::popularity::Law;
 use analysis::units;
@@ -7,14 +7,15 @@ use super::Source;
 use super::model::{Model, Workload};
 use trace::replay::Level;
 
-/// Columns of a comment.
+/// Maximum length of a comment line, without the leading `# ` (characters).
 const COLUMNS: usize = 98;
-/// Characters of a name or command in a comment.
+/// Maximum length of a name or command in a comment (characters).
 const NAME_MAX: usize = 300;
-/// Shortest and longest trial (ns).
+/// Minimum and maximum duration of a trial (ns).
 const RUNTIME: (u64, u64) = (1_000_000_000, 10_000_000_000);
 
-/// Adds a sentence as comment lines. Control characters become blanks, so that none ends a line.
+/// Adds a sentence as comment lines. Control characters become blanks, so that no line break in the
+/// sentence ends the comment.
 pub fn comment(out: &mut String, text: &str) {
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut line = String::new();
@@ -31,20 +32,20 @@ pub fn comment(out: &mut String, text: &str) {
     out.push_str(&format!("# {line}\n"));
 }
 
-/// A size that flags and fio understand, such as 64k.
+/// Formats a size as halfpower and fio accept it, such as `64k`.
 pub fn size(bytes: u64) -> String {
     let fits = |(shift, _): &&(u32, &str)| bytes > 0 && bytes.is_multiple_of(1 << shift);
     let (shift, unit) = [(30, "g"), (20, "m"), (10, "k")].iter().find(fits).unwrap_or(&(0, ""));
     format!("{}{unit}", bytes >> shift)
 }
 
-/// Sizes with shares, such as 4k/50:64k/50.
+/// Formats sizes with their shares, such as `4k/50:64k/50`.
 pub fn split(sizes: &[(u32, u8)]) -> String {
     let part = |(bytes, percent): &(u32, u8)| format!("{}/{percent}", size(u64::from(*bytes)));
     sizes.iter().map(part).collect::<Vec<_>>().join(":")
 }
 
-/// The law as `random_distribution`.
+/// Returns the value of `random_distribution` for a law. None if all blocks are equally popular.
 pub fn distribution(law: &Law) -> Option<String> {
     match law {
         Law::Even => None,
@@ -59,17 +60,18 @@ pub fn distribution(law: &Law) -> Option<String> {
     }
 }
 
-/// Length of a trial (s): that of the workload in the trace, within limits.
+/// Returns the duration of a trial (s). This is the duration of the workload in the trace, limited
+/// to between 1 s and 10 s.
 pub fn runtime_s(workload: &Workload) -> u64 {
     workload.duration_ns.clamp(RUNTIME.0, RUNTIME.1).div_ceil(1_000_000_000)
 }
 
-/// Where the model comes from.
+/// Adds comments about the trace of the model, and about what the whole model leaves out.
 pub fn head(out: &mut String, model: &Model, source: &Source) {
     let cut = |text: &str| text.chars().take(NAME_MAX).collect::<String>();
     let of = match source.level {
         Level::Calls => "the requests of the program",
-        Level::Block => "the requests of the block layer, of all programs",
+        Level::Block => "the block layer requests of all programs",
     };
     let command = match source.command.as_str() {
         "" => String::new(),
@@ -77,17 +79,17 @@ pub fn head(out: &mut String, model: &Model, source: &Source) {
     };
     comment(
         out,
-        &format!("Made by halfpower characterise from {of} in {}{command}.", cut(&source.trace)),
+        &format!("Created by halfpower characterise from {of} in {}{command}.", cut(&source.trace)),
     );
     if !source.files.is_empty() {
-        comment(out, &format!("Only those of {}.", cut(&source.files.join(", "))));
+        comment(out, &format!("Only requests of {} are included.", cut(&source.files.join(", "))));
     }
     for what in &model.left_out {
         comment(out, &format!("Left out: {what}."));
     }
 }
 
-/// What was counted of a workload, and what the model leaves out.
+/// Adds comments about what was measured of a workload, and about what the model leaves out.
 pub fn describe(out: &mut String, workload: &Workload) {
     comment(
         out,

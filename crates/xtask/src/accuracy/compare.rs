@@ -1,10 +1,11 @@
 //! `cargo xtask accuracy --only compare`: how often `halfpower compare` is right.
 //!
-//! Each comparison is one call of the program with `--run` on both sides. Null comparisons measure
-//! the same workload on both sides with different seeds: on a simulated disk whose rate varies by
-//! 3% between trials, on a reference device in this process, and on a file of the real disk. The
-//! other comparisons measure two simulated disks, whose true ratio comes from long runs. The table
-//! counts false differences, changes that were found, and intervals that contain the true ratio.
+//! Each comparison is one call of the program, with a `--run` for each of two sides. Null
+//! comparisons measure the same target and workload on both sides, with different seeds. Their
+//! targets are a simulated disk whose rate varies by 3% between trials, a reference device within
+//! the program, and a file on the local disk. The other comparisons measure two simulated disks,
+//! whose true ratio is determined by long runs. The table counts false differences, changes that
+//! were found, and intervals that contain the true ratio.
 
 use crate::repository;
 use anyhow::{Context, Result, bail};
@@ -13,34 +14,35 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Random reads of a simulated disk. One second of virtual time gives trials that vary by 3%.
+/// Flags for random reads of a simulated disk. The rates of trials of one second of virtual time
+/// vary by 3%.
 const LOAD: &str = "--rw randread --bs 8k --size 16g";
-/// The disk of the null comparisons, and the baseline of the others.
+/// The simulated disk of the null comparisons, which is also the baseline of other comparisons.
 const DISK: &str = "sim:sata-hdd-7200";
-/// The same disk with a faster spindle: about 5% more requests.
+/// The same disk with a faster spindle, so that it completes about 5% more requests.
 const FASTER: &str = "sim:sata-hdd-7200,drive.rotation=7650";
 
-/// The largest share of null comparisons that may show a difference.
+/// Maximum share of null comparisons that may show a difference.
 const FALSE_MAX: f64 = 0.05;
-/// The least share of true changes that must be found.
+/// Minimum share of true changes that must be found.
 const FOUND_MIN: f64 = 0.90;
-/// The least share of intervals that must contain the true ratio.
+/// Minimum share of intervals that must contain the true ratio.
 const COVERED_MIN: f64 = 0.93;
 
-/// A kind of comparison.
+/// A comparison that is repeated with different seeds.
 struct Case {
     name: &'static str,
-    /// Both sides; `{seed}` stands for their seeds.
+    /// Targets and flags of both sides, in which `{seed}` is replaced by the seed of the side.
     sides: [String; 2],
-    /// Further flags.
+    /// Further flags of `halfpower compare`.
     flags: &'static str,
     /// Number of comparisons.
     count: u32,
-    /// The true ratio; None for a null comparison whose ratio is not known exactly.
+    /// True ratio of the rates. None for a null comparison whose ratio is not known exactly.
     truth: Option<f64>,
 }
 
-/// The result of all comparisons of a case.
+/// The results of all comparisons of a case.
 #[derive(Default)]
 struct Counts {
     all: u32,
@@ -50,17 +52,17 @@ struct Counts {
     rounds: u64,
 }
 
-/// Runs all cases. Returns 0 if all shares are within their bars, 1 if one is not.
+/// Runs all cases. Returns 0 if all shares are within their limits, 1 if a limit is missed.
 ///
 /// # Errors
-/// A comparison that fails.
+/// If a comparison fails.
 pub fn run(program: &Path, dir: &Path, write: bool) -> Result<ExitCode> {
     let folder = tempfile::Builder::new().prefix("halfpower-compare-").tempdir_in(dir)?;
     let cases = cases(program)?;
     make_file(folder.path())?;
     let mut table =
-        "| comparison | number | rounds, mean | true ratio | faster | slower | interval \
-                     contains the true ratio |\n|---|---|---|---|---|---|---|\n"
+        "| case | comparisons | mean rounds | true ratio | reported faster | reported slower | \
+         intervals that contain the true ratio |\n|---|---|---|---|---|---|---|\n"
             .to_string();
     let mut missed = Vec::new();
     let (mut nulls, mut wrong, mut covered, mut with_truth) = (0, 0, 0, 0);
@@ -97,8 +99,9 @@ pub fn run(program: &Path, dir: &Path, write: bool) -> Result<ExitCode> {
         missed.push("intervals that contain the true ratio");
     }
     let text = format!(
-        "False differences: {wrong} of {nulls} (at most 5%). Intervals that contain the true \
-         ratio: {covered} of {with_truth} (at least 93%). Not met: {}.\n\n{table}",
+        "False differences: {wrong} of {nulls} (limit: at most 5%). Intervals that contain the \
+         true ratio: {covered} of {with_truth} (limit: at least 93%). Missed limits: \
+         {}.\n\n{table}",
         if missed.is_empty() { "none".to_owned() } else { missed.join(", ") }
     );
     println!("{text}");
@@ -108,7 +111,7 @@ pub fn run(program: &Path, dir: &Path, write: bool) -> Result<ExitCode> {
     Ok(if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// All comparisons.
+/// Returns all cases. Measures the true ratio of the two simulated disks in long runs.
 fn cases(program: &Path) -> Result<[Case; 4]> {
     let truth = long_rate(program, FASTER)? / long_rate(program, DISK)?;
     let second = |target: &str| format!("{target} {LOAD} --runtime 1 --seed {{seed}}");
@@ -130,7 +133,7 @@ fn cases(program: &Path) -> Result<[Case; 4]> {
             truth: None,
         },
         Case {
-            name: "the same file of this disk twice",
+            name: "the same file on this disk twice",
             sides: [file.to_owned(), file.to_owned()],
             flags: "--budget 1500ms",
             count: 100,
@@ -159,7 +162,9 @@ fn counted(program: &Path, folder: &Path, case: &Case) -> Result<Counts> {
         let document = document(&mut command)?;
         let point = &document["comparisons"][0]["points"][0];
         let change = &point["changes"][0];
-        let number = |name: &str| change[name].as_f64().with_context(|| format!("no {name}"));
+        let number = |name: &str| {
+            change[name].as_f64().with_context(|| format!("the comparison has no {name}"))
+        };
         counts.all += 1;
         counts.rounds += change["trials"].as_u64().unwrap_or_default();
         match change["verdict"].as_str() {
@@ -173,21 +178,21 @@ fn counted(program: &Path, folder: &Path, case: &Case) -> Result<Counts> {
     Ok(counts)
 }
 
-/// The rate of a simulated disk over an hour of virtual time.
+/// Measures the rate of a simulated disk over an hour of virtual time (bytes/s).
 fn long_rate(program: &Path, target: &str) -> Result<f64> {
     let mut command = Command::new(program);
     command.args(["run", target, "--json", "--quiet", "--no-store", "--trials", "4"]);
     command.args(LOAD.split_whitespace()).args(["--runtime", "900"]);
     let document = document(&mut command)?;
-    document["summary"]["throughput_bytes_per_s"]["median"].as_f64().context("a run without a rate")
+    document["summary"]["throughput_bytes_per_s"]["median"].as_f64().context("the run has no rate")
 }
 
-/// Creates a file on the real disk, for reads.
+/// Creates the file on the local disk that one of the cases reads.
 fn make_file(folder: &Path) -> Result<()> {
     let path = folder.join("file.dat");
     let text: Vec<u8> =
         (0..64_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     std::fs::File::open(&path)?.sync_all()?;
     Ok(())
 }
@@ -196,6 +201,6 @@ fn document(command: &mut Command) -> Result<Value> {
     let output = command.stderr(Stdio::inherit()).output().context("cannot start halfpower")?;
     match serde_json::from_slice(&output.stdout) {
         Ok(document) => Ok(document),
-        Err(_) => bail!("{command:?} ended with {} and no document", output.status),
+        Err(_) => bail!("{command:?} printed no JSON document ({})", output.status),
     }
 }

@@ -1,15 +1,15 @@
 //! `accuracy --only fio-agreement`: the same job files with fio and with halfpower.
 //!
-//! Each load is a job file. In each round fio runs it, then `halfpower run` does, then fio again;
-//! the next round has the opposite order. The result of a round is the ratio of halfpower's figure
-//! to the geometric mean of the two figures of fio. The ratio of the two figures of fio shows how
-//! much the device alone varies. Direct requests go to a reference device served over FUSE,
-//! buffered ones to a file system on such a device, with a small dirty limit. All loads then run
-//! again on a file of the disk at hand. Both tools have real-time priority, so that other programs
-//! delay neither. Needs root.
+//! Each load is a job file. In each round fio runs the job file, then `halfpower run`, then fio
+//! again. The next round has the opposite order. The result of a round is the ratio of halfpower's
+//! figure to the geometric mean of the two figures of fio. The ratio of the two figures of fio
+//! shows how much the device alone varies. Loads with direct requests run on a reference device
+//! that is served over FUSE. Loads with buffered requests run on a file system on such a device,
+//! with a small dirty limit. All loads then run again on a file of the local disk. Both tools have
+//! real-time priority, so that other programs delay neither of them. Needs root.
 //!
-//! On the reference devices, the first runs of fio are also imported and compared with the stored
-//! runs of halfpower by `halfpower compare`, as a user would.
+//! The results of fio on the reference devices are also imported, and `halfpower compare` compares
+//! them with the stored runs of halfpower, as a user would.
 
 use super::pagecache::Device;
 use crate::bench::host;
@@ -24,22 +24,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::AtomicBool;
 
-/// Maximum difference between a figure of halfpower and that of fio on a reference device, as a
-/// share.
+/// Maximum relative difference between a figure of halfpower and the same figure of fio on a
+/// reference device.
 const DIFFERENCE_MAX: f64 = 0.05;
-/// Rate of the reference device below a file system (MB/s).
+/// Rate of the reference device under the file system of the buffered loads (MB/s).
 const CACHED_RATE_MB: u32 = 100;
-/// The reference device of direct requests.
+/// Arguments for the reference device of the direct loads.
 const DEVICE: [&str; 3] = ["truth:fixed=2ms,rate=100MB/s,parallel=8", "--size", "256m"];
-/// Size of all files.
+/// Size of each test file (bytes).
 const FILE_BYTES: u64 = 256 << 20;
 
-/// A load: its name, whether it is buffered, and the options of its job file, whose sections are in
-/// brackets.
+/// A load: its name, whether its requests are buffered, and the options of its job file, with the
+/// section names in brackets.
 type Load = (&'static str, bool, &'static str);
 
-/// The limits of a load that does not state a size. The file must not be read twice in this time,
-/// because the second pass would come from the page cache.
+/// Size and duration of a load that does not set a size. The duration is so short that the file is
+/// not read twice, because a second pass would come from the page cache.
 const TIMED: &str = "size=256m time_based runtime=1";
 const LOADS: [Load; 14] = [
     ("sequential direct reads", false, "[a] rw=read bs=64k ioengine=libaio iodepth=4 direct=1"),
@@ -87,51 +87,52 @@ const LOADS: [Load; 14] = [
     ("buffered writes, each with fsync", true, "[a] rw=write bs=16k ioengine=psync fsync=1"),
 ];
 
-/// What is run, and where.
+/// Settings of the campaign.
 pub struct Settings<'a> {
     /// The program under test.
     pub program: &'a Path,
-    /// Rounds of each load.
+    /// Number of rounds of each load.
     pub rounds: u32,
-    /// Only loads whose name contains one of these; all if empty.
+    /// Only loads whose name contains one of these texts run. Empty for all loads.
     pub case: &'a [String],
-    /// Where to create a file of the disk at hand.
+    /// Folder on the local disk for a temporary folder with the test file.
     pub dir: &'a Path,
-    /// Write the table into the documentation.
+    /// Whether to write the table into the documentation.
     pub write: bool,
 }
 
-/// A tool of a round.
 #[derive(Clone, Copy, PartialEq)]
 enum Tool {
     Fio,
     Halfpower,
 }
 
-/// The result of one run: bytes per second, and the mean latency (ns).
+/// The result of one run: the rate (bytes per second) and the mean latency (ns).
 #[derive(Clone, Copy)]
 struct Figures([f64; 2]);
 
-/// The ratios of a load on one file: that of the rates and that of the mean latencies.
+/// The results of a load on one file. Each array has the ratio of the rates and the ratio of the
+/// mean latencies.
 struct Ratios {
-    /// halfpower to fio.
+    /// Ratios of halfpower to fio.
     tools: [Estimate; 2],
-    /// fio to itself.
+    /// Ratios of the second run of fio in a round to the first run.
     control: [Estimate; 2],
 }
 
-/// Returns 0 if all figures of the reference devices agree, 1 if one does not.
+/// Runs all loads. Returns 0 if the figures of all loads agree on the reference devices, otherwise
+/// 1.
 ///
 /// # Errors
-/// When devices cannot be made here, or a run fails.
+/// If the devices cannot be created on this machine, or a run fails.
 pub fn run(settings: &Settings<'_>) -> Result<ExitCode> {
     let folder = tempfile::Builder::new().prefix("halfpower-fio-").tempdir_in(settings.dir)?;
     let on_disk = folder.path().canonicalize()?.join("data");
     host::make_full_file(&on_disk, FILE_BYTES, || false)?;
     let direct = Mounted::new(settings.program, &DEVICE, Priority::RealTime)?;
     let cached = Device::new(settings.program, CACHED_RATE_MB)?;
-    let mut table = "| load | rate | mean latency | `compare` | rate on this disk | fio against \
-                     itself there |\n|---|---|---|---|---|---|\n"
+    let mut table = "| load | rate | mean latency | verdict of `compare` | rate on this disk | \
+                     fio compared with itself on this disk |\n|---|---|---|---|---|---|\n"
         .to_string();
     let (mut rows, mut beyond) = (0, Vec::new());
     let is_wanted = |name: &str| {
@@ -150,7 +151,7 @@ pub fn run(settings: &Settings<'_>) -> Result<ExitCode> {
             shown(&disk.tools[0]),
             shown(&disk.control[0]),
         );
-        eprintln!("{row} fio against itself on the reference: {:?}", reference.control);
+        eprintln!("{row} fio compared with itself, reference device: {:?}", reference.control);
         writeln!(table, "{row}")?;
         rows += 1;
         if !reference.tools.iter().all(is_equal) || verdict != "same" {
@@ -159,14 +160,14 @@ pub fn run(settings: &Settings<'_>) -> Result<ExitCode> {
     }
     let mut text = format!(
         "{}, `cargo xtask accuracy --only fio-agreement --runs {}`. Ratios of halfpower to fio, \
-         with 95% intervals. Rate, latency and the verdict of `halfpower compare --same-within 5%` \
-         on the reference devices agree within 5%: {} of {rows} loads.",
+         with 95% intervals. Loads whose rate and latency agree within 5% on the reference devices \
+         and for which `halfpower compare --same-within 5%` reports `same`: {} of {rows}.",
         host::machine(settings.dir),
         settings.rounds,
         rows - beyond.len(),
     );
     if !beyond.is_empty() {
-        write!(text, " Not: {}.", beyond.join("; "))?;
+        write!(text, " Other loads: {}.", beyond.join("; "))?;
     }
     let text = format!("{text}\n\n{table}");
     println!("{text}");
@@ -180,7 +181,7 @@ fn shown(ratio: &Estimate) -> String {
     format!("{:.3} ({:.3} to {:.3})", ratio.median, ratio.low, ratio.high)
 }
 
-/// Whether the whole interval of a ratio is within the tolerated difference.
+/// Returns true if the whole interval of a ratio is within the tolerated difference.
 fn is_equal(ratio: &Estimate) -> bool {
     ratio.low >= 1.0 / (1.0 + DIFFERENCE_MAX) && ratio.high <= 1.0 + DIFFERENCE_MAX
 }
@@ -196,9 +197,9 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Runs all rounds.
+    /// Runs all rounds and returns the ratios.
     fn ratios(&self) -> Result<Ratios> {
-        // Results on the previous file are no longer needed.
+        // The results on the previous file are no longer needed, and `compared` must not find them.
         for entry in std::fs::read_dir(self.folder)? {
             let path = entry?.path();
             if path.extension().is_some_and(|ending| ending == "json" || ending == "db") {
@@ -226,7 +227,7 @@ impl Place<'_> {
         })
     }
 
-    /// Runs a tool once, keeps its output, and returns its figures.
+    /// Runs a tool once and returns its figures. Stores the output of fio for `compared`.
     fn figures(&self, tool: Tool, number: u32) -> Result<Figures> {
         let job = self.folder.join("job.fio");
         std::fs::write(&job, job_file(self.file, self.job, number))?;
@@ -247,11 +248,11 @@ impl Place<'_> {
         if tool == Tool::Fio {
             std::fs::write(self.folder.join(format!("{number}.json")), &text)?;
         }
-        parsed(&text).with_context(|| format!("output of {words:?}"))
+        parsed(&text).with_context(|| format!("cannot parse the output of {words:?}"))
     }
 
-    /// The verdicts of `halfpower compare` on the imported runs of fio and the stored ones of
-    /// halfpower.
+    /// Compares the imported runs of fio with the stored runs of halfpower by `halfpower compare`,
+    /// and returns the verdicts.
     fn compared(&self) -> Result<String> {
         let program = self.settings.program.to_string_lossy();
         let files = std::fs::read_dir(self.folder)?.map(|entry| Ok(entry?.path()));
@@ -270,16 +271,17 @@ impl Place<'_> {
             }
         };
         let document: Value = serde_json::from_str(&text)?;
-        let points = document["comparisons"][0]["points"].as_array().context("no points")?;
+        let points =
+            document["comparisons"][0]["points"].as_array().context("compare printed no points")?;
         let mut verdicts: Vec<&str> =
             points.iter().filter_map(|point| point["changes"][0]["verdict"].as_str()).collect();
         verdicts.sort_unstable();
         verdicts.dedup();
-        ensure!(!verdicts.is_empty(), "compare matched no point of {}", self.name);
+        ensure!(!verdicts.is_empty(), "no verdict for the load {}", self.name);
         Ok(verdicts.join(", "))
     }
 
-    /// Runs a command in the folder and returns its standard output.
+    /// Runs a command in the temporary folder and returns its standard output.
     fn output(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(words[0]);
         let output = command.args(&words[1..]).current_dir(self.folder).output();
@@ -291,8 +293,8 @@ impl Place<'_> {
     }
 }
 
-/// The job file of a load. Each run has another seed, so that the intervals include the random
-/// choice of sizes.
+/// Returns the job file of a load. Each run has a different seed, so that the intervals also cover
+/// the variation due to random request sizes.
 fn job_file(file: &Path, job: &str, seed: u32) -> String {
     let limits = if job.contains(" size=") { "" } else { TIMED };
     let lines: Vec<&str> = limits.split(' ').chain(job.split(' ')).collect();
@@ -300,18 +302,18 @@ fn job_file(file: &Path, job: &str, seed: u32) -> String {
     format!("[global]\nfilename={file}\nrandseed={seed}\n{lines}\n")
 }
 
-/// The figures in fio's JSON: the geometric mean of the rates of all jobs, and the mean latency of
-/// all requests. Fails if a request failed.
+/// Parses fio's JSON. Returns the geometric mean of the rates of all jobs, and the mean latency of
+/// all requests. Fails if a job failed.
 fn parsed(text: &str) -> Result<Figures> {
-    let start = text.find('{').context("no JSON")?;
+    let start = text.find('{').context("the output has no JSON")?;
     let document: Value = serde_json::from_str(&text[start..])?;
-    let jobs = document["jobs"].as_array().context("no jobs")?;
+    let jobs = document["jobs"].as_array().context("the JSON has no jobs")?;
     let (mut rates, mut requests, mut latency_ns) = (Vec::new(), 0.0, 0.0);
     for job in jobs {
         ensure!(job["error"].as_i64() == Some(0), "a job failed with error {}", job["error"]);
         let mut rate = 0.0;
         for direction in [&job["read"], &job["write"]] {
-            let number = |value: &Value| value.as_f64().context("a number is missing");
+            let number = |value: &Value| value.as_f64().context("the JSON lacks a number");
             let of_direction = number(&direction["total_ios"])?;
             rate += number(&direction["bw_bytes"])?;
             requests += of_direction;
@@ -319,7 +321,7 @@ fn parsed(text: &str) -> Result<Figures> {
         }
         rates.push(rate);
     }
-    ensure!(requests > 0.0 && !rates.contains(&0.0), "a job without requests");
+    ensure!(requests > 0.0 && !rates.contains(&0.0), "a job completed no requests");
     let logarithms: f64 = rates.iter().map(|rate| rate.ln()).sum();
     Ok(Figures([(logarithms / rates.len() as f64).exp(), latency_ns / requests]))
 }

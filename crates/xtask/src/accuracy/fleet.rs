@@ -1,11 +1,11 @@
 //! `cargo xtask accuracy --only fleet`: how often `halfpower fleet` finds the bad hosts of a fleet
 //! and names what is wrong, and how often it calls a healthy host odd.
 //!
-//! The example `fleet_hosts` of the crate `compare` makes a database for each of 500 hosts, seven
-//! of which are bad in different ways. The program gets all of them as arguments. Each round has
-//! its own seed. A bad host is named if the output says the right kind of thing: that rates are
-//! lower, that trials are bimodal, that the tail of latency is higher, that a device throttled, or
-//! the fact that is to blame.
+//! The example `fleet_hosts` of the crate `compare` creates a database for each of 500 hosts. Seven
+//! hosts have a fault, each a different kind of fault. The program gets all databases as arguments.
+//! Each round has its own seed. A bad host counts as named if the output states what is wrong:
+//! rates are lower, trials are bimodal, the tail latency is higher, a device throttled, or a
+//! certain fact (such as the firmware) is the cause.
 
 use crate::repository;
 use anyhow::{Context, Result, bail, ensure};
@@ -15,30 +15,30 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Hosts of a fleet.
+/// Number of hosts of a fleet.
 const HOSTS: usize = 500;
-/// Bad hosts of a fleet: one for each way of being bad.
+/// Number of bad hosts of a fleet, one for each kind of fault.
 const BAD: usize = 7;
 /// Maximum number of healthy hosts of a fleet that may be called odd.
 const FALSE_MAX: usize = 2;
 
-/// What happened to the bad hosts of one kind, over all rounds.
+/// Counts of the bad hosts with one kind of fault, over all rounds.
 #[derive(Default)]
 struct Kind {
     hosts: usize,
     found: usize,
     named: usize,
-    /// Hosts that became bad in the middle of the record, and how many of them were reported with
-    /// the right first bad run.
+    /// Number of hosts that became bad in the middle of their record.
     turned: usize,
+    /// Number of such hosts that were reported with the right first bad run.
     dated: usize,
 }
 
-/// Runs all rounds. Returns 0 if all bad hosts are found and named, and no round has too many false
-/// alarms; else 1.
+/// Runs all rounds. Returns 0 if all bad hosts are found and named and no round has too many false
+/// alarms, otherwise 1.
 ///
 /// # Errors
-/// A generator that does not build, or a program that fails.
+/// If the generator does not build or the program fails.
 pub fn run(program: &Path, rounds: u32, dir: &Path, write: bool) -> Result<ExitCode> {
     let generator = repository::release_example("halfpower-compare", "fleet_hosts")?;
     let mut kinds: BTreeMap<String, Kind> = BTreeMap::new();
@@ -50,7 +50,9 @@ pub fn run(program: &Path, rounds: u32, dir: &Path, write: bool) -> Result<ExitC
         let (alarms, missed) = judge(&truth, &found, &mut kinds)?;
         let alarms_text = if alarms.is_empty() { "none".to_owned() } else { alarms.join(", ") };
         let missed = if missed.is_empty() { "none".to_owned() } else { missed.join(", ") };
-        eprintln!("seed {seed}: missed or not named: {missed}; false alarms: {alarms_text}");
+        eprintln!(
+            "seed {seed}: bad hosts missed or not named: {missed}; false alarms: {alarms_text}"
+        );
         false_alarms.push(alarms.len());
     }
     let are_all_named = kinds.values().all(|kind| kind.named == kind.hosts);
@@ -64,7 +66,7 @@ pub fn run(program: &Path, rounds: u32, dir: &Path, write: bool) -> Result<ExitC
     Ok(if is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Makes the databases of a fleet; returns the bad hosts.
+/// Creates the databases of a fleet and returns descriptions of the bad hosts.
 fn made(generator: &Path, seed: u32, folder: &Path) -> Result<Vec<Value>> {
     let mut command = Command::new(generator);
     command.args(["--hosts", &HOSTS.to_string(), "--bad", &BAD.to_string()]);
@@ -72,11 +74,11 @@ fn made(generator: &Path, seed: u32, folder: &Path) -> Result<Vec<Value>> {
     let output = command.stderr(Stdio::inherit()).output().context("cannot start the generator")?;
     ensure!(output.status.success(), "{command:?} ended with {}", output.status);
     let bad: Vec<Value> = serde_json::from_slice(&output.stdout)?;
-    ensure!(bad.len() == BAD, "the generator made {} bad hosts", bad.len());
+    ensure!(bad.len() == BAD, "the generator created {} bad hosts, not {BAD}", bad.len());
     Ok(bad)
 }
 
-/// The document of `halfpower fleet` about all databases of a folder.
+/// Runs `halfpower fleet` on all databases of a folder and returns its JSON document.
 fn answer(program: &Path, folder: &Path) -> Result<Value> {
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -88,7 +90,7 @@ fn answer(program: &Path, folder: &Path) -> Result<Value> {
     let output = command.output().context("cannot start halfpower")?;
     match serde_json::from_slice(&output.stdout) {
         Ok(document) => Ok(document),
-        Err(_) => bail!("halfpower fleet ended with {} and no document", output.status),
+        Err(_) => bail!("halfpower fleet printed no JSON document ({})", output.status),
     }
 }
 
@@ -99,20 +101,20 @@ fn judge(
     found: &Value,
     kinds: &mut BTreeMap<String, Kind>,
 ) -> Result<(Vec<String>, Vec<String>)> {
-    let models = found["models"].as_array().context("no models")?;
+    let models = found["models"].as_array().context("the document has no models")?;
     let mut odd: BTreeMap<&str, (&Value, &Value)> = BTreeMap::new();
     for model in models {
         for host in list(&model["hosts"]) {
-            let verdict = host["verdict"].as_str().context("no verdict")?;
+            let verdict = host["verdict"].as_str().context("a host has no verdict")?;
             if !["alike", "not_compared"].contains(&verdict) {
-                odd.insert(host["host"].as_str().context("no host")?, (model, host));
+                odd.insert(host["host"].as_str().context("a host has no name")?, (model, host));
             }
         }
     }
     let mut missed = Vec::new();
     for bad in truth {
-        let name = bad["host"].as_str().context("no host")?;
-        let ailment = bad["ailment"].as_str().context("no ailment")?;
+        let name = bad["host"].as_str().context("a bad host has no name")?;
+        let ailment = bad["ailment"].as_str().context("a bad host has no ailment")?;
         let kind = kinds.entry(ailment.to_owned()).or_default();
         kind.hosts += 1;
         let since = bad["since_unix_ns"].as_i64();
@@ -136,7 +138,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Whether the output says what is wrong with a host.
+/// Returns true if the output states what is wrong with a host.
 fn is_named(ailment: &str, model: &Value, host: &Value) -> bool {
     let is_slower = host["verdict"] == "slower";
     let has_fact = |name: &str| {
@@ -176,11 +178,12 @@ fn text(kinds: &BTreeMap<String, Kind>, false_alarms: &[usize], is_met: bool) ->
         (false_alarms.iter().sum::<usize>(), false_alarms.iter().max().copied().unwrap_or(0));
     let healthy = rounds * (HOSTS - BAD);
     let mut text = format!(
-        "{rounds} fleets of {HOSTS} hosts with {BAD} bad ones each. Found: {found} of {hosts}, \
-         named: {named} of {hosts} (all). False alarms: {all} of {healthy} healthy hosts, at most \
-         {most} in a fleet (at most {FALSE_MAX}). Of {turned} hosts that became bad in the middle \
-         of their record, {dated} are named with the right run. Limits met: {}.\n\n\
-         | what is wrong | hosts | found | named | became bad | right run |\n\
+        "{rounds} fleets of {HOSTS} hosts, each with {BAD} bad hosts. Bad hosts found: {found} of \
+         {hosts}, named: {named} of {hosts} (limit: all). False alarms: {all} of {healthy} healthy \
+         hosts, at most {most} in one fleet (limit: {FALSE_MAX}). {turned} hosts became bad in the \
+         middle of their record, and {dated} of these are reported with the right first bad run. \
+         All limits met: {}.\n\n\
+         | what is wrong | hosts | found | named | became bad later | right first bad run |\n\
          |---|---|---|---|---|---|\n",
         if is_met { "yes" } else { "**no**" }
     );

@@ -1,9 +1,9 @@
 //! `cargo xtask accuracy --only foreign`: halfpower on devices of nbdkit, QEMU and the kernel.
 //!
-//! It has two parts. `stable`: on stable devices, the share of intervals that contain the truth,
-//! and of verdicts that are false alarms. `situations`: something goes wrong, and halfpower must
-//! report it. Cases whose tools are not installed are skipped by name. Everything is created in one
-//! temporary folder and removed at the end.
+//! The campaign has two parts. `stable` measures stable devices. It counts the intervals that
+//! contain the truth, and the verdicts that are false alarms. In each case of `situations`,
+//! something goes wrong that halfpower must report. Cases whose tools are not installed are listed
+//! as skipped. Everything is created in one temporary folder and removed at the end.
 
 mod server;
 
@@ -24,7 +24,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use table::{Outcome, Tried};
 
-/// One of the two parts of the campaign against foreign devices.
+/// One of the two parts of the campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// Stable devices.
@@ -37,28 +37,28 @@ pub enum Part {
 pub struct Settings<'a> {
     /// The program under test.
     pub program: &'a Path,
-    /// Runs of each stable device.
+    /// Number of runs of each stable device.
     pub runs: u32,
-    /// Repetitions of each situation.
+    /// Number of repetitions of each situation.
     pub tries: u32,
-    /// The part to run: devices, situations, or both.
+    /// Part to run. None for both parts.
     pub part: Option<Part>,
-    /// Only cases whose name contains one of these; all if empty.
+    /// Only cases whose name contains one of these texts run. Empty for all cases.
     pub case: &'a [String],
-    /// Where to create the temporary folder.
+    /// Folder in which the temporary folder is created.
     pub dir: &'a Path,
-    /// Whether to put the tables into the page.
+    /// Whether to write the tables into docs/accuracy.md.
     pub write: bool,
 }
 
-/// The exit code of a program that Ctrl-C ended.
+/// Exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
 fn wanted(case: &[String], word: &str) -> bool {
     case.is_empty() || case.iter().any(|part| word.contains(part.as_str()))
 }
 
-/// The selected devices and situations.
+/// Returns the selected devices and situations.
 fn choose(
     part: Option<Part>,
     case: &[String],
@@ -70,7 +70,7 @@ fn choose(
     let situations: Vec<_> =
         all.filter(|situation| is_wanted(Part::Situations, situation.word)).collect();
     let some = !devices.is_empty() || !situations.is_empty();
-    anyhow::ensure!(some, "no case matches {case:?}; --list shows all");
+    anyhow::ensure!(some, "no case matches {case:?}; use --list to see all cases");
     Ok((devices, situations))
 }
 
@@ -85,14 +85,15 @@ pub fn list(part: Option<Part>, case: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures and prints the tables. Returns 0 if all limits are met, 1 if not, 130 after Ctrl-C.
+/// Measures the selected cases and prints the tables. Returns 0 if all limits are met, 1 if not,
+/// 130 after Ctrl-C.
 ///
 /// # Errors
 /// If the campaign itself fails. Skipped cases and failed runs are counted instead.
 pub fn run(settings: &Settings) -> Result<ExitCode> {
     let (devices, situations) = choose(settings.part, settings.case)?;
     let whole = settings.case.is_empty();
-    anyhow::ensure!(whole || !settings.write, "--write needs all cases; drop --case");
+    anyhow::ensure!(whole || !settings.write, "--write needs all cases; remove --case");
     let (folder, context) = Context::prepare("halfpower-foreign-", settings.program, settings.dir)?;
     let machine = machine(&context);
     let outcome = campaign(&context, settings, &devices, &situations);
@@ -151,7 +152,7 @@ fn campaign(
     Ok((measured, tried))
 }
 
-/// Converts errors of a case into an outcome; only an interrupt remains an error.
+/// Converts the result of a case into an outcome. Only an interrupt remains an error.
 fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
     match result {
         Ok(found) => Ok(Outcome::Found(found)),
@@ -161,7 +162,7 @@ fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
     }
 }
 
-/// Repeats a situation and counts missed alarms.
+/// Repeats a situation and collects missed alarms.
 fn repeat(context: &Context, situation: &Situation, tries: u32) -> Result<Tried> {
     let mut tried = Tried { tries, ..Tried::default() };
     for number in 1..=tries {
@@ -173,7 +174,7 @@ fn repeat(context: &Context, situation: &Situation, tries: u32) -> Result<Tried>
     Ok(tried)
 }
 
-/// The machine and the versions of the tools, on one line.
+/// Describes the machine and the versions of the tools on one line.
 fn machine(context: &Context) -> String {
     let version = |program: &str, flag: &str| {
         let output = Command::new(program).arg(flag).output().ok()?;

@@ -1,10 +1,10 @@
-//! `cargo xtask accuracy --only network`: halfpower's clients of NBD, NFS, SMB and iSCSI against
-//! servers of other projects, over paths with known properties.
+//! `cargo xtask accuracy --only network`: measures halfpower's clients for NBD, NFS, SMB and iSCSI
+//! with servers of other projects, over paths with known properties.
 //!
-//! Three parts: an added delay must show in the latency, the rate of a limited link in the
-//! throughput, and `study network` gives the CPU cost of each path. Everything runs on this machine
-//! on private ports and in private network namespaces, and is removed at the end. Cases whose
-//! programs or privileges are missing are skipped by name.
+//! The campaign has three parts. An added delay must appear in the latency. The throughput must
+//! reach the rate of a limited link. `study network` measures the CPU cost of each path. Everything
+//! runs on this machine on private ports and in private network namespaces, and is removed at the
+//! end. Cases whose programs or privileges are missing are listed as skipped.
 
 mod link;
 mod proxy;
@@ -30,46 +30,46 @@ use std::sync::atomic::Ordering;
 pub struct Settings<'a> {
     /// The program under test.
     pub program: &'a Path,
-    /// Rounds of each case.
+    /// Number of rounds of each case.
     pub rounds: u32,
-    /// Only cases whose name contains one of these; all if empty.
+    /// Only cases whose name contains one of these texts run. Empty for all cases.
     pub case: &'a [String],
-    /// Where to create the temporary folder.
+    /// Folder in which the temporary folder is created.
     pub dir: &'a Path,
-    /// Whether to put the tables into the page.
+    /// Whether to write the tables into docs/accuracy.md.
     pub write: bool,
 }
 
-/// Size of the served file and of the local one (bytes).
+/// Size of the served file and of the local file (bytes).
 const FILE_BYTES: u64 = 256 << 20;
-/// The exit code of a program that Ctrl-C ended.
+/// Exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
-/// The page with the tables.
+/// Document into which the tables are written.
 const PAGE: &str = "docs/accuracy.md";
 /// Name of the case with the CPU costs.
 const COST: &str = "CPU cost";
 
-/// What all parts need.
+/// Settings that all parts of the campaign share.
 struct Campaign<'a> {
     context: &'a Context,
     rounds: u32,
     case: &'a [String],
 }
 
-/// A case with a known value.
+/// A case whose true value is known.
 struct Row {
     name: String,
     expected: f64,
-    /// Largest error, as a share.
+    /// Maximum relative error.
     bar: f64,
     outcome: Outcome,
 }
 
-/// What a case measured.
+/// The values that a case measured.
 struct Found {
-    /// The value measured by halfpower, or by the plain transfer.
+    /// Value measured by halfpower, or by the plain TCP transfer.
     measured: Estimate,
-    /// The value measured by fio, if it ran.
+    /// Value measured by fio. None if fio did not run.
     other: Option<Estimate>,
 }
 
@@ -81,12 +81,12 @@ enum Outcome {
 }
 
 impl Row {
-    /// The error of the median, as a share.
+    /// Returns the relative error of the median.
     fn error(&self, found: &Found) -> f64 {
         found.measured.median / self.expected - 1.0
     }
 
-    /// Whether the case was skipped, or its error is within the bar.
+    /// Returns true if the case was skipped or its error is within the limit.
     fn is_met(&self) -> bool {
         match &self.outcome {
             Outcome::Measured(found) => self.error(found).abs() <= self.bar,
@@ -95,7 +95,7 @@ impl Row {
         }
     }
 
-    /// The row of the table.
+    /// Formats this case as a table row.
     fn line(&self) -> String {
         let (name, expected, bar) = (&self.name, self.expected, 100.0 * self.bar);
         let rest = match &self.outcome {
@@ -118,10 +118,10 @@ fn shown(estimate: &Estimate) -> String {
 }
 
 impl Campaign<'_> {
-    /// Starts a server of the campaign's file; see [`Server::start`].
+    /// Starts a server for the campaign's file, as [`Server::start`] does.
     ///
     /// # Errors
-    /// The same as those of [`Server::start`].
+    /// The errors of [`Server::start`].
     fn server(&self, protocol: Protocol, site: Site<'_>, filters: [&str; 2]) -> Result<Server> {
         let Context { folder, stop, .. } = self.context;
         Server::start(&Workplace { folder, stop }, protocol, site, filters)
@@ -131,7 +131,7 @@ impl Campaign<'_> {
         self.case.is_empty() || self.case.iter().any(|part| name.contains(part.as_str()))
     }
 
-    /// Measures a case if it is wanted. Only an interrupt is an error.
+    /// Measures a case if it is selected. Only an interrupt is returned as an error.
     fn row(
         &self,
         name: &str,
@@ -153,7 +153,8 @@ impl Campaign<'_> {
         Ok(Some(row))
     }
 
-    /// The document of `halfpower run` on an address, started with the words of `before`.
+    /// Runs `halfpower run` on an address and returns its JSON document. The words in `before`
+    /// precede the command.
     fn run(&self, before: &[&str], url: &str, words: &[&str]) -> Result<Value> {
         let place = self.context.place()?;
         let mut line = before.iter();
@@ -176,22 +177,22 @@ impl Campaign<'_> {
     }
 }
 
-/// A number of a document.
+/// Returns a number of a document.
 fn number(value: &Value, name: &str) -> Result<f64> {
     value[name].as_f64().with_context(|| format!("the document has no {name}"))
 }
 
-/// Measures and prints the tables. Returns 0 if all errors are within their bars, 1 if not, 130
-/// after Ctrl-C.
+/// Measures the selected cases and prints the tables. Returns 0 if all errors are within their
+/// limits, 1 if not, 130 after Ctrl-C.
 ///
 /// # Errors
-/// If the campaign itself fails. Skipped and failed cases are rows instead.
+/// If the campaign itself fails. Skipped and failed cases are reported as rows instead.
 pub fn run(settings: &Settings<'_>) -> Result<ExitCode> {
     let whole = settings.case.is_empty();
-    anyhow::ensure!(whole || !settings.write, "--write needs all cases; drop --case");
+    anyhow::ensure!(whole || !settings.write, "--write needs all cases; remove --case");
     let (folder, context) = Context::prepare("halfpower-network-", settings.program, settings.dir)?;
     let data = context.folder.join("data");
-    std::fs::create_dir(&data).context("cannot make a folder")?;
+    std::fs::create_dir(&data).context("cannot create the folder for the served files")?;
     for name in [server::FILE, "local"] {
         let is_stopped = || context.stop.load(Ordering::Relaxed);
         host::make_full_file(&data.join(name), FILE_BYTES, is_stopped)?;
@@ -230,7 +231,7 @@ pub fn run(settings: &Settings<'_>) -> Result<ExitCode> {
     Ok(if are_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Rows of the delays and of the rates, and the table of costs.
+/// The rows of the delays, the rows of the rates, and the table of the CPU costs.
 type Results = (Vec<Row>, Vec<Row>, Option<String>);
 
 fn measure(campaign: &Campaign<'_>) -> Result<Results> {
@@ -240,14 +241,14 @@ fn measure(campaign: &Campaign<'_>) -> Result<Results> {
     Ok((delays, rates, costs))
 }
 
-/// The table of a part.
+/// Formats the table of a part of the campaign.
 fn table(unit: &str, rows: &[Row]) -> Result<String> {
     let met = rows.iter().filter(|row| matches!(row.outcome, Outcome::Measured(_))).count();
     let within =
         rows.iter().filter(|row| matches!(row.outcome, Outcome::Measured(_)) && row.is_met());
     let mut text = format!(
-        "Within the bar: {} of {met} measured cases.\n\n\
-         | case | expected, {unit} | measured | error | bar | met | \
+        "Within the limit: {} of {met} measured cases.\n\n\
+         | case | expected, {unit} | measured | error | limit | met | \
          fio |\n|---|---:|---:|---:|---:|---|---:|\n",
         within.count()
     );
@@ -257,8 +258,9 @@ fn table(unit: &str, rows: &[Row]) -> Result<String> {
     Ok(text)
 }
 
-/// Gives this process and those that it starts real-time priority, so that other programs delay
-/// neither the servers nor the proxy nor the program under test. False if that is not permitted.
+/// Gives this process and its child processes real-time priority, so that other programs delay
+/// neither the servers nor the proxy nor the program under test. Returns false if this is not
+/// permitted.
 fn become_real_time() -> bool {
     let mut command = Command::new("chrt");
     command.args(["--rr", "--pid", "5", &std::process::id().to_string()]);
@@ -300,7 +302,7 @@ mod tests {
             row(Outcome::Failed("broken".to_owned())),
         ];
         let text = table("ms", &rows).unwrap();
-        assert!(text.starts_with("Within the bar: 1 of 1 measured cases."), "{text}");
+        assert!(text.starts_with("Within the limit: 1 of 1 measured cases."), "{text}");
         assert!(text.contains("skipped: no nbdkit") && text.contains("failed: broken"), "{text}");
     }
 }

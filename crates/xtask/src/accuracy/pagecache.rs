@@ -1,12 +1,13 @@
 //! `accuracy --only pagecache`: compares the simulated page cache with that of this kernel.
 //!
-//! A reference device is served over FUSE, with a loop device and ext4 on it. The same load runs
-//! there and on the simulated system of `pagecache/system.toml`. The simulated device has the rate
-//! of the reference device. Its time for a flush, and for a direct request of one page at the depth
-//! of the load, are those measured on the reference device, so that the path through FUSE counts as
-//! part of the device. The kernel's rate is the median of several trials. For hit ratios, a memory
-//! group limits the page cache. For writes, dirty limits of the device (`/sys/class/bdi`) hold back
-//! the writers. Needs root. Everything that is created or changed is removed or restored.
+//! A reference device is served over FUSE, with a loop device and ext4 on it. The same load runs on
+//! this device and on the simulated system of `pagecache/system.toml`. The simulated device has the
+//! rate of the reference device. Two durations are measured on the reference device and used for
+//! the simulated device: the duration of a flush, and the duration of a direct request of one page
+//! at the depth of the load. The path through FUSE thus counts as part of the device. The kernel's
+//! rate is the median of several trials. For hit ratios, a memory cgroup limits the page cache. For
+//! writes, dirty limits of the device (`/sys/class/bdi`) throttle the writers. Needs root.
+//! Everything that is created or changed is removed or restored.
 
 use crate::bench::clock;
 use crate::mounted::{Mounted, Priority};
@@ -19,36 +20,36 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Fixed time of a request of the device.
+/// Fixed time per request of the reference device.
 const FIXED: &str = "1ms";
-/// Size of the device.
+/// Size of the reference device.
 const DEVICE: &str = "1g";
-/// Largest request of the loop device, and of the simulated system (KiB).
+/// Maximum request size of the loop device and of the simulated system (KiB).
 const REQUEST_KIB: &str = "1024";
-/// Maximum difference of a simulated rate, as a share.
+/// Maximum relative difference between a simulated rate and the kernel's rate.
 const RATE_MAX: f64 = 0.10;
-/// Maximum difference of a simulated hit ratio, as a share of all reads.
+/// Maximum difference between a simulated hit ratio and the hit ratio of the kernel.
 const HITS_MAX: f64 = 0.02;
-/// Limit of the memory group (MiB), and the region of the random reads in it.
+/// Limit of the memory cgroup (MiB).
 const MEMORY_MIB: u64 = 64;
+/// Region of the random reads that run in the memory cgroup.
 const REGION: &str = "128m";
-/// Dirty limit of the writers (MiB).
+/// Dirty limit of the device, at which writers are throttled (MiB).
 const DIRTY_MIB: u64 = 16;
-/// Number of trials for each median: of a rate that is compared, and of the device's time per
-/// request.
+/// Number of trials for each median.
 const TRIALS: usize = 3;
-/// Number of flushes; their median is the time of a flush.
+/// Number of flushes whose median duration is used.
 const FLUSHES: usize = 500;
 
-/// A load, with the settings that it needs on both systems.
+/// A load, with its settings of the kernel and of the simulated system.
 struct Load {
     name: String,
     /// Flags of `halfpower run`.
     flags: String,
     read_ahead_kib: u32,
-    /// Requests that a program has outstanding.
+    /// Queue depth.
     depth: u32,
-    /// Whether it runs in the memory group, and hit ratios are compared instead of rates.
+    /// Whether the load runs in the memory cgroup, and hit ratios are compared instead of rates.
     grouped: bool,
 }
 
@@ -57,7 +58,7 @@ fn load(name: &str, flags: &str) -> Load {
     Load { name, flags, read_ahead_kib: 128, depth: 1, grouped: false }
 }
 
-/// The loads on the device of 100 MB/s.
+/// Returns the loads for the device of 100 MB/s.
 fn fast_loads() -> Vec<Load> {
     let mut all = Vec::new();
     for read_ahead_kib in [16, 128, 1024] {
@@ -74,7 +75,7 @@ fn fast_loads() -> Vec<Load> {
     }
     let hits = "--bs 4k --rw randread --ramp-time 40 --runtime 20 --time-based";
     for (law, name) in [("zoned:100/100", "uniform"), ("zipf:1.0", "Zipf, theta 1")] {
-        let name = format!("random reads of 4k of {REGION}, {name}");
+        let name = format!("random reads of 4k in a region of {REGION}, {name}");
         let flags = format!("{hits} --size {REGION} --random-distribution {law}");
         all.push(Load { grouped: true, ..load(&name, &flags) });
     }
@@ -85,14 +86,14 @@ fn fast_loads() -> Vec<Load> {
     for (what, flag) in
         [("fsync", "--fsync 1"), ("fdatasync", "--fdatasync 1"), ("O_DSYNC", "--write-through")]
     {
-        let name = format!("writes of 4k, each made safe ({what})");
+        let name = format!("writes of 4k, each made durable ({what})");
         all.push(load(&name, &format!("--rw write --bs 4k --size 4m {flag}")));
     }
     all
 }
 
-/// The load on the device of 10 MB/s. On the fast device it would have thousands of requests per
-/// second, and measure mostly the path to the device.
+/// Returns the load for the device of 10 MB/s. On the device of 100 MB/s, this load would issue
+/// thousands of requests per second and measure mostly the path to the device.
 fn slow_loads() -> Vec<Load> {
     vec![load(
         "random writes of 4k past the dirty limit, 10 MB/s",
@@ -100,10 +101,10 @@ fn slow_loads() -> Vec<Load> {
     )]
 }
 
-/// Returns 0 if all rows are within their bars, 1 if one is not.
+/// Runs all loads. Returns 0 if all rows are within their limits, otherwise 1.
 ///
 /// # Errors
-/// When devices cannot be made here, or a run fails.
+/// If the devices cannot be created on this machine, or a run fails.
 pub fn run(program: &Path, case: &[String], write: bool) -> Result<ExitCode> {
     let mut table = "| load | kernel | simulated | error |\n|---|---|---|---|\n".to_string();
     let (mut rows, mut beyond) = (0, Vec::new());
@@ -150,13 +151,13 @@ pub fn run(program: &Path, case: &[String], write: bool) -> Result<ExitCode> {
     let busy = fs::read_to_string("/proc/loadavg")?;
     let busy = busy.split(' ').nth(1).unwrap_or_default();
     let mut text = format!(
-        "Linux {}, load average of 5 minutes {busy}. Within 10% (rates) or 2 points (hits): {} of \
-         {rows}.",
+        "Linux {}, 5-minute load average {busy}. Loads within the limit (10% for rates, 2 points \
+         for hit ratios): {} of {rows}.",
         release.trim(),
         rows - beyond.len()
     );
     if !beyond.is_empty() {
-        write!(text, " Beyond: {}.", beyond.join("; "))?;
+        write!(text, " Not within the limit: {}.", beyond.join("; "))?;
     }
     let text = format!("{text}\n\n{table}");
     println!("{text}");
@@ -166,7 +167,7 @@ pub fn run(program: &Path, case: &[String], write: bool) -> Result<ExitCode> {
     Ok(if beyond.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A setting in `/sys` that gets its old value back.
+/// A setting in `/sys`, whose old value is restored on drop.
 struct Setting {
     path: PathBuf,
     old: String,
@@ -174,21 +175,23 @@ struct Setting {
 
 impl Setting {
     fn new(path: PathBuf, value: &str) -> Result<Setting> {
-        let old = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+        let old =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let setting = Setting { path, old: old.trim().to_string() };
         setting.set(value)?;
         Ok(setting)
     }
 
     fn set(&self, value: &str) -> Result<()> {
-        fs::write(&self.path, value).with_context(|| format!("{}: {value}", self.path.display()))
+        fs::write(&self.path, value)
+            .with_context(|| format!("cannot write {value} to {}", self.path.display()))
     }
 }
 
 impl Drop for Setting {
     fn drop(&mut self) {
         if let Err(error) = fs::write(&self.path, &self.old) {
-            eprintln!("{} was {}: {error}", self.path.display(), self.old);
+            eprintln!("cannot restore {} to {}: {error}", self.path.display(), self.old);
         }
     }
 }
@@ -211,7 +214,7 @@ impl Drop for FileSystem {
     }
 }
 
-/// A memory group, removed on drop.
+/// A memory cgroup, removed on drop.
 struct Group(PathBuf);
 
 impl Group {
@@ -222,14 +225,14 @@ impl Group {
             ("/sys/fs/cgroup", "memory.max")
         };
         let path = Path::new(parent).join(format!("halfpower-{}", std::process::id()));
-        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
         let group = Group(path);
         fs::write(group.0.join(limit), (MEMORY_MIB << 20).to_string())
-            .context("this machine has no memory groups")?;
+            .context("this machine has no memory cgroups")?;
         Ok(group)
     }
 
-    /// Bytes of the page cache that belong to the group.
+    /// Returns the number of bytes in the page cache that belong to the group.
     fn cached(&self) -> Result<u64> {
         let text = fs::read_to_string(self.0.join("memory.stat"))?;
         let value = |name| text.lines().find_map(|line| line.strip_prefix(name));
@@ -241,14 +244,14 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir(&self.0) {
-            eprintln!("{}: {error}", self.0.display());
+            eprintln!("cannot remove {}: {error}", self.0.display());
         }
     }
 }
 
-/// The reference device with its file system. Fields are dropped in order.
+/// The reference device with its file system. The fields are dropped in the order of declaration.
 pub struct Device {
-    /// Path of the file, of 64 MiB at less than 50 MB/s, else of 256 MiB.
+    /// Path of the file. Its size is 64 MiB on a device below 50 MB/s, otherwise 256 MiB.
     pub file: String,
     _file_system: FileSystem,
     read_ahead: Setting,
@@ -259,10 +262,10 @@ pub struct Device {
 }
 
 impl Device {
-    /// Makes a device of this rate with a file of zeros on it.
+    /// Creates a device of this rate, with a file of zeros on it.
     ///
     /// # Errors
-    /// Without root, or if it cannot be made.
+    /// If the program does not run as root, or the device cannot be created.
     pub fn new(program: &Path, rate_mb: u32) -> Result<Device> {
         let truth = format!("truth:fixed={FIXED},rate={rate_mb}MB/s,parallel=64");
         let served = Mounted::new(program, &[&truth, "--size", DEVICE], Priority::RealTime)?;
@@ -278,16 +281,18 @@ impl Device {
             Setting::new(queue.join("max_sectors_kb"), REQUEST_KIB)?,
             Setting::new(bdi.join("strict_limit"), "1")?,
         ];
-        // Restores the ratios at the end. They change when the limits in bytes are set.
+        // Setting the limits in bytes also changes the ratios, so the old ratios are restored at
+        // the end.
         for ratio in ["max_ratio_fine", "min_ratio_fine"] {
             let old = fs::read_to_string(bdi.join(ratio))?.trim().to_string();
             settings.push(Setting { path: bdi.join(ratio), old });
         }
-        // The maximum may not be below the minimum, which may be left from an earlier device.
+        // The maximum must not be below the minimum. An earlier device may have left a minimum, so
+        // the minimum is set to 0 first.
         fs::write(bdi.join("min_bytes"), "0")?;
         fs::write(bdi.join("max_bytes"), &dirty)?;
         fs::write(bdi.join("min_bytes"), &dirty)?;
-        // ext4 initialises all tables now, so that no thread writes them during the runs.
+        // ext4 initialises all tables now, so that no kernel thread writes them during the runs.
         let lazy = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
         tool(&["mkfs.ext4", "-q", "-F", "-m", "0", "-E", lazy, &loop_device.0])?;
         let folder = tempfile::tempdir()?;
@@ -310,8 +315,8 @@ impl Device {
         })
     }
 
-    /// The settings of the simulated device with which a direct request of one page at this depth,
-    /// and a flush, take as long as on the reference device, path included.
+    /// Returns settings of the simulated device. With these settings, a direct request of one page
+    /// at this depth and a flush take as long as on the reference device, including the path.
     fn timing(&self, program: &Path, depth: u32) -> Result<String> {
         let rates = format!("drive.read_rate={0}MB/s,drive.write_rate={0}MB/s", self.rate_mb);
         let mut keys = format!("{rates},host.cache.linux.flush={:.1}us", self.flush_us()?);
@@ -323,7 +328,7 @@ impl Device {
                     * f64::from(depth))
             };
             let device_us = median(|| us(&trial(&mut self.command(program, &flags))?))?;
-            // A first guess, which is then corrected by its error.
+            // The first guess is corrected below by the error of the simulated time.
             let guess_us = device_us - 4096.0 / f64::from(self.rate_mb);
             let mut command = Command::new(program);
             let target =
@@ -335,9 +340,9 @@ impl Device {
         Ok(keys)
     }
 
-    /// Time that a flush of the loop device takes with nothing to write (us). A pause before each
-    /// flush lets the CPUs become idle, as they are while a program waits for a request. Back to
-    /// back, a flush takes a fifth of the time.
+    /// Measures the time of a flush of the loop device when no data must be written (us). A pause
+    /// before each flush lets the CPUs become idle, as they are while a program waits for a
+    /// request. Without the pauses, a flush takes a fifth of the time.
     fn flush_us(&self) -> Result<f64> {
         let device = fs::OpenOptions::new().write(true).open(&self.loop_device.0)?;
         let mut us = Vec::new();
@@ -351,7 +356,7 @@ impl Device {
         Ok(us[us.len() / 2])
     }
 
-    /// The command of a run on the file of the reference device.
+    /// Returns the command of a run on the file of the reference device.
     fn command(&self, program: &Path, flags: &str) -> Command {
         let mut command = Command::new(program);
         command.args(["run", &self.file, &format!("--overwrite={}", self.file)]);
@@ -406,19 +411,20 @@ fn rate_mb_per_s(trial: &Value) -> Result<f64> {
     Ok(number(&trial["bytes"])? * 1e3 / number(&trial["elapsed_ns"])?)
 }
 
-/// The median of several measurements.
+/// Returns the median of several measurements.
 fn median(mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
     let mut all = (0..TRIALS).map(|_| measure()).collect::<Result<Vec<f64>>>()?;
     all.sort_by(f64::total_cmp);
     Ok(all[TRIALS / 2])
 }
 
-/// Runs a command for one trial and returns the trial's part of its document.
+/// Runs a command with one trial and returns this trial from the JSON document.
 fn trial(command: &mut Command) -> Result<Value> {
     command.args(["--trials", "1", "--no-store", "--json", "--quiet"]);
     let output = command.stderr(Stdio::inherit()).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let json: Value = serde_json::from_str(&text).with_context(|| format!("{command:?}"))?;
+    let json: Value =
+        serde_json::from_str(&text).with_context(|| format!("{command:?} printed no JSON"))?;
     Ok(json["trials"][0].clone())
 }
 
@@ -426,13 +432,13 @@ fn number(value: &Value) -> Result<f64> {
     value.as_f64().context("a trial lacks a number")
 }
 
-/// Runs a tool of the system, and returns its output.
+/// Runs a system tool and returns its output.
 fn tool(line: &[&str]) -> Result<String> {
     let output = Command::new(line[0])
         .args(&line[1..])
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
         .output()
-        .with_context(|| format!("needs {}", line[0]))?;
+        .with_context(|| format!("cannot start {}", line[0]))?;
     if !output.status.success() {
         bail!("{}: {}", line.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }

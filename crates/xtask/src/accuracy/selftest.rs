@@ -1,8 +1,8 @@
 //! Repeats the self-test and counts how often each quantity passes.
 //!
 //! Runs `halfpower selftest --json` repeatedly and prints truth, median, worst error and the number
-//! of passed runs of each quantity. `--write` puts the table into docs/accuracy.md. In at least 19
-//! of 20 runs, all quantities must pass.
+//! of passed runs of each quantity. `--write` writes the table into docs/accuracy.md. All
+//! quantities must pass in at least 19 of 20 runs.
 
 use crate::repository;
 use anyhow::{Context, Result, bail};
@@ -10,11 +10,11 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// The share of runs that must pass.
+/// Minimum share of runs that must pass.
 const PASSES_MIN: f64 = 0.95;
 
-/// Runs the self-test `runs` times; `write` puts the table into the page. Returns 0 if enough runs
-/// passed, 1 if not.
+/// Runs the self-test `runs` times. If `write` is set, writes the table into docs/accuracy.md.
+/// Returns 0 if enough runs passed, otherwise 1.
 pub fn run(program: &Path, runs: u32, write: bool) -> Result<ExitCode> {
     let mut documents = Vec::new();
     for number in 1..=runs {
@@ -25,7 +25,7 @@ pub fn run(program: &Path, runs: u32, write: bool) -> Result<ExitCode> {
             .context("cannot start halfpower")?;
         let text = String::from_utf8_lossy(&output.stdout);
         let Ok(document) = serde_json::from_str::<Value>(&text) else {
-            bail!("run {number} ended with {} and no document", output.status);
+            bail!("run {number} printed no JSON document ({})", output.status);
         };
         eprintln!("run {number} of {runs}: {}", failures(&document));
         documents.push(document);
@@ -44,22 +44,22 @@ fn quantities(document: &Value) -> impl Iterator<Item = &Value> {
     document["quantities"].as_array().into_iter().flatten()
 }
 
-/// Whether a quantity was measured and within its limit.
+/// Returns true if a quantity was measured and is within its limit.
 fn passed(quantity: &Value) -> bool {
     quantity["pass"] == true && quantity["skipped"].is_null()
 }
 
-/// The quantities of one run that did not pass.
+/// Describes the quantities that did not pass in one run. Returns "pass" if all passed.
 fn failures(document: &Value) -> String {
     let mut names: Vec<String> = quantities(document)
         .filter(|quantity| !passed(quantity))
         .map(|q| match q["skipped"].as_str() {
             Some(why) => format!("{} skipped: {why}", q["quantity"]),
-            None => format!("{} measured {} error {}", q["quantity"], shown(q), q["error"]),
+            None => format!("{} measured {}, error {}", q["quantity"], shown(q), q["error"]),
         })
         .collect();
     if document["device"] == "delay" {
-        names.push("no FUSE here".to_string());
+        names.push("this machine has no FUSE".to_string());
     }
     if names.is_empty() { "pass".to_string() } else { names.join("; ") }
 }
@@ -75,7 +75,7 @@ fn heading(documents: &[Value], passed: usize) -> String {
     let host = &documents[0]["host"];
     let text = |name: &str| host[name].as_str().unwrap_or("?").to_string();
     format!(
-        "{passed} of {} runs passed whole. {} x {}, Linux {}, devices: {}.\n",
+        "In {passed} of {} runs, all quantities passed. {} x {}, Linux {}, devices: {}.\n",
         documents.len(),
         host["cpus"],
         text("cpu"),
@@ -84,11 +84,11 @@ fn heading(documents: &[Value], passed: usize) -> String {
     )
 }
 
-/// One row for each quantity, over all runs.
+/// Formats a table with one row for each quantity, over all runs.
 fn table(documents: &[Value]) -> String {
     let mut text =
-        "| quantity | truth | measured, median | worst error (bounds: gap) | bar | path | runs |\n\
-                    |---|---|---|---|---|---|---|\n"
+        "| quantity | truth | measured, median | worst error (or gap between bounds) | limit | \
+         path | runs passed |\n|---|---|---|---|---|---|---|\n"
             .to_string();
     for (index, first) in quantities(&documents[0]).enumerate() {
         let all: Vec<&Value> =
@@ -103,7 +103,7 @@ fn table(documents: &[Value]) -> String {
         } else {
             format!("{} to {}", number(median(bound(0))), number(median(bound(1))))
         };
-        // For bounds, the relative gap between them.
+        // For a quantity with bounds, the relative gap between the bounds replaces the error.
         let gap = |q: &Value| Some(q["bounds"][1].as_f64()? / q["bounds"][0].as_f64()? - 1.0);
         let errors = if bound(0).is_empty() { value("error") } else { numbers(&gap) };
         let worst = errors.into_iter().max_by(|a, b| a.abs().total_cmp(&b.abs()));
@@ -127,7 +127,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// A number with four significant digits.
+/// Formats a number with four significant digits.
 fn number(value: Option<f64>) -> String {
     let Some(value) = value.filter(|value| value.is_finite()) else { return "-".to_string() };
     if value == 0.0 {
@@ -165,6 +165,6 @@ mod tests {
         assert!(failures(&run_with(93.0, false)).contains("latency"));
         let mut skipping = run_with(101.0, true);
         skipping["quantities"][1]["skipped"] = "no soaker".into();
-        assert!(failures(&skipping).contains("skipped: no soaker"), "a skip is no pass");
+        assert!(failures(&skipping).contains("skipped: no soaker"), "a skip is not a pass");
     }
 }

@@ -1,7 +1,8 @@
 //! The cases of `bench peers`: tools, workloads and limits.
 //!
-//! In each round halfpower runs between the first two other tools, whether the round goes forwards
-//! or backwards. Its results can thus be compared with neighbouring runs of both.
+//! If a case has several rivals, halfpower runs between the first two of them, so that its result
+//! can be compared with neighbouring runs of both. The order of the tools is reversed in every
+//! second round.
 
 use super::host;
 use super::statistics::{estimate, spread_of_identical};
@@ -16,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Size of the sparse file.
+/// Size of the sparse file (bytes).
 const HOLES_BYTES: u64 = 1 << 30;
-/// Size of the file of data: larger than any cache of a small virtual disk's controller.
+/// Size of the data file (bytes), larger than any controller cache of a small virtual disk.
 const DATA_BYTES: u64 = 2 << 30;
 
-/// A comparison, selected by --only.
+/// A group of comparisons, which `--only` selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
     /// Overhead of the load generator, without I/O
@@ -30,9 +31,9 @@ pub enum Case {
     Holes,
     /// Sequential 1 MiB direct reads, depth 8, default settings
     Seq,
-    /// Same rate as fio with the same buffer pages
+    /// Same rate as fio if both use buffers of 4 KiB pages
     Agree,
-    /// Cost of simulated requests: a disk, a paper, a rack
+    /// CPU time of simulations: a disk, the reproduction of a paper, a rack
     Simulator,
 }
 
@@ -43,23 +44,23 @@ impl Case {
 
 /// Settings of all cases.
 pub struct Bench {
-    /// Rounds of each case.
+    /// Number of rounds of each case.
     pub rounds: u32,
-    /// Length of a run.
+    /// Duration of a run (s).
     pub seconds: u32,
-    /// The core that every run is pinned to.
+    /// Core to which every run is pinned.
     pub core: usize,
     /// Absolute path of the folder for test files, and the working directory of the tools.
     pub folder: PathBuf,
     /// The program under test.
     pub halfpower: PathBuf,
-    /// t/io_uring of fio, if installed.
+    /// Path of fio's t/io_uring. None if it is not installed.
     pub t_io_uring: Option<PathBuf>,
-    /// Set by a signal: the benchmark must stop.
+    /// Flag that a signal sets to stop the benchmark.
     pub stop: Arc<AtomicBool>,
 }
 
-/// A workload, in the flags that both tools share.
+/// A workload: the values of the flags that halfpower and fio share.
 struct Workload {
     rw: &'static str,
     bs: &'static str,
@@ -70,7 +71,7 @@ struct Workload {
 type Rounds = Vec<Vec<Measurement>>;
 
 impl Bench {
-    /// Whether a signal stopped the benchmark.
+    /// Returns true if a signal stopped the benchmark.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -192,7 +193,7 @@ impl Bench {
         ])
     }
 
-    /// CPU time on one core, i.e. the duration of a simulation on an otherwise idle core.
+    /// Measures the CPU time of simulations, which is their duration on an otherwise idle core.
     fn simulator(&self) -> Result<Vec<Row>> {
         let simulates = |name, words: &str, parse| {
             let words = words.split_whitespace().map(OsString::from);
@@ -214,9 +215,9 @@ impl Bench {
         let (million_per_s, seconds) = (|ns| 1e3 / ns, |ns| ns / 1e9);
         let row = |figure, value, bar| Row::new("simulator", figure, value, bar);
         Ok(vec![
-            row("M requests/s of a core", cpu(0, million_per_s), Bar::AtLeast(2.0)),
-            row("reproduce riedel97, s of a core", cpu(1, seconds), Bar::AtMost(5.0)),
-            row("10 s of a rack, s of a core", cpu(2, seconds), Bar::AtMost(60.0)),
+            row("million requests per CPU second", cpu(0, million_per_s), Bar::AtLeast(2.0)),
+            row("reproduce riedel97, CPU s", cpu(1, seconds), Bar::AtMost(5.0)),
+            row("simulation of 10 s of a rack, CPU s", cpu(2, seconds), Bar::AtMost(60.0)),
         ])
     }
 
@@ -226,7 +227,7 @@ impl Bench {
         })
     }
 
-    /// The file of data, written at the first call.
+    /// Returns the path of the data file, which the first call writes.
     fn data_file(&self) -> Result<PathBuf> {
         let file = self.folder.join("data");
         if !file.exists() {
@@ -272,7 +273,7 @@ impl Bench {
         Contestant { name, command, parse: parse_fio }
     }
 
-    /// The arguments that both tools share.
+    /// Returns the arguments that halfpower and fio share.
     fn shared(&self, workload: &Workload) -> [OsString; 4] {
         let Workload { rw, bs, depth } = workload;
         [
@@ -284,7 +285,8 @@ impl Bench {
         .map(OsString::from)
     }
 
-    /// t/io_uring with interrupts, because a file system on a plain disk does not support polling.
+    /// Returns the command of t/io_uring. The command uses interrupts, because a file system on a
+    /// plain disk does not support polling.
     fn lean(&self, program: &Path, file: &Path) -> Contestant {
         let mut command = vec![OsString::from(program)];
         let runtime = format!("-r{}", self.seconds);
@@ -302,7 +304,7 @@ fn rates(rounds: &Rounds, place: usize) -> Vec<f64> {
     column(rounds, |round| round[place].requests_per_s)
 }
 
-/// The paired ratios of the rates of two tools.
+/// Returns the ratio of the rates of two tools in each round.
 fn rounds_ratio(rounds: &Rounds, subject: usize, rival: usize) -> Vec<f64> {
     column(rounds, |round| round[subject].requests_per_s / round[rival].requests_per_s)
 }

@@ -1,43 +1,44 @@
 //! The clock of the benchmarks: durations of whole processes, and pauses between runs.
 //!
-//! It does not use the crate `ioengine`, so that the benchmarks are independent of the code under
-//! test. It is the only place outside that crate that reads the system clock.
+//! This module does not use the crate `ioengine`, so that the benchmarks are independent of the
+//! code under test. No other module outside of `ioengine` reads the system clock.
 #![expect(clippy::disallowed_methods, reason = "whole processes are timed from outside")]
 
 use std::time::{Duration, Instant};
 
-/// Runs `what` and returns its result and duration (s).
+/// Runs `what` and returns its result and its duration (s).
 pub fn timed<T>(what: impl FnOnce() -> T) -> (T, f64) {
     let begin = Instant::now();
     let done = what();
     (done, begin.elapsed().as_secs_f64())
 }
 
-/// Waits.
+/// Sleeps for a time (s).
 pub fn pause(seconds: f64) {
     std::thread::sleep(Duration::from_secs_f64(seconds));
 }
 
-/// How long before a moment a wait stops sleeping and spins (us): more than a sleeping thread takes
-/// to wake up on a virtual machine.
+/// Time before the end of a wait at which sleeping is replaced by spinning (us). A sleeping thread
+/// wakes up in less time than this, even on a virtual machine.
 const SPIN_US: u64 = 150;
 
-/// Time since it was made.
+/// Measures the time since the start of the stopwatch.
 #[derive(Clone, Copy)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts at zero.
+    /// Starts a stopwatch at zero.
     pub fn start() -> Stopwatch {
         Stopwatch(Instant::now())
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     pub fn elapsed(self) -> Duration {
         self.0.elapsed()
     }
 
-    /// Waits until this time since the start: sleeps, and spins at the end. Never returns earlier.
+    /// Waits until the time since the start is `due`. First sleeps and then spins, so that the wait
+    /// ends exactly and never early.
     pub fn wait_until(self, due: Duration) {
         let sleep = due.saturating_sub(self.elapsed() + Duration::from_micros(SPIN_US));
         if !sleep.is_zero() {

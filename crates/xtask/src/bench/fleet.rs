@@ -1,11 +1,11 @@
 //! `cargo xtask bench fleet`: time and memory of `halfpower fleet` for ten thousand hosts, and of
 //! `halfpower fleet` and `halfpower runs merge` for a thousand databases.
 //!
-//! The example `fleet_hosts` of the crate `compare` makes the databases: eight runs of each host,
+//! The example `fleet_hosts` of the crate `compare` creates the databases. Each host has eight runs
 //! with five workloads and 23 trials, whose histograms and series have a tenth of the usual rows.
-//! Each question is asked three times; the median of the wall time, start-up included, and the
-//! highest peak of the memory are compared with limits. The many databases are read and merged by
-//! programs that may open 64 files.
+//! `halfpower fleet` runs three times on each set of databases. The median wall time (including
+//! start-up) and the maximum peak memory are compared with limits. The programs that read and merge
+//! the databases may have at most 64 files open.
 
 use super::clock::timed;
 use super::host;
@@ -17,32 +17,32 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Hosts in a database of the large fleet.
+/// Number of hosts in a database of the large fleet.
 const HOSTS_PER_DATABASE: u32 = 500;
-/// Executions of each question.
+/// Number of executions of each `fleet` command.
 const REPETITIONS: usize = 3;
-/// Maximum time for the large fleet (s).
+/// Maximum wall time for the large fleet (s).
 const SECONDS_MAX: f64 = 10.0;
-/// Maximum memory for the large fleet (bytes).
+/// Maximum peak memory for the large fleet (bytes).
 const PEAK_MAX: u64 = 500_000_000;
-/// Number of files that a program may have open while it reads the many databases.
+/// Maximum number of files that a measured program may have open.
 const OPEN_FILES: u32 = 64;
 
-/// What is measured.
+/// Settings of the benchmark.
 pub struct Fleet {
-    /// The program.
+    /// The program under test.
     pub halfpower: PathBuf,
-    /// A temporary folder.
+    /// Temporary folder for the databases.
     pub folder: PathBuf,
-    /// Hosts of the large fleet.
+    /// Number of hosts of the large fleet.
     pub hosts: u32,
-    /// Number of databases of one host each.
+    /// Number of databases with one host each.
     pub databases: u32,
-    /// Set by a signal.
+    /// Flag that a signal sets to stop the benchmark.
     pub stop: Arc<AtomicBool>,
 }
 
-/// A measured command.
+/// The measurements of a command.
 struct Measured {
     what: String,
     seconds: f64,
@@ -57,8 +57,8 @@ impl Measured {
 }
 
 impl Fleet {
-    /// Makes the databases and asks the questions. Returns the table, and whether the limits are
-    /// met.
+    /// Creates the databases and measures the commands. Returns the table, and whether the limits
+    /// are met.
     pub fn run(&self) -> Result<(String, bool)> {
         let large = self.made("large", self.hosts, HOSTS_PER_DATABASE)?;
         let many = self.made("many", self.databases, 1)?;
@@ -73,10 +73,10 @@ impl Fleet {
             self.fleet(&format!("`fleet` of {databases} databases"), &many, false)?,
         ];
         let mut text = format!(
-            "`cargo xtask bench fleet` on {}: hosts with 8 runs of 5 workloads and 23 trials; \
-             median of {REPETITIONS} executions, start-up included; merges run once. At most \
-             {OPEN_FILES} files may be open. Limits for {hosts} hosts: {SECONDS_MAX} s and {} \
-             MB.\n\n\
+            "`cargo xtask bench fleet` on {}. Each host has 8 runs of 5 workloads and 23 trials. \
+             Times are medians of {REPETITIONS} executions and include the start-up. Merges run \
+             once. A program may have at most {OPEN_FILES} files open. Limits for {hosts} hosts: \
+             {SECONDS_MAX} s and {} MB.\n\n\
              | command | seconds | peak memory, MB | met |\n|---|---:|---:|---|\n",
             host::machine(&self.folder),
             PEAK_MAX / 1_000_000
@@ -93,12 +93,12 @@ impl Fleet {
         Ok((text, rows.iter().all(Measured::is_met)))
     }
 
-    /// Makes databases in a folder and returns them.
+    /// Creates databases in a folder and returns their paths.
     fn made(&self, name: &str, hosts: u32, hosts_per_file: u32) -> Result<Vec<PathBuf>> {
         let generator = repository::release_example("halfpower-compare", "fleet_hosts")?;
         let folder = self.folder.join(name);
         std::fs::create_dir(&folder)?;
-        eprintln!("making {hosts} hosts");
+        eprintln!("creating the databases of {hosts} hosts");
         let mut command = Command::new(generator);
         command.args(["--thin", "--seed", "1", "--hosts", &hosts.to_string()]);
         command.args(["--bad", &(hosts / 150).to_string()]);
@@ -129,12 +129,12 @@ impl Fleet {
     }
 
     fn merge(&self, what: &str, files: &[PathBuf], into: &Path) -> Result<Measured> {
-        let into = into.to_str().context("a path that is not UTF-8")?;
+        let into = into.to_str().context("the path of the merged database is not UTF-8")?;
         let (seconds, peak_bytes) = self.measured(&["runs", "merge", "--db", into], files)?;
         Ok(Measured { what: what.to_owned(), seconds, peak_bytes, is_limited: false })
     }
 
-    /// The time of the program (s) and its peak memory (bytes).
+    /// Runs the program. Returns its wall time (s) and its peak memory (bytes).
     fn measured(&self, words: &[&str], files: &[PathBuf]) -> Result<(f64, u64)> {
         ensure!(!self.stop.load(Ordering::Relaxed), "interrupted");
         let limited = format!("ulimit -n {OPEN_FILES} && exec \"$0\" \"$@\"");

@@ -1,4 +1,4 @@
-//! The machine of a benchmark: its description, the core to run on, and the test files.
+//! The machine of a benchmark: a description, the core to run on, and the test files.
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes written between two checks of the stop flag.
+/// Number of bytes written between two checks of the stop flag.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// CPU model, core, kernel, file system and fio version on one line.
+/// Describes CPU model, core, kernel, file system and fio version on one line.
 pub fn description(folder: &Path, core: usize) -> Result<String> {
     let fio = first_line(Command::new("fio").arg("--version"))
         .context("fio is needed: install the package `fio`")?;
     Ok(format!("core {core} of {}, {fio}", machine(folder)))
 }
 
-/// CPU model, kernel and file system on one line.
+/// Describes CPU model, kernel and file system on one line.
 pub fn machine(folder: &Path) -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpu_model(&cpuinfo).unwrap_or("unknown CPU");
@@ -48,10 +48,11 @@ fn first_line(command: &mut Command) -> Result<String> {
     }
 }
 
-/// The last core that this process may use; the first cores handle more interrupts.
+/// Returns the last core that this process may use. The first cores handle more interrupts.
 pub fn last_allowed_core() -> Result<usize> {
-    let status = std::fs::read_to_string("/proc/self/status").context("no /proc/self/status")?;
-    last_core(&status).context("/proc/self/status names no allowed core")
+    let status =
+        std::fs::read_to_string("/proc/self/status").context("cannot read /proc/self/status")?;
+    last_core(&status).context("/proc/self/status lists no allowed core")
 }
 
 fn last_core(status: &str) -> Option<usize> {
@@ -59,20 +60,20 @@ fn last_core(status: &str) -> Option<usize> {
     list.trim().rsplit([',', '-']).next()?.parse().ok()
 }
 
-/// The path of a program on the PATH, if found.
+/// Returns the path of a program on the PATH. None if the program is not found.
 pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Creates a sparse file.
+/// Creates a sparse file, which has no data blocks.
 pub fn make_sparse_file(path: &Path, bytes: u64) -> Result<()> {
     let file = File::create_new(path).with_context(|| format!("cannot create {path:?}"))?;
     file.set_len(bytes).with_context(|| format!("cannot extend {path:?}"))
 }
 
-/// Creates a file of incompressible data, flushed and dropped from the page cache. Stops early,
-/// without an error, once `is_stopped` returns true.
+/// Creates a file of incompressible data, flushes the file, and drops it from the page cache. Stops
+/// early, without an error, once `is_stopped` returns true.
 pub fn make_full_file(path: &Path, bytes: u64, is_stopped: impl Fn() -> bool) -> Result<()> {
     let mut file = File::create_new(path).with_context(|| format!("cannot create {path:?}"))?;
     let mut random = fastrand::Rng::with_seed(bytes);
@@ -90,15 +91,17 @@ pub fn make_full_file(path: &Path, bytes: u64, is_stopped: impl Fn() -> bool) ->
         .with_context(|| format!("cannot drop the cached pages of {path:?}"))
 }
 
-/// Size of a direct write (bytes).
+/// Size of a write with direct I/O (bytes).
 const DIRECT_BYTES: usize = 4 << 20;
 /// Alignment of buffers for direct I/O (bytes).
 const ALIGNMENT_BYTES: usize = 4096;
 
-/// Creates a file of incompressible data, preallocated and written with direct I/O, so that it is
-/// contiguous on the device. Stops early, without an error, once `is_stopped` returns true.
+/// Creates a file of incompressible data. The file is preallocated and written with direct I/O, so
+/// that it is contiguous on the device. Stops early, without an error, once `is_stopped` returns
+/// true.
 ///
-/// `bytes` is a multiple of 4096. Without direct I/O it is written through the page cache.
+/// `bytes` must be a multiple of 4096. If the file system does not support direct I/O, the file is
+/// written through the page cache.
 pub fn make_laid_out_file(path: &Path, bytes: u64, is_stopped: impl Fn() -> bool) -> Result<()> {
     let cannot = || format!("cannot write {bytes} bytes to {path:?}");
     let open = |flags: OFlag| {
@@ -109,7 +112,7 @@ pub fn make_laid_out_file(path: &Path, bytes: u64, is_stopped: impl Fn() -> bool
     let mut file = file.with_context(|| format!("cannot create {path:?}"))?;
     let reserved = fallocate(&file, FallocateFlags::empty(), 0, i64::try_from(bytes)?);
     if reserved == Err(Errno::ENOSPC) {
-        bail!("no room for {bytes} bytes in {path:?}; choose another folder with --dir");
+        bail!("no space for {bytes} bytes in {path:?}; choose another folder with --dir");
     }
     let mut random = fastrand::Rng::with_seed(bytes);
     let mut memory = vec![0; DIRECT_BYTES + ALIGNMENT_BYTES];
@@ -125,7 +128,8 @@ pub fn make_laid_out_file(path: &Path, bytes: u64, is_stopped: impl Fn() -> bool
     file.sync_all().with_context(cannot)
 }
 
-/// Creates a tree of files of random sizes. Stops early, without an error, once `stop` is set.
+/// Creates a directory tree with files of random sizes. Stops early, without an error, once `stop`
+/// is set.
 pub fn make_tree(
     path: &Path,
     files: u32,
@@ -151,8 +155,8 @@ pub fn make_tree(
     Ok(())
 }
 
-/// Moves a file or a tree into a folder, which is created if missing, and truncates all its files.
-/// This frees the data but keeps names and inodes.
+/// Moves a file or a directory tree into a folder, which is created if missing, and truncates all
+/// moved files. This frees the data but keeps names and inodes.
 pub fn empty_into(path: &Path, folder: &Path) -> Result<()> {
     create_dir_all(folder).with_context(|| format!("cannot create {folder:?}"))?;
     let number = folder.read_dir().map_or(0, Iterator::count);
@@ -171,7 +175,7 @@ fn empty(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Removes a file or a tree, if it is there.
+/// Removes a file or a directory tree if it exists.
 pub fn remove(path: &Path) -> Result<()> {
     let removed = if path.is_dir() { remove_dir_all(path) } else { remove_file(path) };
     match removed {
@@ -215,7 +219,7 @@ mod tests {
         make_sparse_file(&sparse, bytes).unwrap();
         let metadata = std::fs::metadata(&sparse).unwrap();
         assert_eq!((metadata.len(), metadata.blocks()), (bytes, 0));
-        assert!(make_sparse_file(&sparse, 1).is_err(), "an existing file is never overwritten");
+        assert!(make_sparse_file(&sparse, 1).is_err(), "an existing file must not be overwritten");
     }
 
     #[test]
@@ -254,7 +258,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 5 << 20);
         let data = std::fs::read(&path).unwrap();
         assert_ne!(data[..4096], data[(4 << 20)..(4 << 20) + 4096]);
-        assert!(make_laid_out_file(&path, 4096, || false).is_err(), "never over what is there");
+        assert!(make_laid_out_file(&path, 4096, || false).is_err(), "overwrote an existing file");
         remove(&path).unwrap();
         remove(&path).unwrap();
         assert!(!path.exists());

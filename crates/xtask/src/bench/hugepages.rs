@@ -1,25 +1,26 @@
-//! Huge pages reserved for fio's `iomem=mmaphuge` while a benchmark runs. The pool is restored
+//! Reserves huge pages for fio's `iomem=mmaphuge` while a benchmark runs, and restores the pool
 //! afterwards.
 
 use anyhow::{Context, Result, bail};
 
-/// Size of the pool of huge pages (proc_sys_vm(5)).
+/// File that contains the number of huge pages in the pool (proc_sys_vm(5)).
 const POOL: &str = "/proc/sys/vm/nr_hugepages";
 
-/// Reserved huge pages; the pool is restored on drop.
+/// Reserved huge pages. The pool gets its old size back on drop.
 pub struct HugePages {
     before: Option<u64>,
 }
 
 impl HugePages {
-    /// Enlarges the pool until this many pages are free; needs root if it is too small.
+    /// Enlarges the pool until at least this many huge pages are free. Needs root if the pool is
+    /// too small.
     pub fn reserve(pages: u64) -> Result<HugePages> {
         let free = free_pages()?;
         if free >= pages {
             return Ok(HugePages { before: None });
         }
         let text = std::fs::read_to_string(POOL).with_context(|| format!("cannot read {POOL}"))?;
-        let before: u64 = text.trim().parse().with_context(|| format!("{POOL}: {text}"))?;
+        let before: u64 = text.trim().parse().with_context(|| format!("cannot parse {POOL}"))?;
         let wanted = before + pages - free;
         std::fs::write(POOL, wanted.to_string()).with_context(|| format!("cannot write {POOL}"))?;
         let reserved = HugePages { before: Some(before) };
@@ -41,8 +42,8 @@ impl Drop for HugePages {
 }
 
 fn free_pages() -> Result<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").context("no /proc/meminfo")?;
-    free_of(&text).context("/proc/meminfo has no line on huge pages")
+    let text = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+    free_of(&text).context("/proc/meminfo has no line HugePages_Free")
 }
 
 fn free_of(meminfo: &str) -> Option<u64> {

@@ -1,13 +1,14 @@
 //! `bench mpi`: several processes on one file system, compared with IOR, the usual benchmark of
-//! parallel file systems, in its three classic shapes: a file for each process, one shared file in
-//! segments, and one shared file in strides.
+//! parallel file systems. The three cases are those of IOR: a file for each process, one shared
+//! file in segments, and one shared file in strides.
 //!
 //! Both tools use the same launcher, the same number of processes and the same files, which are
-//! written completely before. Requests are direct, of 1 MiB, one at a time in each process; nothing
-//! is flushed at the end. Both rates are all bytes over the time from the first start to the last
-//! end, which is what IOR reports. The limit holds for buffers of ordinary pages, which IOR uses.
-//! halfpower also runs with its default, huge pages, where a large request has fewer pieces of
-//! memory. Needs mpirun of Open MPI and IOR 4 (github.com/hpc/ior).
+//! written completely beforehand. Each process issues one direct request of 1 MiB at a time, and
+//! there is no flush at the end. The rate of either tool is the number of all bytes divided by the
+//! time from the first start to the last end, as IOR reports it. The limit applies to buffers of
+//! ordinary pages, which IOR uses. halfpower also runs with huge pages, its default, with which a
+//! large request has fewer memory segments. Needs mpirun of Open MPI and IOR 4
+//! (github.com/hpc/ior).
 
 use super::host;
 use super::statistics::estimate;
@@ -20,49 +21,47 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The largest difference of the two rates, as a share of IOR's.
+/// Maximum difference between the two rates, as a fraction of IOR's rate.
 const AGREEMENT: f64 = 0.1;
 const MIB: f64 = 1024.0 * 1024.0;
-/// Size of a request (bytes).
 const REQUEST_BYTES: u64 = 1 << 20;
-/// Maximum number of processes. IOR numbers the files of its processes with eight digits; up to ten
-/// processes have names of seven zeros and one digit.
+/// Maximum number of processes. IOR numbers the files of the processes with eight digits. With up
+/// to ten processes, all numbers are seven zeros and one digit, as `own_file` requires.
 pub const RANKS_MAX: u32 = 10;
 
 /// How the processes share files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
-    /// A file for each process
+    /// A separate file for each process
     Own,
-    /// One file, each process with one part
+    /// One file that is divided into one part for each process
     Segmented,
-    /// One file, the requests of the processes alternate
+    /// One file, in which the requests of the processes alternate
     Strided,
 }
 
-/// The direction of all requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Write,
     Read,
 }
 
-/// The memory pages of halfpower's buffers.
+/// The kind of memory pages of halfpower's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pages {
-    /// As IOR has them.
+    /// Ordinary pages of 4 KiB, which IOR uses.
     Ordinary,
-    /// The default of halfpower.
+    /// Huge pages, the default of halfpower.
     Huge,
 }
 
 /// Settings of all cases.
 pub struct Bench {
-    /// Rounds of each case.
+    /// Number of rounds of each case.
     pub rounds: u32,
-    /// Processes of each run.
+    /// Number of processes of each run.
     pub ranks: u32,
-    /// Bytes of all processes together, for each shape.
+    /// Total number of bytes that the processes of a run read or write.
     pub bytes: u64,
     /// Absolute path of the folder for test files, and the working directory of the tools.
     pub folder: PathBuf,
@@ -70,9 +69,9 @@ pub struct Bench {
     pub halfpower: PathBuf,
     /// The program `ior`.
     pub ior: PathBuf,
-    /// The launcher.
+    /// The launcher `mpirun`.
     pub mpirun: PathBuf,
-    /// Set by a signal: the benchmark must stop.
+    /// Flag that a signal sets to stop the benchmark.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -112,7 +111,7 @@ impl Pages {
 }
 
 impl Bench {
-    /// Runs a case in both directions.
+    /// Runs a case with writes and with reads.
     pub fn run(&self, case: Case) -> Result<Vec<Row>> {
         let files = self.lay_out(case)?;
         let mut rows = Vec::new();
@@ -143,7 +142,7 @@ impl Bench {
         Ok(rows)
     }
 
-    /// Writes the files of a case completely.
+    /// Creates the files of a case, writes them completely, and returns their paths.
     fn lay_out(&self, case: Case) -> Result<Vec<PathBuf>> {
         let files: Vec<(PathBuf, u64)> = match case.is_shared() {
             true => vec![(self.folder.join("shared"), self.bytes)],
@@ -157,12 +156,12 @@ impl Bench {
         Ok(files.into_iter().map(|(file, _)| file).collect())
     }
 
-    /// Bytes of each process.
+    /// Returns the number of bytes that each process reads or writes.
     fn share(&self) -> u64 {
         self.bytes / u64::from(self.ranks)
     }
 
-    /// One run of halfpower; its rate in bytes per second.
+    /// Runs halfpower once and returns its rate (bytes per second).
     fn halfpower(&self, case: Case, direction: Direction, pages: Pages) -> Result<f64> {
         let mut command = self.launch(&self.halfpower);
         command.args(self.words_of_halfpower(case, direction, pages));
@@ -186,7 +185,7 @@ impl Bench {
         words
     }
 
-    /// One run of IOR; its rate in bytes per second.
+    /// Runs IOR once and returns its rate (bytes per second).
     fn ior(&self, case: Case, direction: Direction) -> Result<f64> {
         let summary = self.folder.join("summary");
         let mut command = self.launch(&self.ior);
@@ -199,7 +198,7 @@ impl Bench {
 
     fn words_of_ior(&self, case: Case, direction: Direction, summary: &Path) -> Vec<String> {
         let requests = self.share() / REQUEST_BYTES;
-        // A segment has one block of each process.
+        // In IOR, a segment of a file consists of one block of each process.
         let (block, segments) = match case {
             Case::Strided => (REQUEST_BYTES, requests),
             _ => (self.share(), 1),
@@ -221,10 +220,10 @@ impl Bench {
         words
     }
 
-    /// The launcher with a program.
+    /// Returns the command that launches a program in all processes.
     fn launch(&self, program: &Path) -> Command {
         let mut command = Command::new(&self.mpirun);
-        // Open MPI refuses to start as root otherwise.
+        // Without these variables, Open MPI refuses to start as root.
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.args(["--oversubscribe", "-n", &self.ranks.to_string()]).arg(program);
         command.current_dir(&self.folder);
@@ -232,15 +231,15 @@ impl Bench {
     }
 }
 
-/// IOR's name of the file of a process.
+/// Returns the name that IOR gives to the file of a process.
 fn own_file(rank: &str) -> String {
     format!("own.0000000{rank}")
 }
 
-/// Standard output of a command that must succeed, or whose result is invalid only because the
-/// trial was short.
+/// Runs a command and returns its standard output. The command must succeed, or end with the exit
+/// code for an invalid result, because short trials can make a result invalid.
 fn output_of(command: &mut Command) -> Result<String> {
-    /// Exit code of halfpower for a result that it calls invalid.
+    /// Exit code of halfpower for a result with the verdict invalid.
     const INVALID: i32 = 5;
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() && output.status.code() != Some(INVALID) {
@@ -250,28 +249,29 @@ fn output_of(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The rate until the last rank was done, from the JSON of `halfpower run --mpi`.
+/// Parses the JSON of `halfpower run --mpi` and returns the rate until the last rank was done
+/// (bytes per second).
 fn rate_of_halfpower(text: &str, ranks: u32, bytes: u64) -> Result<f64> {
     let start = text.find('{').context("halfpower printed no JSON")?;
-    let json: Value = serde_json::from_str(&text[start..]).context("halfpower: not JSON")?;
+    let json: Value = serde_json::from_str(&text[start..]).context("halfpower: invalid JSON")?;
     let trial = &json["trials"][0];
     let summary = &trial["ranks_summary"];
     if summary["ranks"].as_u64() != Some(ranks.into()) || summary["lost"] != Value::Array(vec![]) {
         bail!("halfpower did not run on {ranks} ranks: {summary}");
     }
     if trial["errors"].as_u64() != Some(0) || trial["bytes"].as_u64() != Some(bytes) {
-        bail!("halfpower did not move {bytes} bytes: {}", trial["bytes"]);
+        bail!("halfpower did not transfer {bytes} bytes without errors: {}", trial["bytes"]);
     }
-    summary["last_done_bytes_per_s"].as_f64().context("halfpower: no last_done_bytes_per_s")
+    summary["last_done_bytes_per_s"].as_f64().context("halfpower printed no last_done_bytes_per_s")
 }
 
-/// The rate of the only repetition, from the JSON of IOR.
+/// Parses the JSON of IOR and returns the rate of the only repetition (bytes per second).
 fn rate_of_ior(text: &str, access: &str) -> Result<f64> {
-    let json: Value = serde_json::from_str(text).context("IOR: not JSON")?;
-    let results = json["tests"][0]["Results"].as_array().context("IOR: no results")?;
+    let json: Value = serde_json::from_str(text).context("IOR: invalid JSON")?;
+    let results = json["tests"][0]["Results"].as_array().context("IOR wrote no results")?;
     let result = results.iter().find(|result| result["access"] == access);
-    let result = result.with_context(|| format!("IOR: no {access} among its results"))?;
-    Ok(result["bwMiB"].as_f64().context("IOR: no bwMiB")? * MIB)
+    let result = result.with_context(|| format!("IOR wrote no result for {access}"))?;
+    Ok(result["bwMiB"].as_f64().context("IOR wrote no bwMiB")? * MIB)
 }
 
 #[cfg(test)]
@@ -312,8 +312,8 @@ mod tests {
         let json = r#"{"trials": [{"bytes": 8, "errors": 0, "ranks_summary":
             {"ranks": 2, "lost": [], "last_done_bytes_per_s": 5.0}}]}"#;
         assert_eq!(rate_of_halfpower(json, 2, 8).unwrap(), 5.0);
-        assert!(rate_of_halfpower(json, 3, 8).is_err(), "a process ran alone");
-        assert!(rate_of_halfpower(json, 2, 16).is_err(), "a pass was cut short");
+        assert!(rate_of_halfpower(json, 3, 8).is_err(), "a rank is missing");
+        assert!(rate_of_halfpower(json, 2, 16).is_err(), "bytes are missing");
         let json = r#"{"tests": [{"Results": [{"access": "write", "bwMiB": 2.0}]}]}"#;
         assert_eq!(rate_of_ior(json, "write").unwrap(), 2.0 * MIB);
         assert!(rate_of_ior(json, "read").is_err());

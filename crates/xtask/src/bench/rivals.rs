@@ -1,20 +1,21 @@
-//! The tools that seqio is compared with: settings of fio, dd, cat and cp, each as a command line.
+//! The tools with which seqio is compared: fio, dd and cat, with their settings as command lines.
 
 use super::streams::Tool;
 
-/// Request sizes of fio that are tried.
+/// Request sizes with which fio is measured.
 const SIZES: [&str; 3] = ["256k", "1m", "4m"];
-/// Depths of fio that are tried.
+/// Queue depths with which fio is measured.
 const DEPTHS: [u32; 3] = [1, 4, 8];
-/// Number of huge pages (2 MiB) for twice the maximum data in flight of a setting of fio.
+/// Number of 2 MiB huge pages to reserve. They hold twice the largest amount of data that any fio
+/// setting has in flight.
 pub const HUGE_PAGES: u64 = 2 * (4 * 8) / 2;
 
-/// Buffer memory of fio: its default, and huge pages if they were reserved.
+/// Returns the kinds of buffer memory of fio: the default, and huge pages if they were reserved.
 fn memories(huge: bool) -> &'static [&'static str] {
     if huge { &["malloc", "mmaphuge"] } else { &["malloc"] }
 }
 
-/// All settings of fio with io_uring and direct I/O.
+/// Returns all settings of fio with io_uring and direct I/O.
 fn fio_settings(huge: bool, flags: &str) -> Vec<Tool> {
     let mut tools = Vec::new();
     for memory in memories(huge) {
@@ -33,7 +34,7 @@ fn fio_settings(huge: bool, flags: &str) -> Vec<Tool> {
     tools
 }
 
-/// Candidates for the fastest reader of a cold file.
+/// Returns the candidates for the fastest reader of a cold file.
 pub fn readers(fio: bool, huge: bool) -> Vec<Tool> {
     let mut tools = vec![cat()];
     for size in ["1M", "4M"] {
@@ -51,13 +52,14 @@ pub fn readers(fio: bool, huge: bool) -> Vec<Tool> {
     tools
 }
 
-/// fio with 1 MiB x 8 and otherwise default settings.
+/// Returns fio with requests of 1 MiB at depth 8 and otherwise default settings.
 pub fn default_reader() -> Tool {
     let flags = "--filename={from} --rw=read --direct=1 --ioengine=io_uring --bs=1m --iodepth=8";
     Tool::fio("fio 1m x 8 default", flags)
 }
 
-/// Settings of fio with one request size and depth; the setting with the least CPU is chosen.
+/// Returns settings of fio with one request size and depth. The caller chooses the setting that
+/// uses the least CPU time.
 pub fn readers_with(request_kib: u64, depth: u64, huge: bool) -> Vec<Tool> {
     let lean = "--fixedbufs --registerfiles --gtod_reduce=1";
     let batched = "--iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32";
@@ -77,7 +79,7 @@ pub fn readers_with(request_kib: u64, depth: u64, huge: bool) -> Vec<Tool> {
     tools
 }
 
-/// Candidates for the fastest writer of a new durable file.
+/// Returns the candidates for the fastest writer of a new durable file.
 pub fn writers(huge: bool) -> Vec<Tool> {
     let mut tools = Vec::new();
     for fallocate in ["native", "none"] {
@@ -94,14 +96,14 @@ pub fn writers(huge: bool) -> Vec<Tool> {
     tools
 }
 
-/// The usual command to write a durable file.
+/// Returns the usual command to write a durable file.
 pub fn durable_dd() -> Tool {
     let line = "dd if=/dev/zero of={to} bs=64k iflag=count_bytes count={bytes} conv=fsync \
                 status=none";
     Tool::new("dd bs=64k conv=fsync", line)
 }
 
-/// The usual command to read a file.
+/// Returns the usual command to read a file.
 pub fn cat() -> Tool {
     Tool::new("cat", "cat {from}")
 }

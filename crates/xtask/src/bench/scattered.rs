@@ -1,24 +1,24 @@
-//! Scattered memory, as on a machine that has been up for days.
+//! Fragments free memory, to imitate a machine that has been up for days.
 //!
 //! A request needs one segment per physically contiguous run of pages, and a device accepts a
 //! limited number of segments (virtio: 254). On a freshly booted machine, neighbouring pages are
-//! often contiguous, so a program gets large segments without huge pages; later it does not.
+//! often contiguous, so a program gets large segments without huge pages. After days of use, a
+//! program gets large segments only with huge pages.
 
 use anyhow::{Context, Result};
 use nix::fcntl::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io::Write;
 
-/// A file system in memory with 4 KiB pages by default (shmem).
+/// Mount point of a file system in memory, which uses 4 KiB pages by default (shmem).
 const MEMORY: &str = "/dev/shm";
-/// Memory to allocate (bytes). Half of it is freed again in single pages, which is far more than a
-/// benchmark uses.
+/// Amount of memory to allocate (bytes). Every second page of this memory is freed again. The freed
+/// pages are far more memory than a benchmark uses.
 const BYTES: u64 = 1 << 30;
-/// Size of a page (bytes).
 const PAGE_BYTES: u64 = 4096;
 
-/// Fills a file in memory and punches out every second page, so that free pages are not contiguous
-/// until the file is dropped.
+/// Fills a file in memory and frees every second page of the file. Until the returned file is
+/// dropped, the freed pages are not contiguous.
 pub fn memory() -> Result<File> {
     every_other_page(BYTES)
 }

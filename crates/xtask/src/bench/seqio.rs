@@ -2,12 +2,12 @@
 //! cp on this machine.
 //!
 //! The tools are processes (timed by `streams`) that run in turns, with caches dropped before each
-//! run; the best settings of the other tools are chosen in separate rounds first. The cases are
+//! run. The best settings of the other tools are chosen in separate rounds first. The cases are
 //! `read`, `hot` (from the page cache), `write` (a new durable file), `copy`, `tree` (many small
-//! files), `random`, `small`, `pipe`, `tmpfs` and `checksum` (in `replaced`: compared with the
-//! usual tools), `memory`, and `adaptors` (overhead of the std and tokio traits). It builds the
-//! release examples of the crate and, if needed, the program. Cold cases need root to drop caches;
-//! skipped cases are listed with the reason. Results are printed, not stored.
+//! files), `memory`, `adaptors` (overhead of the std and tokio traits), and comparisons with the
+//! usual tools in the module `replaced`: `random`, `small`, `pipe`, `tmpfs` and `checksum`. The
+//! benchmark builds the release examples of the crate and, if needed, the program. Cold cases need
+//! root to drop caches. Skipped cases are listed with the reason. Results are printed, not stored.
 
 mod replaced;
 
@@ -21,17 +21,17 @@ use super::{host, repository};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// Number of rounds to choose the best setting of another tool.
+/// Number of rounds in which the best setting of another tool is chosen.
 const CHOOSING_ROUNDS: u32 = 3;
-/// Size of a file on which a run costs only the start-up of the tool (bytes).
+/// Size of a file that is so small that a run costs only the start-up of the tool (bytes).
 const SMALL_BYTES: u64 = 1 << 20;
-/// Minimum cost of a reader through the page cache that counts as expensive (CPU s/GiB).
+/// CPU time above which a reader through the page cache counts as expensive (s/GiB).
 const EXPENSIVE_CAT: f64 = 0.4;
-/// Maximum number of rounds with a rest before each run.
+/// Maximum number of rounds that have a long pause before each run.
 const RESTED_ROUNDS: u32 = 5;
-/// Memory that a stream may use in addition to the memory of its requests (bytes).
+/// Maximum memory of a stream in addition to the memory of its requests (bytes).
 const MEMORY_BESIDES_BYTES: u64 = 8 << 20;
-/// Number of runs; the median of their peaks is the peak memory of a stream.
+/// Number of runs of each stream. The median of their peak memory is reported.
 const MEMORY_RUNS: u32 = 3;
 /// Number of files in the tree of small files.
 const TREE_FILES: u32 = 20_000;
@@ -46,11 +46,11 @@ const MIB: f64 = (1_u64 << 20) as f64;
 /// A comparison, selected by --only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
-    /// A cold file, block by block
+    /// Reads of a cold file, block by block
     Read,
-    /// A file in the page cache
+    /// Reads of a file in the page cache
     Hot,
-    /// A new file, until it is durable
+    /// Writes of a new file, until it is durable
     Write,
     /// `halfpower copy` of one file
     Copy,
@@ -58,7 +58,7 @@ pub enum Case {
     Tree,
     /// Random reads of a cold file, compared with `BufReader`
     Random,
-    /// Small files in the page cache, compared with `BufReader`
+    /// Reads of small files in the page cache, compared with `BufReader`
     Small,
     /// `halfpower cat` into a pipe, compared with cat and pv
     Pipe,
@@ -66,7 +66,7 @@ pub enum Case {
     Tmpfs,
     /// `halfpower checksum`, compared with b3sum
     Checksum,
-    /// Memory of streams
+    /// Peak memory of streams
     Memory,
     /// Overhead of the traits of std and tokio
     Adaptors,
@@ -113,7 +113,8 @@ impl Lab {
         Ok(Lab { stage, bytes, examples, huge: huge.ok(), has_fio, rows: Vec::new(), skipped })
     }
 
-    /// Runs the named cases, or all; returns the rows, and skipped cases with the reason.
+    /// Runs the cases in `only`, or all cases if it is empty. Returns the rows, and the skipped
+    /// cases with the reason.
     pub fn run(mut self, only: &[Case]) -> Result<(Vec<Row>, Vec<String>)> {
         for case in Case::ALL {
             if only.is_empty() || only.contains(&case) {
@@ -157,7 +158,8 @@ impl Lab {
         self.read_cpu(&data)
     }
 
-    /// Measures cold reads with scattered memory; on a fresh machine, free pages are contiguous.
+    /// Measures cold reads while free memory is fragmented, as it is on a machine that has been up
+    /// for days.
     fn read_scattered(&mut self, data: &Places) -> Result<()> {
         let scattered = scattered::memory();
         let why = scattered.as_ref().err().map(|error| format!("{error:#}"));
@@ -171,7 +173,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Compares adaptive with fixed depth; a limit of 3% needs more rounds.
+    /// Compares adaptive with fixed queue depth. The number of rounds is higher than in other
+    /// cases, because the tolerated difference is only 3%.
     fn read_adaptive(&mut self, data: &Places) -> Result<()> {
         let tools = [self.consume("fixed", "none"), self.consume("blocks", "none")];
         let rounds = 3 * self.stage.rounds;
@@ -180,7 +183,8 @@ impl Lab {
         Ok(())
     }
 
-    /// CPU time of reading, without start-up.
+    /// Compares the CPU time of reading with the CPU time of fio. The start-up of both tools is not
+    /// included.
     fn read_cpu(&mut self, data: &Places) -> Result<()> {
         if !self.is_skipped("read, CPU of fio", self.no_fio()) {
             let plan = self.requests(data)?;
@@ -195,21 +199,21 @@ impl Lab {
         self.read_cpu_of_cat(data)
     }
 
-    /// Compares the CPU time of reading with a reader through the page cache, in rounds in which
-    /// that reader is expensive: a hypervisor has taken back idle memory, so each page causes a
-    /// fault on the host.
+    /// Compares the CPU time of reading with the CPU time of `cat`, which reads through the page
+    /// cache. `cat` is expensive after a hypervisor has taken back idle memory, because each page
+    /// then causes a fault on the host. Only rounds in which `cat` is expensive count.
     fn read_cpu_of_cat(&mut self, data: &Places) -> Result<()> {
         let tools = [self.consume("blocks", "none"), rivals::cat()];
         let rounds = self.stage.rounds.min(RESTED_ROUNDS);
         let [ours, cat] = self.costs("read CPU, rested", rounds, &tools, data, Before::Rested)?;
         let all = ours.iter().copied().zip(cat.iter().copied());
         let expensive: (Vec<f64>, Vec<f64>) = all.filter(|(_, cat)| *cat > EXPENSIVE_CAT).unzip();
-        let what = format!("CPU s/GiB, {} pairs of {rounds}", expensive.1.len());
+        let what = format!("CPU s/GiB, {} of {rounds} rounds", expensive.1.len());
         if expensive.1.is_empty() {
-            let why = format!("cat cost more than {EXPENSIVE_CAT} s/GiB in no pair");
+            let why = format!("cat never used more than {EXPENSIVE_CAT} s/GiB");
             self.skipped.push(format!("read, CPU of cat: {why}"));
             let sides = Side::of(&tools, [ours, cat]);
-            self.compare("read", "CPU s/GiB, cat being cheap", sides, false, Bar::None);
+            self.compare("read", "CPU s/GiB, cheap cat", sides, false, Bar::None);
         } else {
             let sides = Side::of(&tools, expensive.into());
             self.compare("read", &what, sides, false, Bar::AtMost(0.1));
@@ -217,7 +221,7 @@ impl Lab {
         Ok(())
     }
 
-    /// CPU time of two tools in every round, without start-up (s/GiB).
+    /// Measures the CPU time of two tools in every round, without their start-up (s/GiB).
     fn costs(
         &self,
         name: &str,
@@ -240,9 +244,9 @@ impl Lab {
 
     fn hot(&mut self) -> Result<()> {
         let data = self.data()?;
-        let mut file = std::fs::File::open(&data.from).context("the file of data vanished")?;
-        std::io::copy(&mut file, &mut std::io::sink()).context("cannot read the file of data")?;
-        // Runs take a tenth of a second, so both are timed as processes.
+        let mut file = std::fs::File::open(&data.from).context("cannot open the data file")?;
+        std::io::copy(&mut file, &mut std::io::sink()).context("cannot read the data file")?;
+        // A run takes only a tenth of a second, so both tools are timed as whole processes.
         let tools = [rivals::cat(), self.consume("blocks", "none").timed_as_process()];
         let rounds = self.turns("hot", &tools, &data, Before::AsItIs)?;
         self.rate("hot", &rounds, &tools, (1, 0), 0.95);
@@ -352,7 +356,7 @@ impl Lab {
                     peaks.push(kib / 1024.0);
                 }
                 host::remove(&places.to)?;
-                let what = format!("peak MiB of {} on {} MiB", tool.name, places.bytes >> 20);
+                let what = format!("peak MiB of {}, file of {} MiB", tool.name, places.bytes >> 20);
                 self.rows.push(Row::new("memory", &what, estimate(&peaks), bar));
             }
         }
@@ -364,11 +368,11 @@ impl Lab {
             return Ok(());
         }
         let data = self.data()?;
-        // Each way of reading is compared with `blocks`, which does not copy. The limit applies
-        // only to the consumer that looks at all bytes. Without such work, the cost of copying
-        // dominates, so that ratio has no limit.
+        // Each interface is compared with `blocks`, which does not copy. The limit applies only to
+        // the consumer that looks at all bytes. For the other consumer, the cost of copying
+        // dominates, so its ratio has no limit.
         for (consumer, bar) in [("lines", Bar::AtMost(1.15)), ("none", Bar::None)] {
-            // The cost of Read and AsyncRead depends on the size of the program's buffer.
+            // The cost of Read and AsyncRead depends on the size of the caller's buffer.
             let ways = ["read", "bufread", "blocks", "async", "asyncbuf"];
             let mut tools = Vec::from(ways.map(|way| self.consume(way, consumer)));
             tools.extend(
@@ -392,7 +396,7 @@ impl Lab {
     }
 }
 
-/// One of the two tools of a comparison, with its figure in every round.
+/// A tool of a comparison, with its figure in every round.
 struct Side<'a> {
     name: &'a str,
     values: Vec<f64>,
@@ -427,7 +431,7 @@ impl Lab {
         self.compare(case, "MB/s", [side(ours), side(theirs)], true, Bar::AtLeast(bar));
     }
 
-    /// Adds a row of CPU times per run, which include the start-up of the tools.
+    /// Adds a row of CPU times per GiB, which include the start-up of the tools.
     fn cpu(
         &mut self,
         case: &'static str,
@@ -444,7 +448,7 @@ impl Lab {
         self.compare(case, "CPU s/GiB", [side(ours), side(theirs)], false, bar);
     }
 
-    /// Adds a row: the figures of both tools and the median of their ratios.
+    /// Adds a row with the median figures of both tools and the median of the ratios.
     fn compare(
         &mut self,
         case: &'static str,
@@ -496,7 +500,7 @@ impl Lab {
             eprintln!("  {}: {rate:.0} MB/s, {cpu:.3} s of CPU", tool.name);
         }
         let best = rounds.least(|run| run.seconds);
-        tools.into_iter().nth(best).context("no tool to choose from")
+        tools.into_iter().nth(best).context("there is no tool to choose from")
     }
 
     fn consume(&self, way: &str, consumer: &str) -> Tool {
@@ -514,19 +518,19 @@ impl Lab {
             makes => format!("seqio {way} ({makes})"),
         };
         if !size_flag.is_empty() {
-            name += ", size foretold";
+            name += ", known size";
         }
         let line = format!("{way} {producer} {{to}} {{bytes}} {size_flag}");
         Tool::example(&name, &self.examples.join("produce"), &line)
     }
 
-    /// Request size and depth that seqio chooses for a cold file.
+    /// Returns the request size and queue depth that seqio chooses for a cold file.
     fn requests(&self, data: &Places) -> Result<Requests> {
         drop_caches()?;
         Requests::of(&self.consume("blocks", "none").output(data)?)
     }
 
-    /// Records a skipped case if there is a reason; returns whether it is skipped.
+    /// Records a skipped case if there is a reason `why`. Returns whether the case is skipped.
     fn is_skipped(&mut self, what: &str, why: Option<String>) -> bool {
         let skipped = why.is_some();
         self.skipped.extend(why.map(|why| format!("{what}: {why}")));
@@ -537,8 +541,8 @@ impl Lab {
         (!self.has_fio).then(|| "fio is missing: install the package `fio`".to_string())
     }
 
-    /// The release program. If `cannot` is given, or the program has no verb `copy`, returns None
-    /// and records a skipped case.
+    /// Returns the release program. If there is a reason `cannot`, or the program has no subcommand
+    /// `copy`, records a skipped case and returns None.
     fn program(&mut self, case: &str, cannot: Option<String>) -> Result<Option<PathBuf>> {
         if self.is_skipped(case, cannot) {
             return Ok(None);
@@ -546,7 +550,8 @@ impl Lab {
         let program = repository::release_build()?;
         let mut command = std::process::Command::new(&program);
         let help = command.args(["copy", "--help"]).output().context("cannot start halfpower")?;
-        let why = (!help.status.success()).then(|| "halfpower has no verb `copy`".to_string());
+        let why =
+            (!help.status.success()).then(|| "halfpower has no subcommand `copy`".to_string());
         Ok(if self.is_skipped(case, why) { None } else { Some(program) })
     }
 
@@ -555,14 +560,14 @@ impl Lab {
         Places { from: folder.join(from), to: folder.join("new"), spent: None, bytes }
     }
 
-    /// The data file, written at the first call.
+    /// Returns the paths with the data file, which the first call writes.
     fn data(&self) -> Result<Places> {
         let places = self.places("data", self.bytes);
         self.lay_out(&places.from, places.bytes)?;
         Ok(places)
     }
 
-    /// A small file, on which a tool costs only its start-up.
+    /// Returns the paths with a small file, on which a run costs only the start-up of the tool.
     fn small(&self) -> Result<Places> {
         let places = self.places("small", SMALL_BYTES);
         self.lay_out(&places.from, places.bytes)?;
@@ -581,7 +586,7 @@ impl Lab {
     }
 }
 
-/// Request size and depth printed by an example of seqio.
+/// Request size and queue depth that an example of seqio prints.
 #[derive(Debug, PartialEq)]
 struct Requests {
     bytes: u64,
@@ -590,7 +595,7 @@ struct Requests {
 }
 
 impl Requests {
-    /// Parses a line such as `..., 1024 KiB x 4, ...; at most 8; ...`.
+    /// Parses the output of an example, such as `..., 1024 KiB x 4, ...; at most 8; ...`.
     fn of(said: &str) -> Result<Requests> {
         let read = || {
             let (before, after) = said.split_once(" KiB x ")?;
@@ -600,7 +605,7 @@ impl Requests {
             let depth_most = depth_most.parse().ok()?;
             Some(Requests { bytes: kib << 10, depth, depth_most })
         };
-        read().with_context(|| format!("no requests in the output of an example: {said}"))
+        read().with_context(|| format!("no request size in the output of an example: {said}"))
     }
 }
 

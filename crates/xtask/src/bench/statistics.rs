@@ -1,11 +1,11 @@
 //! Median, quantiles and the percentile bootstrap of the median, for samples of a dozen ratios.
 //!
-//! It does not use the crate `analysis`, so that the benchmarks are independent of the code under
-//! test.
+//! This module does not use the crate `analysis`, so that the benchmarks are independent of the
+//! code under test.
 
-/// Resamples of one bootstrap.
+/// Number of resamples of one bootstrap.
 const RESAMPLES: usize = 10_000;
-/// Fixed seed, so that intervals are reproducible.
+/// Seed of the bootstrap, which is fixed so that intervals are reproducible.
 const SEED: u64 = 20;
 
 /// A median with its 95% interval.
@@ -19,9 +19,9 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// The quantile of a sample by linear interpolation (type 7 of Hyndman and Fan 1996).
+/// Computes a quantile of a sample by linear interpolation (type 7 of Hyndman and Fan 1996).
 ///
-/// Panics on an empty sample and on a `share` outside 0 to 1.
+/// Panics if the sample is empty or `share` is outside 0 to 1.
 pub fn quantile(sample: &[f64], share: f64) -> f64 {
     let mut sorted = sample.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -30,7 +30,8 @@ pub fn quantile(sample: &[f64], share: f64) -> f64 {
     below + (above - below) * place.fract()
 }
 
-/// The median with its percentile bootstrap interval (Efron 1979). Panics on an empty sample.
+/// Computes the median with its percentile bootstrap interval (Efron 1979). Panics on an empty
+/// sample.
 pub fn estimate(sample: &[f64]) -> Estimate {
     let mut random = fastrand::Rng::with_seed(SEED);
     let mut resample = || {
@@ -45,8 +46,9 @@ pub fn estimate(sample: &[f64]) -> Estimate {
     }
 }
 
-/// Scatter of single ratios of identical runs: the 95% range of the ratios and their inverses,
-/// since the order of two identical runs is irrelevant. The range is symmetric about 1 as a factor.
+/// Computes the spread of the ratios of identical runs: the 95% range of the ratios and their
+/// inverses. The inverses are included because the order of two identical runs is irrelevant. The
+/// ends of the range are therefore inverses of each other, apart from interpolation.
 pub fn spread_of_identical(ratios: &[f64]) -> (f64, f64) {
     let both: Vec<f64> = ratios.iter().flat_map(|ratio| [*ratio, ratio.recip()]).collect();
     (quantile(&both, 0.025), quantile(&both, 0.975))

@@ -1,8 +1,8 @@
-//! `cargo xtask bench store`: how long the program takes to answer from a large results database.
+//! `cargo xtask bench store`: how long commands of the program take on a large results database.
 //!
-//! A simulated sweep of 50 points is stored by the program; the `sqlite3` shell copies it many
-//! times, with other hosts, labels, times and rates. Each command runs five times; the median of
-//! its wall time, start-up included, is compared with a limit.
+//! The program stores a simulated sweep of 50 points, and the `sqlite3` shell copies this run many
+//! times, with other hosts, labels, times and rates. Each command runs five times. The median of
+//! the wall time, which includes the start-up, is compared with a limit.
 
 use super::clock::timed;
 use super::host;
@@ -13,20 +13,21 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Points of a run.
+/// Number of points of a run.
 const POINTS: u32 = 50;
-/// Trials of a point.
+/// Number of trials of a point.
 const TRIALS: u32 = 10;
-/// Hosts over which the runs are distributed.
+/// Number of hosts over which the runs are distributed.
 const HOSTS: u32 = 20;
-/// Runs that share a label.
+/// Number of runs that share a label.
 const RUNS_PER_LABEL: u32 = 100;
-/// Executions of each command.
+/// Number of executions of each command.
 const REPETITIONS: usize = 5;
 
-/// A command and its time limit (s); None without a limit.
+/// A command and its time limit (s). The limit is None if the command has no limit.
 type Question = (&'static str, Option<f64>);
 
+/// The measured commands. In an argument, `~` is replaced by a space.
 const QUESTIONS: [Question; 10] = [
     ("--version", None),
     ("runs list", Some(0.2)),
@@ -40,26 +41,26 @@ const QUESTIONS: [Question; 10] = [
     ("runs tag 9 again", Some(0.02)),
 ];
 
-/// A database and the program that answers from it.
+/// Settings of the benchmark.
 pub struct Store {
-    /// The program.
+    /// The program under test.
     pub halfpower: PathBuf,
-    /// A temporary folder.
+    /// Temporary folder for the database.
     pub folder: PathBuf,
-    /// Number of runs.
+    /// Number of runs in the database.
     pub runs: u32,
-    /// Set by a signal.
+    /// Flag that a signal sets to stop the benchmark.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Store {
-    /// Makes the database and times the commands. Returns the table, and whether every limit is
+    /// Creates the database and times the commands. Returns the table, and whether every limit is
     /// met.
     pub fn run(&self) -> Result<(String, bool)> {
         let bytes = self.make()?;
         let mut text = format!(
-            "`cargo xtask bench store` on {}: {} points in {} runs, {} trials, {:.1} GB; median of \
-             {REPETITIONS} runs of the program, start-up included.\n\n\
+            "`cargo xtask bench store` on {}. The database has {} points in {} runs, {} trials and \
+             {:.1} GB. Times are medians of {REPETITIONS} executions and include the start-up.\n\n\
              | command | seconds | limit | met |\n|---|---:|---:|---|\n",
             host::machine(&self.folder),
             self.runs * POINTS,
@@ -82,7 +83,7 @@ impl Store {
         Ok((text, is_met))
     }
 
-    /// Makes the database; returns its size (bytes).
+    /// Creates the database and returns its size (bytes).
     fn make(&self) -> Result<u64> {
         let path = self.folder.join("halfpower.db");
         let sweep = "sweep sim:sata-ssd --rw randread --size 8m --runtime 10ms --trials 1 --quiet \
@@ -93,12 +94,12 @@ impl Store {
             .stdout(Stdio::null())
             .status();
         ensure!(made.context("cannot start halfpower")?.success(), "the sweep failed");
-        eprintln!("making {} runs", self.runs);
+        eprintln!("creating {} runs", self.runs);
         sqlite3(&path, &self.copies(&path)?)?;
         Ok(std::fs::metadata(&path)?.len())
     }
 
-    /// SQL that copies the first run.
+    /// Returns the SQL statements that copy the first run many times.
     fn copies(&self, path: &Path) -> Result<String> {
         let columns = |table: &str, without: &str| {
             let sql = format!(
@@ -135,7 +136,7 @@ impl Store {
         ))
     }
 
-    /// Median wall time of a command (s).
+    /// Measures the median wall time of a command (s).
     fn time(&self, words: &str) -> Result<f64> {
         let mut seconds = Vec::new();
         for _ in 0..REPETITIONS {
@@ -144,7 +145,7 @@ impl Store {
             command.args(words.split_whitespace().map(|word| word.replace('~', " ")));
             command.current_dir(&self.folder).stdout(Stdio::null());
             let (status, elapsed_s) = timed(|| command.status());
-            ensure!(status.context("cannot start halfpower")?.success(), "{words} failed");
+            ensure!(status.context("cannot start halfpower")?.success(), "`{words}` failed");
             seconds.push(elapsed_s);
         }
         seconds.sort_by(f64::total_cmp);
@@ -152,7 +153,7 @@ impl Store {
     }
 }
 
-/// Runs SQL with the `sqlite3` shell and returns what it prints.
+/// Runs SQL statements with the `sqlite3` shell and returns the output of the shell.
 fn sqlite3(path: &Path, sql: &str) -> Result<String> {
     let output = Command::new("sqlite3").arg(path).arg(sql).output();
     let output = output.context("sqlite3 is needed: install the package `sqlite3`")?;

@@ -2,10 +2,10 @@
 //! run, and the state of the machine before it.
 //!
 //! The duration is that of the whole process, with two exceptions. fio takes a quarter of a second
-//! to start, so its own report is used, which favours fio. The examples of seqio report their time
-//! too, from before the file is opened and memory is allocated, until all data are read or durable.
-//! CPU time covers the child and its children. Runs are not pinned, so kernel threads that write
-//! back use the other cores as usual.
+//! to start, so the duration that fio reports is used, which favours fio. The examples of seqio
+//! also report their duration, which begins before the file is opened and memory is allocated, and
+//! ends when all data are read or durable. CPU time covers the process and its children. Runs are
+//! not pinned, so kernel threads for writeback use the other cores as usual.
 
 use super::clock::{pause, timed};
 use super::host;
@@ -20,32 +20,32 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Drops clean caches when written (proc_sys_vm(5)).
+/// File that, when written, makes the kernel drop its clean caches (proc_sys_vm(5)).
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
-/// Range of the random pause before a run (s). The cost of allocating memory depends on the time
-/// since it was freed.
+/// Range of the random pause before a run (s). The pause varies because the cost of allocating
+/// memory depends on the time since the memory was freed.
 const PAUSES: (f64, f64) = (0.2, 0.6);
-/// Time after which a hypervisor has taken back free memory (s).
+/// Length of the pause after which a hypervisor has taken back free memory (s).
 const REST_SECONDS: u32 = 20;
-/// Number of runs; the median of their CPU times is the start-up cost of a tool.
+/// Number of runs whose median CPU time is the start-up cost of a tool.
 const START_UPS: u32 = 11;
 
-/// Values of `{from}`, `{to}` and `{bytes}` in command lines.
+/// Values of the placeholders `{from}`, `{to}` and `{bytes}` in command lines.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The input.
+    /// Input file or directory tree.
     pub from: PathBuf,
-    /// The output file, removed before and after each run.
+    /// Output file or directory tree, which is removed before and after each run.
     pub to: PathBuf,
-    /// If set, outputs are moved here with their files truncated instead of removed. For some
-    /// minutes, ext4 does not reuse the inodes of removed files, and searching for other inodes
-    /// would slow down the next run that creates many files.
+    /// Folder into which outputs are moved after a run, with all files truncated. For some minutes,
+    /// ext4 does not reuse the inodes of removed files, and searching for other inodes would slow
+    /// down the next run that creates many files. None if outputs are removed instead.
     pub spent: Option<PathBuf>,
-    /// Size of input and output.
+    /// Size of the input and of the output (bytes).
     pub bytes: u64,
 }
 
-/// The clock that measures a run.
+/// The source of the duration of a run: the whole process, fio's report, or the example's report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Timer {
     Process,
@@ -53,10 +53,10 @@ enum Timer {
     Example,
 }
 
-/// A program with its arguments.
+/// A command line of a tool, with placeholders for the files.
 #[derive(Clone, Debug)]
 pub struct Tool {
-    /// Name in the table.
+    /// Name of the tool in the table.
     pub name: String,
     words: Vec<String>,
     timer: Timer,
@@ -72,20 +72,21 @@ pub struct Run {
 }
 
 impl Tool {
-    /// A command whose words contain no spaces; placeholders are replaced later.
+    /// Creates a tool from a command whose words contain no spaces. Placeholders are replaced when
+    /// the tool runs.
     pub fn new(name: &str, line: &str) -> Tool {
         let words = line.split_whitespace().map(String::from).collect();
         Tool { name: name.to_string(), words, timer: Timer::Process }
     }
 
-    /// A program of this project, by path.
+    /// Creates a tool from the path of a program of this project.
     pub fn of_program(name: &str, program: &Path, line: &str) -> Tool {
         let mut tool = Tool::new(name, line);
         tool.words.insert(0, program.to_string_lossy().into_owned());
         tool
     }
 
-    /// An example of seqio, which reports its duration.
+    /// Creates a tool from an example of seqio, which reports its duration.
     pub fn example(name: &str, program: &Path, line: &str) -> Tool {
         Tool { timer: Timer::Example, ..Tool::of_program(name, program, line) }
     }
@@ -94,26 +95,26 @@ impl Tool {
         Tool { timer: Timer::Process, ..self }
     }
 
-    /// The tool with a number appended to its command and, with the unit, to its name.
+    /// Appends a number to the command of the tool, and the number and its unit to the tool's name.
     pub fn with(mut self, number: &str, unit: &str) -> Tool {
         self.words.push(number.to_string());
         self.name += &format!(", {number} {unit}");
         self
     }
 
-    /// A shell script; `$0` is `{from}`, `$1` is `{to}`.
+    /// Creates a tool from a shell script, in which `$0` is `{from}` and `$1` is `{to}`.
     pub fn shell(name: &str, script: &str) -> Tool {
         let words = ["sh", "-c", script, "{from}", "{to}"].map(String::from).to_vec();
         Tool { name: name.to_string(), words, timer: Timer::Process }
     }
 
-    /// A job of fio, which reports its duration.
+    /// Creates a tool from a job of fio, which reports its duration.
     pub fn fio(name: &str, flags: &str) -> Tool {
         let line = format!("fio --name=peer --output-format=json --size={{bytes}} {flags}");
         Tool { timer: Timer::Fio, ..Tool::new(name, &line) }
     }
 
-    /// The tool, run by another program.
+    /// Returns a tool in which another program starts this tool.
     pub fn under(&self, program: &Path, flags: &[&str]) -> Tool {
         let mut words = vec![program.to_string_lossy().into_owned()];
         words.extend(flags.iter().map(|flag| flag.to_string()));
@@ -133,7 +134,7 @@ impl Tool {
         command
     }
 
-    /// Runs the tool once.
+    /// Runs the tool once and returns its duration and CPU time.
     pub fn run(&self, places: &Places) -> Result<Run> {
         let mut command = self.command(places);
         let hears = if self.timer == Timer::Process { Stdio::null() } else { Stdio::piped() };
@@ -152,13 +153,13 @@ impl Tool {
             Timer::Fio => fio_seconds(&String::from_utf8_lossy(&output.stdout), places.bytes),
             Timer::Example => example_seconds(&String::from_utf8_lossy(&output.stdout)),
         };
-        let seconds = seconds.with_context(|| format!("output of {command:?}"))?;
+        let seconds = seconds.with_context(|| format!("cannot use the output of {command:?}"))?;
         Ok(Run { seconds, cpu_seconds: cpu_ns as f64 / 1e9 })
     }
 
     /// Runs the tool and returns its output.
     pub fn output(&self, places: &Places) -> Result<String> {
-        let output = self.command(places).output().context("cannot start it")?;
+        let output = self.command(places).output().context("cannot start the tool")?;
         if !output.status.success() {
             bail!("{} failed: {}", self.name, String::from_utf8_lossy(&output.stderr).trim());
         }
@@ -166,37 +167,38 @@ impl Tool {
     }
 }
 
-/// Parses the duration that an example of seqio prints: `took N ns` (s).
+/// Parses `took N ns` in the output of an example of seqio and returns the duration (s).
 fn example_seconds(text: &str) -> Result<f64> {
     let words = text.trim().strip_suffix(" ns").and_then(|text| text.rsplit_once("took "));
-    let (_, ns) = words.ok_or_else(|| anyhow!("no `took N ns` in: {text}"))?;
+    let (_, ns) = words.ok_or_else(|| anyhow!("the output has no `took N ns`: {text}"))?;
     let ns: f64 = ns.parse().with_context(|| format!("not a time: {ns}"))?;
     Ok(ns / 1e9)
 }
 
-/// Duration of a job of fio, including the flush (s); an error if it did not move all bytes.
+/// Parses fio's JSON and returns the duration of the job, including the flush (s). Fails if the job
+/// did not move all bytes.
 fn fio_seconds(text: &str, bytes: u64) -> Result<f64> {
-    let start = text.find('{').ok_or_else(|| anyhow!("no JSON"))?;
-    let json: Value = serde_json::from_str(&text[start..]).context("not JSON")?;
+    let start = text.find('{').ok_or_else(|| anyhow!("fio printed no JSON"))?;
+    let json: Value = serde_json::from_str(&text[start..]).context("fio printed no valid JSON")?;
     let job = &json["jobs"][0];
     if job["error"].as_i64() != Some(0) {
         bail!("the job failed with error {}", job["error"]);
     }
     let sum = |field: &str| -> Result<f64> {
-        let of = |direction: &str| job[direction][field].as_f64().context("a field is missing");
+        let of = |direction: &str| job[direction][field].as_f64().context("the JSON lacks a field");
         Ok(of("read")? + of("write")?)
     };
     let moved = sum("io_bytes")?;
     if moved != bytes as f64 {
-        bail!("{moved} bytes instead of {bytes}");
+        bail!("fio transferred {moved} bytes instead of {bytes}");
     }
     Ok(moved / sum("bw_bytes")?)
 }
 
-/// State of the page cache before a run.
+/// The state of the page cache before a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// The page cache holds nothing of the files.
+    /// The page cache holds no pages of the files.
     Cold,
     /// The page cache is empty, and a pause lets a hypervisor take back free memory.
     Rested,
@@ -204,13 +206,13 @@ pub enum Before {
     AsItIs,
 }
 
-/// Where a comparison runs, and how often.
+/// The environment of a comparison, and its number of rounds.
 pub struct Stage {
-    /// Rounds of a comparison.
+    /// Number of rounds of a comparison.
     pub rounds: u32,
     /// Folder for test files.
     pub folder: PathBuf,
-    /// Set by a signal: the comparison must stop.
+    /// Flag that a signal sets to stop the comparison.
     pub stop: Arc<AtomicBool>,
     /// Random generator that chooses the pauses.
     pub random: RefCell<fastrand::Rng>,
@@ -220,12 +222,12 @@ pub struct Stage {
 pub struct Rounds(pub Vec<Vec<Run>>);
 
 impl Stage {
-    /// Whether a signal stopped the benchmark.
+    /// Returns true if a signal stopped the benchmark.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Runs tools in turns.
+    /// Runs the tools in turns.
     pub fn turns(
         &self,
         name: &str,
@@ -263,7 +265,7 @@ impl Stage {
         Ok(())
     }
 
-    /// CPU time of starting a tool, measured on small data (s).
+    /// Measures the CPU time of the start-up of a tool, on a small file (s).
     pub fn start_up_cpu_seconds(&self, tool: &Tool, small: &Places) -> Result<f64> {
         let rounds =
             self.turns("start", START_UPS, std::slice::from_ref(tool), small, Before::AsItIs)?;
@@ -272,7 +274,7 @@ impl Stage {
 }
 
 impl Rounds {
-    /// A figure of a tool in every round.
+    /// Returns a figure of a tool for every round.
     pub fn of(&self, tool: usize, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
         self.0.iter().map(|round| figure(&round[tool])).collect()
     }
@@ -281,7 +283,7 @@ impl Rounds {
         quantile(&self.of(tool, figure), 0.5)
     }
 
-    /// Index of the tool with the smallest median of a figure.
+    /// Returns the index of the tool with the smallest median of a figure.
     pub fn least(&self, figure: impl Fn(&Run) -> f64 + Copy) -> usize {
         let tools = 0..self.0.first().map_or(0, Vec::len);
         let by_median =
@@ -290,7 +292,7 @@ impl Rounds {
     }
 }
 
-/// Drops the page cache; needs root.
+/// Drops the page cache. Needs root.
 pub fn drop_caches() -> Result<()> {
     let synced = Command::new("sync").status().context("cannot start sync")?;
     if !synced.success() {
@@ -299,7 +301,7 @@ pub fn drop_caches() -> Result<()> {
     std::fs::write(DROP_CACHES, "3").with_context(|| format!("cannot write to {DROP_CACHES}"))
 }
 
-/// Why caches cannot be dropped, or `None` if it is possible.
+/// Returns why caches cannot be dropped. None if they can be dropped.
 pub fn cannot_drop_caches() -> Option<String> {
     let opened = std::fs::OpenOptions::new().write(true).open(DROP_CACHES);
     opened.err().map(|error| format!("{DROP_CACHES}: {error}; run as root to drop caches"))

@@ -1,26 +1,27 @@
-//! The rows of the result, the limits of their figures, and the table for the terminal.
+//! The result rows of a benchmark, and the table of these rows that is printed on the terminal.
+//! Each row contains a figure and the limit that this figure must meet.
 
 use super::statistics::{Estimate, estimate};
 
-/// Range of ratios within which halfpower and fio agree.
+/// Range of the ratio halfpower/fio in which both tools count as equal.
 const AGREEMENT: (f64, f64) = (0.93, 1.07);
 
-/// The limit of a figure.
+/// The limit that a figure must meet to pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bar {
-    /// No limit.
+    /// There is no limit.
     None,
     /// The median must not be above this value.
     AtMost(f64),
     /// The median must not be below this value.
     AtLeast(f64),
-    /// The median should reach this value; missing it is not a failure.
+    /// The median should reach this value. A lower median is reported, but is not a failure.
     Goal(f64),
     /// The median must differ from 1 by at most this value.
     Within(f64),
-    /// The interval must lie within the range of agreement or within the spread of identical runs.
+    /// The whole 95% interval must be in the range `AGREEMENT` or in the range `spread`.
     Agreement {
-        /// Lower and upper end of the spread of identical runs.
+        /// Range of the ratios that were measured between identical runs of the same tool.
         spread: (f64, f64),
     },
 }
@@ -47,13 +48,13 @@ impl Bar {
             Self::Within(limit) => format!("1 +- {limit}"),
             Self::Agreement { spread: (low, high) } => {
                 let (from, to) = AGREEMENT;
-                format!("in {from}-{to} or identical runs' {low:.2}-{high:.2}")
+                format!("in {from}-{to}, or in {low:.2}-{high:.2} (identical runs)")
             }
         }
     }
 }
 
-/// One line of the result.
+/// One row of the table: a benchmark case, a measured figure, and the limit of this figure.
 pub struct Row {
     case: &'static str,
     figure: String,
@@ -62,23 +63,25 @@ pub struct Row {
 }
 
 impl Row {
-    /// A figure and its limit.
+    /// Returns a row for a figure and its limit.
     pub fn new(case: &'static str, figure: &str, value: Estimate, bar: Bar) -> Self {
         Self { case, figure: figure.to_string(), value, bar }
     }
 
-    /// A rate in the unit of its name, without a limit.
+    /// Returns a row for a rate without a limit. `scale` converts the rates per second into the
+    /// unit that `figure` contains.
     pub fn rate(case: &'static str, figure: &str, per_s: &[f64], scale: f64) -> Self {
         let scaled: Vec<f64> = per_s.iter().map(|rate| rate * scale).collect();
         Self::new(case, figure, estimate(&scaled), Bar::None)
     }
 
-    /// Paired ratios whose median must reach a limit.
+    /// Returns a row for ratios of paired runs. The row passes if the median of the ratios is at
+    /// least `limit`.
     pub fn ratio(case: &'static str, figure: &str, ratios: &[f64], limit: f64) -> Self {
         Self::new(case, figure, estimate(ratios), Bar::AtLeast(limit))
     }
 
-    /// Whether the limit is met. A missed goal is not a failure.
+    /// Returns whether the limit is met. A missed goal counts as passed.
     pub fn is_passed(&self) -> bool {
         matches!(self.bar, Bar::Goal(_)) || self.bar.is_met(&self.value)
     }
@@ -104,9 +107,9 @@ impl Row {
     }
 }
 
-/// The whole table, columns aligned.
+/// Formats the rows as a table with a header and aligned columns.
 pub fn render(rows: &[Row]) -> String {
-    let titles = ["case", "figure", "median", "95% interval", "bar", "verdict"].map(String::from);
+    let titles = ["case", "figure", "median", "95% interval", "limit", "verdict"].map(String::from);
     let lines: Vec<[String; 6]> = [titles].into_iter().chain(rows.iter().map(Row::cells)).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
     let widths: [usize; 6] = std::array::from_fn(width);
@@ -163,7 +166,7 @@ mod tests {
         let text = render(&rows);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert!(lines[1].ends_with(">= 2  met"), "{text}");
+        assert!(lines[1].ends_with(">= 2   met"), "{text}");
         assert_eq!(lines[0].find("median"), lines[2].find("1900"));
     }
 }

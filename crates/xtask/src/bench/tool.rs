@@ -1,7 +1,7 @@
-//! One run of a tool: its command line, its CPU time, and the results that it prints.
+//! Runs a tool once, measures its CPU time, and parses the results that the tool prints.
 //!
-//! CPU time covers the child process and its children, so it includes start-up and is measured in
-//! the same way for every tool. Rates come from the tools.
+//! The CPU time covers the child process and its children. It includes start-up and is measured in
+//! the same way for every tool. The rate is the one that the tool reports.
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -11,54 +11,54 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-/// The results that a tool reports.
+/// The results that a tool prints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
-    /// Requests completed.
+    /// Number of completed requests.
     pub requests: f64,
-    /// Requests completed per second of the tool's own measured time.
+    /// Number of completed requests per second, as the tool measured it.
     pub requests_per_s: f64,
 }
 
-/// The results of a run with its CPU time.
+/// The rate and the CPU time of one run of a tool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
-    /// Requests completed per second.
+    /// Number of completed requests per second, as the tool reports it.
     pub requests_per_s: f64,
-    /// User and system time of the whole process.
+    /// User and system CPU time of the whole process, divided by the number of requests (ns).
     pub cpu_ns_per_request: f64,
 }
 
-/// Parses the output of a tool.
+/// A function that parses the standard output of a tool.
 pub type Parser = fn(&str) -> Result<Report>;
 
-/// A tool with its arguments for one case.
+/// A tool and its command line in one case of a benchmark.
 pub struct Contestant {
-    /// Name in the table.
+    /// Name of the tool in messages and in the table.
     pub name: &'static str,
-    /// Program and arguments.
+    /// The program, followed by its arguments.
     pub command: Vec<OsString>,
     /// Parser of the tool's standard output.
     pub parse: Parser,
 }
 
 impl Contestant {
-    /// Runs the tool on one core, in `folder`, and waits for its end.
+    /// Runs the tool on one core with the working directory `folder`, and waits until it exits.
     pub fn run(&self, core: usize, folder: &Path) -> Result<Measurement> {
         let mut command = Command::new("taskset");
         command.arg("--cpu-list").arg(core.to_string()).args(&self.command).current_dir(folder);
         let before = cpu_ns_of_children()?;
-        let output = command.output().context("taskset is needed: install `util-linux`")?;
+        let output = command.output().context("cannot start taskset; install `util-linux`")?;
         let cpu_ns = cpu_ns_of_children()? - before;
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr);
             bail!("{} failed ({}): {command:?}\n{}", self.name, output.status, words.trim());
         }
         let text = String::from_utf8_lossy(&output.stdout);
-        let report =
-            (self.parse)(&text).with_context(|| format!("output of {}: {command:?}", self.name))?;
+        let report = (self.parse)(&text)
+            .with_context(|| format!("cannot parse the output of {} ({command:?})", self.name))?;
         if report.requests < 1.0 {
-            bail!("{} completed no request: {command:?}", self.name);
+            bail!("{} completed no requests: {command:?}", self.name);
         }
         Ok(Measurement {
             requests_per_s: report.requests_per_s,
@@ -67,21 +67,21 @@ impl Contestant {
     }
 }
 
-/// CPU time of all children waited for so far (ns). Runs are sequential, so the difference of two
-/// readings is the CPU time of one run.
+/// Returns the total CPU time of all child processes that have ended and were waited for (ns). Runs
+/// are sequential, so the increase of this value during a run is the CPU time of the run.
 pub fn cpu_ns_of_children() -> Result<i64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage failed")?;
     let nanoseconds = |time: fn(&Usage) -> TimeVal| time(&usage).num_nanoseconds();
     Ok(nanoseconds(Usage::user_time) + nanoseconds(Usage::system_time))
 }
 
-/// Parses the JSON of `halfpower run --json`; an error if a request failed.
+/// Parses the JSON of `halfpower run --json`. Returns an error if a request failed.
 pub fn parse_halfpower(text: &str) -> Result<Report> {
-    let json: Value = serde_json::from_str(text).context("not JSON")?;
-    let trials = json["trials"].as_array().context("no `trials`")?;
+    let json: Value = serde_json::from_str(text).context("the output is not JSON")?;
+    let trials = json["trials"].as_array().context("the JSON has no array `trials`")?;
     let sum = |field: &str| -> Result<f64> {
         let values = trials.iter().map(|trial| trial[field].as_f64());
-        values.sum::<Option<f64>>().with_context(|| format!("a trial without `{field}`"))
+        values.sum::<Option<f64>>().with_context(|| format!("a trial has no `{field}`"))
     };
     let (requests, errors) = (sum("requests")?, sum("errors")?);
     if errors > 0.0 {
@@ -90,45 +90,46 @@ pub fn parse_halfpower(text: &str) -> Result<Report> {
     Ok(Report { requests, requests_per_s: requests / (sum("elapsed_ns")? / 1e9) })
 }
 
-/// Accepts any JSON as one completed request, to measure the CPU time of a whole command.
+/// Accepts any JSON and counts the whole command as one request, so that the CPU time per request
+/// is the CPU time of the command.
 pub fn parse_whole(text: &str) -> Result<Report> {
-    let _: Value = serde_json::from_str(text).context("not JSON")?;
+    let _: Value = serde_json::from_str(text).context("the output is not JSON")?;
     Ok(Report { requests: 1.0, requests_per_s: 1.0 })
 }
 
-/// Parses the JSON of `fio --output-format=json`, possibly after warnings.
+/// Parses the output of `fio --output-format=json`. Warnings before the JSON are skipped.
 pub fn parse_fio(text: &str) -> Result<Report> {
-    let start = text.find('{').ok_or_else(|| anyhow!("no JSON"))?;
-    let json: Value = serde_json::from_str(&text[start..]).context("not JSON")?;
-    let jobs = json["jobs"].as_array().context("no `jobs`")?;
+    let start = text.find('{').ok_or_else(|| anyhow!("the output has no JSON"))?;
+    let json: Value = serde_json::from_str(&text[start..]).context("the output is not JSON")?;
+    let jobs = json["jobs"].as_array().context("the JSON has no array `jobs`")?;
     let mut report = Report { requests: 0.0, requests_per_s: 0.0 };
     for job in jobs {
         if job["error"].as_i64() != Some(0) {
-            bail!("job failed with error {}", job["error"]);
+            bail!("a job failed with error {}", job["error"]);
         }
         for direction in ["read", "write"] {
             let figures = &job[direction];
-            report.requests += figures["total_ios"].as_f64().context("no `total_ios`")?;
-            report.requests_per_s += figures["iops"].as_f64().context("no `iops`")?;
+            report.requests += figures["total_ios"].as_f64().context("a job has no `total_ios`")?;
+            report.requests_per_s += figures["iops"].as_f64().context("a job has no `iops`")?;
         }
     }
     Ok(report)
 }
 
-/// Parses the lines `IOPS=1.95M, BW=...` that t/io_uring prints each second. It prints no number of
-/// requests; the sum of the rates is used instead.
+/// Parses the lines `IOPS=1.95M, BW=...` that t/io_uring prints once per second. The tool does not
+/// print the number of requests, so the sum of the rates of all seconds is used as this number.
 pub fn parse_t_io_uring(text: &str) -> Result<Report> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("IOPS="));
     let rates: Vec<f64> =
         lines.map(|line| scaled(line.split(',').next().unwrap_or(line))).collect::<Result<_>>()?;
     if rates.is_empty() {
-        bail!("no line `IOPS=...`");
+        bail!("the output has no line `IOPS=...`");
     }
     let requests: f64 = rates.iter().sum();
     Ok(Report { requests, requests_per_s: requests / rates.len() as f64 })
 }
 
-/// A number with a decimal suffix K, M or G.
+/// Parses a number with an optional decimal suffix K, M or G.
 fn scaled(text: &str) -> Result<f64> {
     let (digits, scale) = match text.trim() {
         text if text.ends_with('K') => (text.trim_end_matches('K'), 1e3),

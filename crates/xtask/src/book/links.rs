@@ -1,24 +1,25 @@
-//! Checks the links of the pages: the file that a link names must exist, and so must the heading.
+//! Checks the links of the pages: the linked file and the linked heading must exist.
 //!
-//! Addresses of other hosts are not opened, because a test must not depend on them. The name of a
-//! heading is formed as Git hosts and mdBook do: lower case, without punctuation, `-` for a space.
+//! Links to other hosts are not opened, because a test must not depend on the network. The anchor
+//! of a heading is formed as Git hosts and mdBook do: in lower case, without punctuation, with `-`
+//! for each space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
-/// A link that leads nowhere.
+/// A broken link.
 #[derive(Debug, PartialEq)]
 pub struct Broken {
-    /// The page, relative to the root.
+    /// Path of the page with the link, relative to the root.
     pub page: String,
-    /// Its line, from 1.
+    /// Line of the link in the page, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Message that says why the link is broken.
     pub problem: String,
 }
 
-/// Checks all links of `pages` (paths relative to `root`, with their text). Returns the number of
-/// links within the repository, and those that are broken.
+/// Checks all links of `pages`, which maps paths relative to `root` to texts. Returns the number
+/// of links within the repository, and the broken links.
 pub fn check(root: &Path, pages: &BTreeMap<String, String>) -> (usize, Vec<Broken>) {
     let anchors: BTreeMap<&String, BTreeSet<String>> =
         pages.iter().map(|(path, text)| (path, anchors_of(text))).collect();
@@ -58,11 +59,11 @@ fn problem(
     match anchors.get(&path) {
         Some(names) if names.contains(anchor) => None,
         Some(_) => Some(format!("{target}: {path} has no heading with this name")),
-        None => Some(format!("{target}: {path} is not a page whose headings are known")),
+        None => Some(format!("{target}: {path} is not a checked page, so it has no headings")),
     }
 }
 
-/// The path of a link of `page`, relative to the root.
+/// Resolves a link in `page` to a path relative to the root.
 pub fn resolved(page: &str, link: &str) -> Option<String> {
     let mut path = PathBuf::from(page).parent()?.to_path_buf();
     for part in Path::new(link).components() {
@@ -77,11 +78,12 @@ pub fn resolved(page: &str, link: &str) -> Option<String> {
     Some(path.to_string_lossy().into_owned())
 }
 
-/// The links of a page with their lines, from 1, without those in code.
+/// Returns the links of a page with their line numbers, which start at 1. Links in code are left
+/// out.
 pub fn links_of(text: &str) -> Vec<(usize, String)> {
     let mut links = Vec::new();
     for (at, line) in prose(text) {
-        // A label may be broken over two lines; the target never is.
+        // The label of a link may be split over two lines. The target is always on one line.
         let line = without_code(line);
         let mut rest = line.as_str();
         while let Some((_, after)) = rest.split_once("](") {
@@ -93,7 +95,7 @@ pub fn links_of(text: &str) -> Vec<(usize, String)> {
     links
 }
 
-/// Names of the headings of a page.
+/// Returns the anchors of all headings of a page. Repeated headings get the suffix `-1`, `-2`, ...
 fn anchors_of(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (_, line) in prose(text) {
@@ -114,13 +116,13 @@ fn anchors_of(text: &str) -> BTreeSet<String> {
     names
 }
 
-/// The name of a heading in an address.
+/// Returns the anchor of a heading, as it appears after `#` in a link.
 fn anchor(heading: &str) -> String {
     let named = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     named.map(|c| if c == ' ' { '-' } else { c }).collect::<String>().to_lowercase()
 }
 
-/// The lines of a page outside of fenced blocks, with their indices.
+/// Returns the lines of a page that are outside fenced code blocks, with their indices.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     text.lines().enumerate().filter(move |(_, line)| {
@@ -130,7 +132,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A line with its inline code left out.
+/// Removes the inline code from a line.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }

@@ -1,44 +1,47 @@
-//! Whether a command printed what its page shows, up to numbers.
+//! Compares the output of a command with the output in the page, except for numbers.
 //!
-//! Both texts are compared word by word, so line breaks make no difference. Numbers, dates, and
-//! units with their prefixes lose their value: `48.5k`, `9521` and `2026-11-25` become `#`; `7.42
-//! ms` and `93 us` become `# s`. Everything else must be equal.
+//! Both texts are compared word by word, so line breaks make no difference. Numbers and dates are
+//! replaced by `#`, and units lose their prefixes: `48.5k`, `9521` and `2026-11-25` become `#`;
+//! `7.42 ms` and `93 us` become `# s`. Everything else must be equal.
 
-/// A word of a text and the line that it stands on.
 #[derive(Clone, Debug, PartialEq)]
 struct Word {
     text: String,
+    /// Index of the line that contains this word.
     line: usize,
 }
 
-/// Where two texts first differ: a line of each. `None` is the end of the text.
+/// The first difference between a page and the output of a command.
 #[derive(Debug, PartialEq)]
 pub struct Difference {
-    /// The line that the page shows.
+    /// The line in the page. None if the page has no more lines, but the output has.
     pub expected: Option<String>,
-    /// The line that was printed instead.
+    /// The line that was printed instead. None if the output ends here, or if no line matches.
     pub printed: Option<String>,
 }
 
-/// The line of a page that stands for any output.
+/// Text of a line in a page that matches any lines of output.
 const ANYTHING: &str = "...";
 
-/// Units that become one word: those of time, and those of bytes.
+/// Units of time, which are all compared as `s`.
 const TIMES: [&str; 5] = ["ns", "us", "ms", "s", "min"];
+/// Units of amounts of data, which are all compared as `B`.
 const BYTES: [&str; 10] = ["B", "KiB", "MiB", "GiB", "TiB", "KB", "kB", "MB", "GB", "TB"];
 
-/// Compares what a page shows with what was printed.
+/// Compares the output in a page (`expected`) with the printed output. A line `...` in the page
+/// matches any lines.
 ///
 /// # Errors
-/// The first difference.
+/// Returns the first difference.
 pub fn compare(expected: &[&str], printed: &[&str]) -> Result<(), Difference> {
     aligned(expected, printed).map(drop)
 }
 
-/// The text that the page should show: the printed lines, without those that `...` stands for.
+/// Returns the new output for the page: the printed lines, without the lines that a `...` in the
+/// page matches.
 ///
-/// If the printed lines do not fit the page, `...` stays, and each other line of the page is
-/// replaced by the next printed line that resembles it, or dropped if there is none.
+/// If the printed lines do not match the page, each `...` is kept. Each other line of the page is
+/// replaced by the next printed line that resembles it, and removed if there is no such line.
 pub fn renewed(expected: &[&str], printed: &[&str]) -> Vec<String> {
     if !expected.contains(&ANYTHING) {
         return printed.iter().map(|line| (*line).to_string()).collect();
@@ -64,10 +67,11 @@ pub fn renewed(expected: &[&str], printed: &[&str]) -> Vec<String> {
     lines
 }
 
-/// Compares only the words that open unindented lines, which must come in the same order.
+/// Compares only the first word of each unindented line. The first words in the page must also
+/// occur in the printed output, in the same order.
 ///
 /// # Errors
-/// The first line of the page without a counterpart.
+/// Returns the first line of the page whose first word is missing in the output.
 pub fn compare_openings(expected: &[&str], printed: &[&str]) -> Result<(), Difference> {
     let opening = |line: &&str| -> Option<String> {
         let is_heading = !line.is_empty() && !line.starts_with(' ') && *line != ANYTHING;
@@ -83,7 +87,8 @@ pub fn compare_openings(expected: &[&str], printed: &[&str]) -> Result<(), Diffe
     Ok(())
 }
 
-/// The ranges of printed lines that the parts of the page between `...` stand for.
+/// Divides the page into parts at its `...` lines, and finds each part in the printed output.
+/// Returns the range of printed lines that each part matches.
 fn aligned(expected: &[&str], printed: &[&str]) -> Result<Vec<(usize, usize)>, Difference> {
     let parts: Vec<Vec<Word>> = parts_of(expected);
     let actual: Vec<Word> = words(printed, 0);
@@ -108,7 +113,7 @@ fn aligned(expected: &[&str], printed: &[&str]) -> Result<Vec<(usize, usize)>, D
     Ok(ranges)
 }
 
-/// The words of the page, divided where it leaves output out.
+/// Returns the words of the page, divided into parts at the `...` lines.
 fn parts_of(expected: &[&str]) -> Vec<Vec<Word>> {
     let mut parts = vec![Vec::new()];
     for (line, text) in expected.iter().enumerate() {
@@ -125,13 +130,14 @@ fn words(lines: &[&str], first: usize) -> Vec<Word> {
     lines.iter().enumerate().flat_map(|(line, text)| words_of(text, first + line)).collect()
 }
 
-/// Positions from `at` on at which a line begins, and the end.
+/// Returns the index of the first word of each line, from the word `at`. The last item is the
+/// number of words.
 fn line_starts(words: &[Word], at: usize) -> impl Iterator<Item = usize> + '_ {
     let begins = move |index: &usize| *index == 0 || words[*index - 1].line != words[*index].line;
     (at..words.len()).filter(begins).chain([words.len()])
 }
 
-/// The number of words at the start that are equal in both.
+/// Returns the length of the common prefix of two word lists.
 fn common(one: &[Word], other: &[Word]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a.text == b.text).count()
 }
@@ -151,8 +157,8 @@ fn difference(expected: &[&str], printed: &[&str], part: &[Word], actual: &[Word
     }
 }
 
-/// The index of the first line that resembles `line`: at least half of the words of the longer one
-/// are in both.
+/// Returns the index of the first printed line that resembles `line`. Two lines resemble each other
+/// if the number of shared words is at least half of the number of words of the longer line.
 fn most_like(line: &str, printed: &[&str]) -> Option<usize> {
     let own: Vec<String> = words_of(line, 0).into_iter().map(|word| word.text).collect();
     let shared = |other: &str| {
@@ -163,7 +169,7 @@ fn most_like(line: &str, printed: &[&str]) -> Option<usize> {
     printed.iter().position(|other| shared(other))
 }
 
-/// The words of a line, numbers without their value.
+/// Returns the words of a line, with numbers replaced by `#` and units without their prefixes.
 fn words_of(line: &str, at: usize) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     for raw in line.split_whitespace() {
@@ -176,7 +182,7 @@ fn words_of(line: &str, at: usize) -> Vec<Word> {
     words
 }
 
-/// A unit without its prefix, whatever punctuation surrounds it.
+/// Removes the prefix from a unit. Punctuation around the unit is kept.
 fn without_prefix(word: &str) -> String {
     let begin = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
     let end =
@@ -189,8 +195,9 @@ fn without_prefix(word: &str) -> String {
     format!("{}{unit}{}", &word[..begin], &word[end..])
 }
 
-/// A word whose numbers are `#`, with what is attached to them: `48.5k`, `+-9.2%`, `17:59`, a UUID.
-/// Digits that follow a letter belong to a name and stay: `p99`, `io_uring4`.
+/// Replaces the numbers in a word by `#`, with their signs and suffixes (`48.5k`, `+-9.2%`,
+/// `17:59`). A UUID becomes `UUID`. Digits that follow a letter belong to a name and are kept
+/// (`p99`, `io_uring4`).
 fn without_numbers(word: &str) -> String {
     let chars: Vec<char> = word.chars().collect();
     let mut text = String::new();
@@ -218,7 +225,7 @@ fn without_numbers(word: &str) -> String {
     text
 }
 
-/// Whether the character belongs to the number before it.
+/// Returns whether the character at `at` belongs to the number that precedes it.
 fn continues_number(chars: &[char], at: usize) -> bool {
     let digit_follows = chars.get(at + 1).is_some_and(char::is_ascii_digit);
     match chars[at] {

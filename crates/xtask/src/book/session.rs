@@ -1,8 +1,9 @@
-//! Runs the commands of a page in a folder of their own, one after the other.
+//! Runs the commands of a page, one after the other, in a temporary folder.
 //!
-//! The folder lies in the build folder, on a real disk, and is removed afterwards. The program to
-//! test comes first on the PATH, and the home folder is a temporary one. In the output, the folder
-//! is shown as `/data` and this host as `myhost`.
+//! The temporary folder is in the build folder, so that it is on a real disk, and is removed
+//! afterwards. The tested program is the first on the PATH, and HOME is also a temporary folder. In
+//! the output, the path of the working directory is replaced by `/data` and the host name by
+//! `myhost`.
 
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -10,23 +11,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// The longest time that a command of a page may take (seconds).
+/// Time limit of each command of a page (s).
 const LIMIT_S: &str = "300";
-/// The folder as the pages show it.
+/// The path that pages show instead of the working directory.
 const SHOWN_FOLDER: &str = "/data";
-/// The host as the pages show it.
+/// The name that pages show instead of the name of this host.
 const SHOWN_HOST: &str = "myhost";
 
-/// What a command printed.
+/// The output of a command.
 pub struct Printed {
-    /// Standard output and standard error in the order in which they came; an exit code other than
-    /// 0 is the last line.
+    /// Standard output and standard error, in the order in which they were written. If the command
+    /// failed, the last line states the exit code, the time limit or the signal.
     pub text: String,
     /// Whether the exit code was 0.
     pub succeeded: bool,
 }
 
-/// The folder and environment of a page.
+/// The folder and the environment in which the commands of a page run.
 pub struct Session {
     folder: TempDir,
     path: OsString,
@@ -34,17 +35,18 @@ pub struct Session {
 }
 
 impl Session {
-    /// Makes the folder.
+    /// Creates a temporary folder in `parent`, with the subfolders for the program, HOME and the
+    /// commands.
     ///
     /// # Errors
-    /// If the folders cannot be made.
+    /// If the folders cannot be created, or `program` does not exist.
     pub fn new(program: &Path, parent: &Path) -> Result<Session> {
         std::fs::create_dir_all(parent)?;
         let folder = tempfile::Builder::new().prefix("book-").tempdir_in(parent)?;
         for name in ["bin", "home", "data"] {
             std::fs::create_dir(folder.path().join(name))?;
         }
-        let program = program.canonicalize().context("no such program")?;
+        let program = program.canonicalize().context("cannot find the program to test")?;
         std::os::unix::fs::symlink(program, folder.path().join("bin/halfpower"))?;
         let mut paths = vec![folder.path().join("bin")];
         paths.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
@@ -57,13 +59,13 @@ impl Session {
         self.folder.path().join("data")
     }
 
-    /// Runs a command of a session.
+    /// Runs a shell command in the working directory of the session.
     ///
     /// # Errors
     /// If the shell does not start.
     pub fn run(&self, command: &str) -> Result<Printed> {
         let mut shell = Command::new("timeout");
-        // Both outputs go to one file, so that their order is kept.
+        // Standard error is redirected to standard output, so that the order of the lines is kept.
         shell.args([LIMIT_S, "sh", "-c", "exec 2>&1\neval \"$0\"", command]);
         shell.current_dir(self.data()).stdin(Stdio::null()).stderr(Stdio::inherit());
         let home = self.folder.path().join("home");
@@ -77,18 +79,18 @@ impl Session {
                 text.push('\n');
             }
             match output.status.code() {
-                Some(124) => text.push_str("stopped after the time limit of a command"),
+                Some(124) => text.push_str("stopped at the time limit"),
                 Some(code) => text.push_str(&format!("exit code {code}")),
-                None => text.push_str("ended by a signal"),
+                None => text.push_str("terminated by a signal"),
             }
         }
         Ok(Printed { text, succeeded: output.status.success() })
     }
 
-    /// Runs a command with `--plan`, with stand-ins for what it names.
+    /// Runs a command with `--plan`. Temporary files replace the files and devices in the command.
     ///
     /// # Errors
-    /// If the shell does not start.
+    /// If the shell does not start, or a file cannot be created.
     pub fn plan(&self, command: &str) -> Result<Printed> {
         let (text, make) = super::stand_ins::as_plan(command);
         for command in make {
@@ -103,7 +105,7 @@ impl Session {
         if self.host.is_empty() {
             return text;
         }
-        // Only whole words: a short name of a host may be part of others.
+        // Only whole words are replaced, because a short host name may be part of other words.
         let words = text.split_inclusive(|c: char| !c.is_alphanumeric() && c != '-' && c != '_');
         let host = self.host.as_str();
         words

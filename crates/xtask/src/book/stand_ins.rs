@@ -1,11 +1,12 @@
-//! Turns a command of a page into one with `--plan`, and lists the commands that make the files
-//! that it needs.
+//! Adds `--plan` to a command of a page, and lists the commands that create the files that the
+//! command needs.
 //!
-//! Lists of commands name files, devices and results that the reader has and a test does not have.
-//! A small file stands for each, in the folder of the session. Nothing else is touched, because a
-//! plan only prints.
+//! The commands in the pages use files, devices and results that the reader has, but a test does
+//! not have. Temporary files in the folder of the session replace them. The tested commands change
+//! nothing, because a command with `--plan` only prints.
 
-/// A file that a command names, and the shell command that makes its stand-in.
+/// A piece of a command that refers to a file, and the shell command that creates a stand-in for
+/// this file.
 const STAND_INS: [(&str, &str); 12] = [
     ("big.dat", "truncate -s 64m big.dat"),
     ("big.img", "truncate -s 64m big.img"),
@@ -23,17 +24,18 @@ const STAND_INS: [(&str, &str); 12] = [
     ),
     ("/mnt/ext4", "mkdir -p ext4 xfs"),
 ];
-/// Words of commands that need stored results.
+/// Pieces of text that occur in the commands that need stored results.
 const NEED_RESULTS: [&str; 3] = [" latest", "baseline ", " fio.json"];
-/// Makes them.
+/// Shell command that stores results for the commands that contain a text of [`NEED_RESULTS`].
 const RESULTS: &str = "halfpower survey sim:sata-ssd --quick --quiet > results.txt \
                        && halfpower baseline set disk latest";
-/// Size of the sparse file that stands for a device: larger than any offset in the pages.
+/// Shell command that creates the stand-in for a device, without the file name. The sparse file is
+/// larger than any offset in the pages.
 const DEVICE: &str = "truncate -s 200g";
 
-/// The command with `--plan`, and the commands that make the files that it names. Redirections and
-/// pipes are left out, files take the place of devices, and the folder of the session that of
-/// `/data`.
+/// Returns the command with `--plan`, and the commands that create the files that it uses. Pipes
+/// and redirections are removed, devices are replaced by files, and `/data` is replaced by the
+/// folder of the session.
 pub fn as_plan(command: &str) -> (String, Vec<String>) {
     let mut text = without_redirection(command);
     let mut make = Vec::new();
@@ -59,8 +61,8 @@ fn planned(text: &str) -> String {
     if text.split_whitespace().any(|word| word == "--plan") {
         return text.to_string();
     }
-    // In a command line of fio, `--` is followed by flags of halfpower. With other verbs, it is
-    // followed by a command to run, so `--plan` comes before it.
+    // With the subcommand `fio`, flags of halfpower follow `--`. With other subcommands, a command
+    // to run follows `--`, so `--plan` must be before `--`.
     match text.split_once(" -- ") {
         None if text.starts_with("halfpower fio ") => format!("{text} -- --plan"),
         Some((own, other)) if !text.starts_with("halfpower fio ") => {
@@ -70,7 +72,7 @@ fn planned(text: &str) -> String {
     }
 }
 
-/// A command up to its first pipe, redirection or `&`, none of which is quoted.
+/// Cuts a command off before its first `|`, `>` or `&` outside single quotes.
 fn without_redirection(command: &str) -> String {
     let mut quoted = false;
     let end = command.char_indices().position(|(_, c)| {

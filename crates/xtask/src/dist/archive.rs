@@ -1,8 +1,9 @@
-//! Archives with the program: a compressed tar file, and a Debian package.
+//! Writes the archives that contain the program: a compressed tar file and a Debian package.
 //!
-//! Owners, modes, order and times in them do not depend on the machine: all times are that of the
-//! commit. A Debian package (deb(5)) is an `ar` archive of three files: the version of the format,
-//! a tar file with the description, and a tar file with the installed files.
+//! The archives do not depend on the machine. Owners, modes and the order of the files are fixed,
+//! and all times are the time of the commit. A Debian package (deb(5)) is an `ar` archive of three
+//! files: the format version, a tar file with the description, and a tar file with the
+//! installed files.
 
 use super::Architecture;
 use super::build::{Pages, Source};
@@ -16,13 +17,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What goes into an archive.
+/// The contents of an archive.
 pub struct Contents<'a> {
-    /// Where the documents come from.
+    /// The clone with the documents.
     pub source: &'a Source,
-    /// The program.
+    /// Path of the program.
     pub program: &'a Path,
-    /// Manual page and completions.
+    /// The manual page and the shell completions.
     pub pages: &'a Pages,
     /// The licences of all dependencies.
     pub licences: &'a str,
@@ -36,19 +37,20 @@ struct Entry {
     bytes: Vec<u8>,
 }
 
-/// Documents of the repository that every archive has.
+/// Documents of the repository that are part of every archive.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
-/// The description in the Debian package. Lines of the long text begin with a space.
+/// The description in the Debian package: a short text, and a long text whose lines begin with a
+/// space.
 const DESCRIPTION: &str = "Measures, explains and predicts the performance of storage
  halfpower measures what a file system or block device delivers, what each request
  costs in CPU time, and which component is the limit. It says what a program should
  change, compares runs, and simulates devices. The program is static and needs no
  other package. This build has no MPI.";
 
-/// Writes `halfpower-VERSION-ARCHITECTURE.tar.gz`: one folder with everything.
+/// Writes `halfpower-VERSION-ARCHITECTURE-linux.tar.gz`, which contains one folder with all files.
 ///
 /// # Errors
-/// A file that cannot be read or written.
+/// If a file cannot be read or written.
 pub fn write_tarball(
     contents: &Contents<'_>,
     architecture: Architecture,
@@ -73,7 +75,7 @@ pub fn write_tarball(
 /// Writes `halfpower_VERSION_ARCHITECTURE.deb`.
 ///
 /// # Errors
-/// A file that cannot be read or written.
+/// If a file cannot be read or written.
 pub fn write_deb(contents: &Contents<'_>, architecture: Architecture, out: &Path) -> Result<()> {
     let (source, time) = (contents.source, contents.source.commit_unix_s);
     let mut files = vec![entry("usr/bin/halfpower", 0o755, fs::read(contents.program)?)];
@@ -113,7 +115,8 @@ pub fn write_deb(contents: &Contents<'_>, architecture: Architecture, out: &Path
     fs::write(out.join(name), archive.into_inner()?).context("cannot write a package")
 }
 
-/// The file that Debian requires: the licence of the program and those of its dependencies.
+/// Returns the file `copyright` that Debian requires: the licences of the program and of its
+/// dependencies.
 fn copyright(contents: &Contents<'_>) -> Result<Vec<u8>> {
     let mut text =
         "halfpower is licensed under the Apache License 2.0 or the MIT licence, at your \
@@ -131,7 +134,7 @@ fn entry(path: &str, mode: u32, bytes: Vec<u8>) -> Entry {
     Entry { path: path.to_owned(), mode, bytes }
 }
 
-/// A compressed tar file with these files and the folders above them, all of root.
+/// Returns a compressed tar file with these files and their parent folders, all owned by root.
 fn tar(mut files: Vec<Entry>, time_unix_s: u64) -> Result<Vec<u8>> {
     files.sort_by(|a, b| a.path.cmp(&b.path));
     let mut builder = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::best()));
@@ -168,13 +171,13 @@ fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-/// The file in a folder whose name ends with `end`.
+/// Returns the file in a folder whose name ends with `end`, or None if there is no such file.
 pub fn with_end(folder: &Path, end: &str) -> Result<Option<PathBuf>> {
     let name = names(folder)?.into_iter().find(|name| name.ends_with(end));
     Ok(name.map(|name| folder.join(name)))
 }
 
-/// Unpacks the only folder of an archive into another one.
+/// Unpacks an archive into `folder`, without the top folder of the archive.
 pub fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     let mut command = Command::new("tar");
     command.arg("--extract").arg("--file").arg(archive).arg("--strip-components=1");

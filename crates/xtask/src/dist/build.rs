@@ -1,8 +1,9 @@
-//! A clone of a commit, the static programs built there, and the documents about them: manual page,
-//! completions and bill of materials.
+//! Clones a commit, builds the static programs in the clone, and generates the manual page, the
+//! shell completions and the bill of materials.
 //!
-//! Paths of the machine are replaced in messages and descriptions, so that two clones at different
-//! paths give the same bytes. The build folder of an earlier clone at the same path is kept.
+//! Paths of the build machine are replaced in messages and in the bill of materials, so that two
+//! clones at different paths give the same bytes. The build folder of an earlier clone at the same
+//! path is kept.
 
 use super::Architecture;
 use super::tools::{Tools, must};
@@ -12,28 +13,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of the sources, as messages of the program show it.
+/// The path that replaces the folder of the sources in messages of the program.
 const SOURCE_SHOWN: &str = "/halfpower";
 
 /// A clone of a commit.
 pub struct Source {
     /// The root folder of the clone.
     pub folder: PathBuf,
-    /// The version of the workspace.
+    /// Version of the workspace, from `Cargo.toml`.
     pub version: String,
     /// Time of the commit (Unix, s).
     pub commit_unix_s: u64,
 }
 
-/// Documents that the program itself prints.
+/// Documents that `halfpower generate` prints.
 pub struct Pages {
-    /// The manual page.
     pub manual: Vec<u8>,
-    /// Completions: path below /usr/share, and text.
+    /// Path below /usr/share and text of each completion script.
     pub completions: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// Shells with their completions: name, and where the shell looks for them below /usr/share.
+/// Name of each shell, and the path below /usr/share at which it looks for the completion script.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/halfpower"),
     ("zsh", "zsh/vendor-completions/_halfpower"),
@@ -41,8 +41,8 @@ const SHELLS: [(&str, &str); 3] = [
 ];
 
 impl Source {
-    /// Clones the commit that is checked out; a clone that is there already is replaced, except for
-    /// its build folder.
+    /// Clones the commit that is checked out in `root`. An existing clone in `folder` is replaced,
+    /// except for its build folder.
     ///
     /// # Errors
     /// If git fails.
@@ -67,14 +67,14 @@ impl Source {
         Ok(Source {
             folder: folder.to_path_buf(),
             version: version.context("Cargo.toml has no workspace.package.version")?.to_owned(),
-            commit_unix_s: time.trim().parse().context("git log prints no time")?,
+            commit_unix_s: time.trim().parse().context("git log printed no commit time")?,
         })
     }
 
     /// Builds the program and returns its path.
     ///
     /// # Errors
-    /// If it does not build.
+    /// If the build fails.
     pub fn build(&self, tools: &Tools, architecture: Architecture) -> Result<PathBuf> {
         let platform = architecture.platform();
         let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -95,11 +95,11 @@ impl Source {
         Ok(self.folder.join("target").join(platform).join("dist/halfpower"))
     }
 
-    /// Writes the bill of materials in the form of CycloneDX: every crate that the program is built
-    /// from, with version, licence, checksum and what depends on it.
+    /// Writes the bill of materials in the CycloneDX format: every crate that the program is built
+    /// from, with its version, licence, checksum and dependencies.
     ///
     /// # Errors
-    /// If the tool fails.
+    /// If `cargo cyclonedx` fails.
     pub fn write_bill_of_materials(&self, tools: &Tools, to: &Path) -> Result<()> {
         let program = self.folder.join("crates/halfpower");
         let mut cargo = tools.cargo();
@@ -109,14 +109,14 @@ impl Source {
         cargo.env("SOURCE_DATE_EPOCH", self.commit_unix_s.to_string());
         must(cargo.current_dir(&program))?;
         let written = fs::read_to_string(program.join("bill-of-materials.json"));
-        let text = written.context("no bill of materials was written")?;
-        // The tool names local crates by their path.
+        let text = written.context("cargo cyclonedx wrote no bill of materials")?;
+        // The file contains the paths of local crates, which depend on the build machine.
         fs::write(to, text.replace(&self.folder.display().to_string(), SOURCE_SHOWN))?;
         Ok(())
     }
 }
 
-/// Manual page and completions, printed by a program that runs here.
+/// Generates the manual page and the completions with `program`, which must run on this machine.
 ///
 /// # Errors
 /// If the program fails.

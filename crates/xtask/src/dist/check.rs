@@ -1,8 +1,8 @@
-//! Checks of the release files: equal bytes of two builds, the program for ARM under QEMU, and the
-//! Debian package in a fresh root.
+//! Checks the release files: compares the bytes of two builds, runs the ARM program under QEMU, and
+//! tests the Debian package in a new root file system.
 //!
-//! A check whose tools or privileges are missing is skipped by name. The fresh root is made by
-//! debootstrap in a temporary folder and removed.
+//! A check whose tools or privileges are missing is reported as skipped. debootstrap creates the
+//! new root file system in a temporary folder, which is removed afterwards.
 
 use super::archive::{unpack, with_end};
 use super::names;
@@ -14,22 +14,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Exit codes of a program that did what it was asked: 0, and 5 for an invalid result.
+/// Exit codes of a completed measurement: 0, and 5 if the result is invalid.
 const COMPLETED: [i32; 2] = [0, 5];
-/// The release of Debian in the fresh root.
+/// The Debian release of the new root file system.
 const DEBIAN: &str = "bookworm";
-/// Words of a short run without storage: a simulated system and its page.
+/// Arguments of a short survey of a simulated system, which needs no storage device.
 const SURVEY: [&str; 5] = ["survey", "sim:sata-ssd", "--quick", "--quiet", "--no-store"];
 
-/// Runs all checks and prints their results. False if one fails.
+/// Runs all checks and prints their results. Returns false if a check fails.
 ///
 /// # Errors
-/// A check that cannot be made, such as files that cannot be read.
+/// If a check cannot be completed, for example because a file cannot be read.
 pub fn run(out: &Path, other: &Path, work: &Path) -> Result<bool> {
     let results = [
         ("two builds give the same bytes", equal(out, other)?),
         ("the program for ARM runs under QEMU", arm(out, work)?),
-        ("the Debian package installs, runs and leaves nothing", package(out, work)?),
+        ("the Debian package installs, runs and is removed completely", package(out, work)?),
     ];
     let mut are_passed = true;
     for (name, result) in results {
@@ -45,31 +45,32 @@ pub fn run(out: &Path, other: &Path, work: &Path) -> Result<bool> {
     Ok(are_passed)
 }
 
-/// How a check ended.
 enum Outcome {
     Passed,
     Failed(String),
     Skipped(String),
 }
 
-/// Compares two folders.
+/// Compares the names and the bytes of the files in two folders.
 fn equal(out: &Path, other: &Path) -> Result<Outcome> {
     let (names, others) = (names(out)?, names(other)?);
     if names != others {
-        return Ok(Outcome::Failed(format!("{names:?} and {others:?}")));
+        return Ok(Outcome::Failed(format!("the file names differ: {names:?} and {others:?}")));
     }
     for name in names {
         if fs::read(out.join(&name))? != fs::read(other.join(&name))? {
-            return Ok(Outcome::Failed(format!("{name} differs")));
+            return Ok(Outcome::Failed(format!("the bytes of {name} differ")));
         }
     }
     Ok(Outcome::Passed)
 }
 
-/// Runs the program for ARM on a simulated system and on a file.
+/// Runs the ARM program under QEMU on a simulated system and on a file.
 fn arm(out: &Path, work: &Path) -> Result<Outcome> {
     let qemu = ["qemu-aarch64", "qemu-aarch64-static"].into_iter().find_map(host::on_path);
-    let Some(qemu) = qemu else { return Ok(Outcome::Skipped("install qemu-user".to_owned())) };
+    let Some(qemu) = qemu else {
+        return Ok(Outcome::Skipped("QEMU is missing; install qemu-user".to_owned()));
+    };
     let Some(archive) = with_end(out, "-aarch64-linux.tar.gz")? else {
         return Ok(Outcome::Skipped("no program for aarch64 was built".to_owned()));
     };
@@ -78,7 +79,7 @@ fn arm(out: &Path, work: &Path) -> Result<Outcome> {
     let program = folder.path().join("halfpower");
     let file = folder.path().join("file").display().to_string();
     fs::write(&file, vec![0; 8 << 20])?;
-    // QEMU 7 reports an alignment of 0 for direct I/O, which means that there is none.
+    // QEMU 7 reports that direct I/O is not supported (an alignment of 0), so buffered I/O is used.
     let run = ["run", &file, "--rw", "randread", "--direct=0", "--runtime", "1"];
     let run = [&run[..], &["--trials", "1", "--no-store", "--quiet"]].concat();
     for words in [&["--version"][..], &SURVEY, &run] {
@@ -91,13 +92,14 @@ fn arm(out: &Path, work: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Installs the package in a fresh root, uses it, and removes it again.
+/// Installs the Debian package in a new root file system, runs the program, and removes the package
+/// again.
 fn package(out: &Path, work: &Path) -> Result<Outcome> {
     if !geteuid().is_root() {
         return Ok(Outcome::Skipped("needs root".to_owned()));
     }
     let Some(debootstrap) = host::on_path("debootstrap") else {
-        return Ok(Outcome::Skipped("install debootstrap".to_owned()));
+        return Ok(Outcome::Skipped("debootstrap is missing; install it".to_owned()));
     };
     let Some(deb) = with_end(out, "_amd64.deb")? else {
         return Ok(Outcome::Skipped("no package for amd64 was built".to_owned()));
@@ -109,7 +111,7 @@ fn package(out: &Path, work: &Path) -> Result<Outcome> {
     let output = command.output().context("cannot start debootstrap")?;
     if !output.status.success() {
         return Ok(Outcome::Skipped(format!(
-            "debootstrap {DEBIAN} fails; check that a mirror can be reached"
+            "debootstrap {DEBIAN} failed; check that a Debian mirror is reachable"
         )));
     }
     fs::copy(&deb, root.join("halfpower.deb"))?;
@@ -132,8 +134,8 @@ fn package(out: &Path, work: &Path) -> Result<Outcome> {
     if let Err(why) = succeeds(Command::new("chroot").arg(&root).args(remove))? {
         return Ok(Outcome::Failed(why));
     }
-    // These may stay: the page and the state of the user who ran the program, and the log and lists
-    // of dpkg.
+    // The HTML report and the stored state of the user may remain, and so may the logs and package
+    // lists of dpkg.
     let kept = ["var/lib/dpkg", "var/log", "halfpower.html", "root/.local"];
     let is_left = |path: &&PathBuf| !kept.iter().any(|kept| path.starts_with(root.join(kept)));
     let after = files_of(&root)?;
@@ -141,10 +143,10 @@ fn package(out: &Path, work: &Path) -> Result<Outcome> {
     if left.is_empty() {
         return Ok(Outcome::Passed);
     }
-    Ok(Outcome::Failed(format!("{left:?} are left")))
+    Ok(Outcome::Failed(format!("these files were not removed: {left:?}")))
 }
 
-/// All files and folders below a folder.
+/// Returns the paths of all files and folders below a folder.
 fn files_of(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -160,9 +162,9 @@ fn files_of(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-/// Runs a command. The inner error is what it printed if it failed. A completed measurement is a
-/// success even if its result is invalid: a busy machine or an emulator says nothing against the
-/// program.
+/// Runs a command. If the command fails, the inner error contains the last lines of its output. A
+/// completed measurement is a success even if the result is invalid, because results are often
+/// invalid on a busy machine or in an emulator.
 fn succeeds(command: &mut Command) -> Result<Result<(), String>> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     let printed = [output.stdout, output.stderr].concat();

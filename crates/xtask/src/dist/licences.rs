@@ -1,7 +1,7 @@
-//! The licences of all crates that the program is built from, with their texts.
+//! Collects the licences of all crates that the program is built from, with the licence texts.
 //!
-//! The texts are the files that each crate carries. A crate without such a file is listed with the
-//! name of its licence only.
+//! The texts are read from the files of each crate. A crate without a licence file is listed only
+//! with the name of its licence.
 
 use super::Architecture;
 use super::build::Source;
@@ -14,10 +14,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Beginnings of the names of files with licences.
+/// Prefixes of the names of licence files, in upper case.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"];
 
-/// One text with all licences. Crates with the same text are listed together.
+/// Returns one text with all licences. Crates with the same licence text are listed together.
 ///
 /// # Errors
 /// If cargo cannot list the crates.
@@ -28,7 +28,7 @@ pub fn of_dependencies(source: &Source) -> Result<String> {
         let field = |name: &str| package[name].as_str().unwrap_or_default().to_owned();
         let name = format!("{} {}", field("name"), field("version"));
         let manifest = field("manifest_path");
-        let folder = Path::new(&manifest).parent().context("a manifest without a folder")?;
+        let folder = Path::new(&manifest).parent().context("a crate has no manifest path")?;
         for text in texts_in(folder)? {
             texts.entry(text).or_default().push(name.clone());
         }
@@ -36,7 +36,7 @@ pub fn of_dependencies(source: &Source) -> Result<String> {
     }
     let mut all = "Licences of the crates that halfpower is built from.\n\n".to_owned();
     for (name, licence) in &crates {
-        let licence = if licence.is_empty() { "see its text below" } else { licence };
+        let licence = if licence.is_empty() { "see the licence text below" } else { licence };
         writeln!(all, "{name}: {licence}")?;
     }
     for (text, names) in &texts {
@@ -45,7 +45,7 @@ pub fn of_dependencies(source: &Source) -> Result<String> {
     Ok(all)
 }
 
-/// The crates that the static program is built from, without those of this repository.
+/// Returns the crates that the static program is built from, without the crates of this repository.
 fn packages(source: &Source) -> Result<Vec<Value>> {
     let cargo =
         |words: &[&str]| output_of(Command::new("cargo").args(words).current_dir(&source.folder));
@@ -61,7 +61,7 @@ fn packages(source: &Source) -> Result<Vec<Value>> {
         "--target",
         &platform,
     ])?;
-    // A line begins with name and version: "libc v0.2.180".
+    // Each line begins with the name and the version of a crate: "libc v0.2.180".
     let used: Vec<[&str; 2]> = tree
         .lines()
         .filter_map(|line| {
@@ -86,7 +86,7 @@ fn packages(source: &Source) -> Result<Vec<Value>> {
     Ok(packages.iter().filter(is_used).cloned().collect())
 }
 
-/// The texts of licences in a folder.
+/// Reads the licence files in a folder.
 fn texts_in(folder: &Path) -> Result<Vec<String>> {
     let mut texts = Vec::new();
     for entry in

@@ -1,6 +1,6 @@
-//! The tools that make the release files, installed in a folder of their own, at fixed versions.
+//! Installs fixed versions of the tools that build the release files, in a separate folder.
 //!
-//! Zig is the C compiler and linker for musl, `cargo zigbuild` calls it, and `cargo cyclonedx`
+//! Zig is the C compiler and linker for musl and is called by `cargo zigbuild`. `cargo cyclonedx`
 //! writes the bill of materials.
 
 use super::Architecture;
@@ -10,24 +10,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Python packages: Zig with its C library for many platforms, and the cargo command that uses it.
+/// Python packages of Zig, which includes C libraries for many platforms, and of `cargo zigbuild`.
 const PYTHON_PACKAGES: [&str; 2] = ["ziglang==0.17.1", "cargo-zigbuild==0.24.1"];
-/// The tool that writes the bill of materials, and its version.
+/// Name and version of the tool that writes the bill of materials.
 const CYCLONEDX: [&str; 2] = ["cargo-cyclonedx", "0.5.9"];
 
 /// The installed tools.
 pub struct Tools {
-    /// PATH with the tools first.
+    /// Value for PATH. The folders of the installed tools are the first entries.
     path: OsString,
-    /// Caches of Zig, outside of the home folder.
+    /// Folder for the caches of Zig, outside the home directory.
     cache: PathBuf,
 }
 
 impl Tools {
-    /// Installs what is missing.
+    /// Installs the tools in `folder`, unless they are installed already.
     ///
     /// # Errors
-    /// If the registries of Python and Rust are not reached.
+    /// If an installation fails, for example because a registry cannot be reached.
     pub fn install(folder: &Path, architectures: &[Architecture]) -> Result<Tools> {
         let environment = folder.join("python");
         if !environment.join("bin/cargo-zigbuild").exists() {
@@ -51,7 +51,7 @@ impl Tools {
         Ok(Tools { path: std::env::join_paths(paths)?, cache })
     }
 
-    /// A cargo command that finds the tools.
+    /// Returns a cargo command with an environment in which cargo finds the tools.
     pub fn cargo(&self) -> Command {
         let mut cargo = Command::new("cargo");
         cargo.env("PATH", &self.path);
@@ -61,7 +61,7 @@ impl Tools {
     }
 }
 
-/// Runs a command that must succeed.
+/// Runs a command. Returns an error if the command fails.
 pub fn must(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
     ensure!(status.success(), "{command:?} ended with {status}");

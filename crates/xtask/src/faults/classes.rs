@@ -1,5 +1,5 @@
-//! The classes of faults as a table: the fault, how it is produced, what must happen, and the
-//! function that tests it and counts the results.
+//! Defines the fault classes. Each class describes a fault, how the fault is produced, and how
+//! halfpower must react. A function of the class runs the tests and counts the results.
 
 mod devices;
 mod errors;
@@ -14,17 +14,17 @@ use super::place::Context;
 use super::tally::Tally;
 use anyhow::Result;
 
-/// A fault class: one kind of fault, and how it is tested.
+/// A fault class: a kind of fault, and its tests.
 pub struct Class {
-    /// Name of the fault class for `--only`.
+    /// Name of the fault class, for `--only`.
     pub word: &'static str,
-    /// The fault.
+    /// Description of the fault, as a noun phrase.
     pub fault: &'static str,
     /// How the fault is produced.
     pub made: &'static str,
-    /// What halfpower must do when the fault occurs.
+    /// How halfpower must react when the fault occurs.
     pub must: &'static str,
-    /// Tests the fault class several times.
+    /// Function that produces and tests the fault several times.
     pub run: fn(&Context) -> Result<Tally>,
 }
 

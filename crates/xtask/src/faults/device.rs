@@ -1,7 +1,8 @@
-//! Temporary devices, removed on drop: loop devices, file systems on them, and files served over
-//! FUSE by another process of the program.
+//! Temporary devices that are removed on drop: loop devices, file systems on loop devices, and
+//! files that another halfpower process serves over FUSE.
 //!
-//! If the machine does not support one, the error is `Missing`, which skips the class.
+//! If the machine does not support such a device, the error is `Missing`, and the fault class is
+//! skipped.
 
 use super::place::{Context, Place, noise};
 use super::running::{Running, pause};
@@ -14,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Runs a system command and returns its output. If the command fails, the fault class is skipped.
+/// Runs a system command and returns its output. If the command fails, the error is `Missing`, so
+/// that the fault class is skipped.
 pub fn system(line: &[&str]) -> Result<String> {
     let mut command = Command::new(line[0]);
     command.args(&line[1..]).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
@@ -30,7 +32,7 @@ pub fn system(line: &[&str]) -> Result<String> {
 }
 
 /// Repeats an attempt for up to five seconds, because the kernel releases files with a delay.
-/// Returns whether it succeeded.
+/// Returns whether an attempt succeeded.
 pub fn soon(mut attempt: impl FnMut() -> bool) -> bool {
     (0..250).any(|_| {
         let done = attempt();
@@ -46,25 +48,25 @@ pub struct LoopDevice {
     /// Path of the device.
     pub path: String,
     image: PathBuf,
-    /// Folder of the image, if it was created for this device.
+    /// Temporary folder of the image. None if the image already existed.
     folder: Option<TempDir>,
 }
 
 impl LoopDevice {
-    /// A device on an existing file, which is kept.
+    /// Attaches a loop device to an existing file. The file is kept on drop.
     pub fn on(image: PathBuf) -> Result<LoopDevice> {
         let path = system(&["losetup", "--find", "--show", &image.display().to_string()])?;
         Ok(LoopDevice { path, image, folder: None })
     }
 
-    /// A device on an existing file, with direct I/O to that file.
+    /// Attaches a loop device to an existing file, with direct I/O to that file.
     pub fn direct(image: PathBuf) -> Result<LoopDevice> {
         let device = LoopDevice::on(image)?;
         system(&["losetup", "--direct-io=on", &device.path])?;
         Ok(device)
     }
 
-    /// A device of this size, filled with random bytes.
+    /// Creates a loop device of `bytes` bytes, filled with random data.
     pub fn new(context: &Context, bytes: u64) -> Result<LoopDevice> {
         let folder = tempfile::tempdir_in(&context.folder)?;
         let image = folder.path().join("image");
@@ -80,7 +82,7 @@ impl LoopDevice {
         Ok(image.set_len(image.metadata()?.len() / 2)?)
     }
 
-    /// Asks the kernel to detach the device, which happens when nobody has it open.
+    /// Tells the kernel to detach the device as soon as no process has the device open.
     pub fn detach(&self) -> Result<String> {
         system(&["losetup", "--detach", &self.path])
     }
@@ -90,7 +92,7 @@ impl Drop for LoopDevice {
     fn drop(&mut self) {
         let backing = self.path.replacen("/dev/", "/sys/block/", 1) + "/loop/backing_file";
         let image = self.image.display().to_string();
-        // After a detach, the device number may already be used by another program.
+        // After a detach, another program may already use the same device number.
         let ours = || fs::read_to_string(&backing).is_ok_and(|file| file.trim() == image);
         let gone = soon(|| {
             if ours() {
@@ -99,7 +101,7 @@ impl Drop for LoopDevice {
             !ours()
         });
         if !gone {
-            eprintln!("{} is still attached", self.path);
+            eprintln!("{0} is still attached; run: losetup --detach {0}", self.path);
         }
     }
 }
@@ -111,14 +113,14 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// An empty ext4 on a device of this size.
+    /// Creates an empty ext4 on a new loop device of `bytes` bytes and mounts the file system.
     pub fn new(context: &Context, bytes: u64) -> Result<Volume> {
-        // Without blocks reserved for root, so that it can be filled completely.
+        // No blocks are reserved for root, so that the file system can be filled completely.
         let ext4 = ["mkfs.ext4", "-q", "-F", "-m", "0"];
         Volume::on(context, LoopDevice::new(context, bytes)?, &ext4)
     }
 
-    /// An empty file system on a device, created by the command `mkfs DEVICE`.
+    /// Creates an empty file system on a device with the command `mkfs DEVICE` and mounts it.
     pub fn on(context: &Context, device: LoopDevice, mkfs: &[&str]) -> Result<Volume> {
         system(&[mkfs, &[device.path.as_str()]].concat())?;
         let folder = tempfile::tempdir_in(&context.folder)?;
@@ -127,17 +129,17 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Mounts the file system, also again after an unmount.
+    /// Mounts the file system. Can be called again after an unmount.
     pub fn mount(&self) -> Result<String> {
         system(&["mount", &self.device.path, &self.folder().display().to_string()])
     }
 
-    /// The mount point.
+    /// Returns the mount point.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Fills the file system with a file named `filler`, except for `free_bytes`.
+    /// Creates a file `filler` that fills the file system except for `free_bytes` bytes.
     pub fn fill_up(&self, free_bytes: u64) -> Result<()> {
         let mut filler = File::create(self.folder().join("filler"))?;
         let chunk = noise(1 << 16);
@@ -149,7 +151,8 @@ impl Volume {
         Ok(filler.sync_all()?)
     }
 
-    /// Unmounts the file system lazily: open files stay usable, but no path leads to them.
+    /// Unmounts the file system lazily: open files remain usable, but no path leads to the file
+    /// system any more.
     pub fn unmount_lazily(&self) -> Result<String> {
         system(&["umount", "--lazy", &self.folder().display().to_string()])
     }
@@ -161,7 +164,7 @@ impl Drop for Volume {
     }
 }
 
-/// Unmounts a folder or a file if something is mounted there.
+/// Unmounts a folder or a file if it is a mount point.
 pub fn unmount(folder: &Path) {
     let name = folder.display().to_string();
     let mounted = || {
@@ -173,17 +176,18 @@ pub fn unmount(folder: &Path) {
     }
 }
 
-/// A reference device, served as a file by another process of the program.
+/// A reference device that another halfpower process serves as a file over FUSE.
 pub struct Served<'a> {
     server: Option<Running>,
     folder: TempDir,
-    /// The place of the server. Its journal has an entry for the mount as long as the server lives,
-    /// so it must not be the journal that is checked after a run.
+    /// The place in which the server runs. While the server runs, the journal of this place has an
+    /// entry for the mount. The tested runs must use another place, whose journal has no such
+    /// entry.
     _place: Place<'a>,
 }
 
 impl<'a> Served<'a> {
-    /// Mounts `truth:TRUTH` with additional flags.
+    /// Mounts `truth:TRUTH` with additional flags of `halfpower mount`.
     pub fn new(context: &'a Context, truth: &str, flags: &str) -> Result<Served<'a>> {
         let place = context.place()?;
         let folder = tempfile::tempdir_in(&context.folder)?;
@@ -191,17 +195,17 @@ impl<'a> Served<'a> {
         let mut server = place.start(&line)?;
         if !server.until(|server| server.said().contains('\n'))? {
             let said = fs::read_to_string(&server.stderr).unwrap_or_default();
-            bail!(Missing(format!("FUSE: {}", said.trim())));
+            bail!(Missing(format!("cannot serve a file over FUSE: {}", said.trim())));
         }
         Ok(Served { server: Some(server), folder, _place: place })
     }
 
-    /// Path of the served file.
+    /// Returns the path of the served file.
     pub fn file(&self) -> String {
         self.folder.path().join("device").display().to_string()
     }
 
-    /// Kills the server of the mounted file.
+    /// Kills the FUSE server.
     pub fn kill_server(&mut self) {
         self.server = None;
     }

@@ -1,4 +1,4 @@
-//! A place for one repetition: a work folder and a state folder in which the program runs.
+//! A place: the working directory and the state folder in which one repetition of a fault runs.
 //!
 //! All places are in the temporary folder of the campaign, which is removed at the end.
 
@@ -15,15 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
-/// Bytes of a KiB.
+/// Number of bytes in a KiB.
 pub const KIB: u64 = 1 << 10;
-/// Bytes of a MiB.
+/// Number of bytes in a MiB.
 pub const MIB: u64 = 1 << 20;
 
-/// The I/O engines that do I/O.
+/// The I/O engines that access files and devices.
 pub const ENGINES: [&str; 4] = ["io_uring", "libaio", "threads", "sync"];
 
-/// The common state of all fault classes: program, folder and settings.
+/// The program, the folder and the settings that all fault classes share.
 pub struct Context {
     /// The program under test.
     pub program: PathBuf,
@@ -31,21 +31,21 @@ pub struct Context {
     pub folder: PathBuf,
     /// Whether to make fewer repetitions.
     pub quick: bool,
-    /// Number of kills.
+    /// Total number of kills in all kill classes.
     pub kills: u32,
-    /// Set by a signal: the campaign must stop.
+    /// Whether the campaign must stop. Signal handlers set this flag.
     pub stop: Arc<AtomicBool>,
     /// Random generator that chooses delays and offsets.
     pub random: RefCell<fastrand::Rng>,
 }
 
 impl Context {
-    /// The context of an accuracy campaign: a temporary folder in `dir`, a copy of the program, so
-    /// that a rebuild does not change it during the campaign, and SIGINT and SIGTERM caught. The
-    /// folder is removed with the returned handle.
+    /// Creates the context of an accuracy campaign and catches SIGINT and SIGTERM. The temporary
+    /// folder in `dir` gets a copy of the program, so that a rebuild does not change the program
+    /// during the campaign. Dropping the returned handle removes the folder.
     ///
     /// # Errors
-    /// The folder or the copy cannot be made, or signals cannot be caught.
+    /// If the folder or the copy cannot be created, or signals cannot be caught.
     pub fn prepare(prefix: &str, program: &Path, dir: &Path) -> Result<(TempDir, Context)> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -56,44 +56,44 @@ impl Context {
             .prefix(prefix)
             .tempdir_in(dir)
             .with_context(|| format!("cannot create a folder in {}", dir.display()))?;
-        let folder = handle.path().canonicalize().context("the folder vanished")?;
+        let folder = handle.path().canonicalize().context("cannot find the temporary folder")?;
         let copy = folder.join("halfpower");
         fs::copy(program, &copy).context("cannot copy the program")?;
         let random = RefCell::new(fastrand::Rng::with_seed(1));
         Ok((handle, Context { program: copy, folder, quick: false, kills: 0, stop, random }))
     }
 
-    /// Creates an empty place.
+    /// Creates a place with empty folders.
     pub fn place(&self) -> Result<Place<'_>> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Stopped.into());
         }
-        let folder = tempfile::tempdir_in(&self.folder).context("cannot make a folder")?;
+        let folder = tempfile::tempdir_in(&self.folder).context("cannot create a folder")?;
         for name in ["work", "state"] {
             fs::create_dir(folder.path().join(name))?;
         }
         Ok(Place { context: self, folder, runs: Cell::new(0) })
     }
 
-    /// A random number below `limit`.
+    /// Returns a random number below `limit`.
     pub fn below(&self, limit: u64) -> u64 {
         self.random.borrow_mut().u64(..limit)
     }
 
-    /// All items of a list; with --quick the first two.
+    /// Returns all items of a list. With `--quick`, returns only the first two.
     pub fn some<'a, T>(&self, all: &'a [T]) -> &'a [T] {
         if self.quick { &all[..all.len().min(2)] } else { all }
     }
 }
 
-/// A folder for one repetition of a fault.
+/// The working directory and the state folder of one repetition of a fault.
 pub struct Place<'a> {
     context: &'a Context,
     folder: TempDir,
     runs: Cell<u32>,
 }
 
-/// A stored run as printed by `runs list --json`.
+/// A stored run, as `runs list --json` prints it.
 pub struct StoredRun {
     pub state: String,
     pub verdict: String,
@@ -101,17 +101,17 @@ pub struct StoredRun {
 }
 
 impl Place<'_> {
-    /// The folder in which the program runs.
+    /// Returns the working directory of the program.
     pub fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
-    /// The path of a file in the place's folder.
+    /// Returns the path of a file in the working directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.work().join(name)
     }
 
-    /// Creates a file of random bytes.
+    /// Creates a file of random bytes in the working directory.
     pub fn file(&self, name: &str, bytes: u64) -> Result<PathBuf> {
         let path = self.path(name);
         fs::write(&path, noise(bytes))?;
@@ -119,14 +119,14 @@ impl Place<'_> {
         Ok(path)
     }
 
-    /// The command `halfpower LINE`.
+    /// Returns the command `halfpower LINE`.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new(&self.context.program);
         command.args(line.split_whitespace());
         command
     }
 
-    /// The command `halfpower LINE` in a shell that first runs `setup`, with a redirection.
+    /// Returns a shell command that runs `setup` and then `halfpower LINE` with a redirection.
     pub fn shell(&self, setup: &str, line: &str, redirection: &str) -> Command {
         let mut command = Command::new("sh");
         let script = format!("{setup}\nexec \"$0\" \"$@\" {redirection}");
@@ -139,7 +139,8 @@ impl Place<'_> {
         self.start_command(self.command(line))
     }
 
-    /// Starts a command in this place.
+    /// Starts a command in the working directory, with HOME and XDG_STATE_HOME set to the state
+    /// folder.
     pub fn start_command(&self, mut command: Command) -> Result<Running> {
         if self.context.stop.load(Ordering::Relaxed) {
             return Err(Stopped.into());
@@ -155,18 +156,19 @@ impl Place<'_> {
         Ok(Running { child, stdout, stderr, stop: Arc::clone(&self.context.stop) })
     }
 
-    /// Runs `halfpower LINE` to its end, with any exit code.
+    /// Runs `halfpower LINE` and waits until it ends. Any exit code is accepted.
     pub fn run(&self, line: &str) -> Result<Ended> {
         self.start(line)?.ended()
     }
 
-    /// Runs a command of the preparation, which must succeed.
+    /// Runs `halfpower LINE` to prepare a test. Returns an error if the command fails.
     pub fn prepare(&self, line: &str) -> Result<()> {
         let ended = self.run(line)?;
         ended.ends_with(0).map_err(|wrong| anyhow::anyhow!("halfpower {line}: {wrong}"))
     }
 
-    /// Remaining test files in the folder and entries of the journal.
+    /// Returns the names of the remaining test files in the working directory and of the remaining
+    /// entries in the journal.
     pub fn leftovers(&self) -> Vec<String> {
         let journal = self.folder.path().join("state/halfpower/journal");
         let mut names = strays(&self.work());
@@ -174,15 +176,17 @@ impl Place<'_> {
         names
     }
 
-    /// Checks that no leftovers remain.
+    /// Checks that no test files and no journal entries remain.
     pub fn is_tidy(&self) -> Check {
         let left = self.leftovers();
-        ensure(left.is_empty(), || format!("left behind: {}", left.join(", ")))
+        ensure(left.is_empty(), || {
+            format!("test files or journal entries remain: {}", left.join(", "))
+        })
     }
 
-    /// The runs of a database, newest first; empty if there is no database yet.
+    /// Returns the runs of a database, newest first. Returns no runs if there is no database yet.
     pub fn runs(&self, db: &str) -> Result<Vec<StoredRun>, String> {
-        // An empty file is a database that is being created.
+        // An empty file means that the database is being created.
         if fs::metadata(self.path(db)).map_or(0, |file| file.len()) == 0 {
             return Ok(Vec::new());
         }
@@ -196,7 +200,8 @@ impl Place<'_> {
         Ok(document.as_array().map(|runs| runs.iter().map(run).collect()).unwrap_or_default())
     }
 
-    /// Waits until a started run is in the default database, i.e. its first trial begins.
+    /// Waits until a started run is in the default database, which means that its first trial
+    /// begins.
     pub fn wait_for_trial(&self, running: &mut Running) -> Result<()> {
         let stored = |_: &Running| self.runs("halfpower.db").is_ok_and(|runs| !runs.is_empty());
         running.until(stored)?;
@@ -208,18 +213,20 @@ impl Place<'_> {
     pub fn newest_is_invalid(&self) -> Check {
         let runs = self.runs("halfpower.db")?;
         let newest = runs.first().map_or("missing", |run| run.verdict.as_str());
-        ensure(newest == "invalid", || format!("the stored verdict is {newest:?}, not invalid"))
+        ensure(newest == "invalid", || {
+            format!("the verdict of the newest run is {newest:?}, not invalid")
+        })
     }
 
     /// Checks the state of the newest run of the default database.
     pub fn newest_is(&self, state: &str) -> Check {
         let runs = self.runs("halfpower.db")?;
         let newest = runs.first().map_or("missing", |run| run.state.as_str());
-        ensure(newest == state, || format!("the stored run is {newest}, not {state}"))
+        ensure(newest == state, || format!("the state of the newest run is {newest}, not {state}"))
     }
 }
 
-/// The test files in a folder.
+/// Returns the names of the test files in a folder.
 pub fn strays(folder: &Path) -> Vec<String> {
     let mut names = names_in(folder);
     names.retain(|name| name.starts_with("halfpower-") && name.ends_with(".test"));
@@ -234,7 +241,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Pseudo-random bytes, the same for each length.
+/// Returns pseudo-random bytes. Two calls with the same length return the same bytes.
 pub fn noise(bytes: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(bytes);
     let mut content = vec![0; bytes as usize];
@@ -242,7 +249,7 @@ pub fn noise(bytes: u64) -> Vec<u8> {
     content
 }
 
-/// Flips one bit of a file.
+/// Flips one bit of the byte at `offset`.
 pub fn flip_bit(path: &Path, offset: u64) -> Result<()> {
     let file = File::options().read(true).write(true).open(path)?;
     let mut byte = [0];

@@ -1,7 +1,8 @@
-//! A running program and how it ended. A program that still runs is killed on drop.
+//! Waits for started programs, and checks how they ended. A program that still runs is killed on
+//! drop.
 //!
-//! Output goes to files, so that it can be read at any time and no pipe fills up. A program that
-//! does not end within its time limit is killed and counts as hung.
+//! The output is written to files, so that it can be read at any time and no pipe fills up. A
+//! program that does not end within its time limit is killed and counts as hung.
 
 use super::tally::{Check, Stopped, ensure};
 use anyhow::{Context as _, Result};
@@ -15,17 +16,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Polling interval of a running program.
+/// Time between two checks of a running program (ms).
 const TICK_MS: u64 = 2;
 /// Default time limit of a program (ms).
 pub const PATIENCE_MS: u64 = 120_000;
 
-/// Waits for at least this time.
+/// Waits for about this time.
 pub fn pause(milliseconds: u64) {
     std::thread::park_timeout(Duration::from_millis(milliseconds));
 }
 
-/// A started program.
+/// A started program, which is killed on drop.
 pub struct Running {
     pub child: Child,
     pub stdout: PathBuf,
@@ -34,18 +35,20 @@ pub struct Running {
 }
 
 impl Running {
-    /// Sends a signal.
+    /// Sends a signal to the program.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        // The process was not waited for yet, so its PID cannot have been reused.
+        // The exit status of the process has not been collected yet, so its PID cannot have been
+        // reused.
         kill(Pid::from_raw(self.child.id() as i32), signal).context("cannot send a signal")
     }
 
-    /// Standard output of the program so far.
+    /// Returns what the program has written to standard output so far.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.stdout).unwrap_or_default()
     }
 
-    /// Waits until a condition is met; false if the program ends before, or after the time limit.
+    /// Waits until a condition is met. Returns false if the program ends first, or if the condition
+    /// is not met within the time limit.
     pub fn until(&mut self, mut is_so: impl FnMut(&Self) -> bool) -> Result<bool> {
         for _ in 0..PATIENCE_MS / TICK_MS {
             if is_so(self) {
@@ -59,12 +62,13 @@ impl Running {
         Ok(false)
     }
 
-    /// Waits for the end of the program.
+    /// Waits until the program ends, for at most the default time limit.
     pub fn ended(self) -> Result<Ended> {
         self.ended_within(PATIENCE_MS, |_| {})
     }
 
-    /// Waits for the end of the program and calls `look` with the PID at every poll.
+    /// Waits until the program ends, for at most `patience_ms`, and regularly calls `look` with the
+    /// PID.
     pub fn ended_within(mut self, patience_ms: u64, mut look: impl FnMut(u32)) -> Result<Ended> {
         let mut status = None;
         for _ in 0..patience_ms / TICK_MS {
@@ -101,10 +105,10 @@ impl Drop for Running {
     }
 }
 
-/// How the program ended, and its output.
+/// The exit status and the output of a program.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// Whether the program did not end by itself.
+    /// Whether the program was still running at its time limit.
     pub hung: bool,
     pub code: Option<i32>,
     pub signal: Option<i32>,
@@ -113,32 +117,41 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Checks that the program failed with this exit code and one line of error that contains these
-    /// words.
+    /// Checks that the program failed with this exit code and with a single error line that
+    /// contains these words.
     pub fn fails(&self, code: i32, words: &[&str]) -> Check {
         self.ends_with(code)?;
-        // The announcement of what will be destroyed is not an error.
+        // The line that announces which data will be destroyed is not an error.
         let said = |line: &&str| !line.starts_with("halfpower: destroying ");
         let lines: Vec<&str> = self.stderr.lines().filter(said).collect();
         let one_line = lines.len() == 1 && lines[0].starts_with("halfpower: ");
-        ensure(one_line, || format!("not one clear line: {}", self.words()))?;
+        ensure(one_line, || format!("stderr is not a single error line: {}", self.words()))?;
         let missing = words.iter().find(|words| !self.stderr.contains(**words));
-        ensure(missing.is_none(), || {
-            format!("{:?} is missing in the error: {}", missing, self.words())
-        })
+        match missing {
+            Some(missing) => {
+                Err(format!("'{missing}' is missing from the error: {}", self.words()))
+            }
+            None => Ok(()),
+        }
     }
 
-    /// Checks for success and returns the JSON document printed.
+    /// Checks that the program succeeded, and returns the JSON document that it printed.
     pub fn document(&self) -> Result<Value, String> {
         self.ends_with(0)?;
-        serde_json::from_str(&self.stdout).map_err(|error| format!("no document: {error}"))
+        serde_json::from_str(&self.stdout)
+            .map_err(|error| format!("stdout is not a JSON document: {error}"))
     }
 
-    /// Checks that the program ended by itself with this exit code.
+    /// Checks that the program ended within its time limit and with this exit code.
     pub fn ends_with(&self, code: i32) -> Check {
-        ensure(!self.hung, || "did not end".to_string())?;
+        ensure(!self.hung, || "the program did not end within its time limit".to_string())?;
         ensure(self.code == Some(code), || {
-            format!("exit {:?}, signal {:?}, not {code}: {}", self.code, self.signal, self.words())
+            format!(
+                "exit code {:?} and signal {:?}, not {code}: {}",
+                self.code,
+                self.signal,
+                self.words()
+            )
         })
     }
 
@@ -166,6 +179,9 @@ mod tests {
         assert!(ended(1, "halfpower: one\nhalfpower: two\n").fails(1, &[]).is_err());
         assert!(ended(101, "thread main panicked\n").fails(1, &[]).is_err());
         let hung = Ended { hung: true, ..Ended::default() };
-        assert_eq!(hung.fails(1, &[]).unwrap_err(), "did not end");
+        assert_eq!(
+            hung.fails(1, &[]).unwrap_err(),
+            "the program did not end within its time limit"
+        );
     }
 }

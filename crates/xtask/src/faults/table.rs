@@ -1,4 +1,5 @@
-//! The result as a Markdown table for docs/reliability.md: a line per class, and the sums.
+//! Formats the results as a Markdown table for docs/reliability.md: a row for each fault class, and
+//! the sums of all classes.
 
 use super::classes::Class;
 use super::tally::Tally;
@@ -8,17 +9,16 @@ use std::fmt::Write as _;
 pub enum Outcome {
     /// The fault class was tested.
     Tried(Tally),
-    /// The fault class could not be tested on this machine; contains the reason.
+    /// The fault class could not be tested on this machine. The text gives the reason.
     Skipped(String),
 }
 
-/// A fault class and its outcome.
 pub type Row = (&'static Class, Outcome);
 
-/// The table of all fault classes, with a line of sums.
+/// Formats the table of all fault classes. The last row contains the sums.
 pub fn render(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| fault | how it is made | tries | what must happen | lost | undetected |\n\
+        "| fault | how it is produced | tries | what must happen | lost | undetected |\n\
          |---|---|---:|---|---:|---:|\n",
     );
     let (mut tries, mut lost, mut undetected) = (0, 0, 0);

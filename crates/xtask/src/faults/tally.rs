@@ -1,56 +1,58 @@
-//! Results of one class of faults, and the two errors that end a class early: a missing tool or
-//! privilege, or a signal.
+//! The results of one fault class, and the two errors that end the test of a class early: a missing
+//! tool or privilege, and a signal.
 
 use std::fmt;
 
-/// Counts of one fault class. Entries of `lost` and `undetected` are messages with the command.
+/// The results of one fault class. The entries of `lost` and `undetected` are messages that start
+/// with the command.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Number of repetitions.
     pub tries: u32,
-    /// Missing or damaged data of the user or of finished trials, and leftover files.
+    /// Messages about missing or damaged data of the user or of finished trials, and about leftover
+    /// files.
     pub lost: Vec<String>,
-    /// Faults that were not reported, or reported wrongly.
+    /// Messages about faults that were not reported, or were reported wrongly.
     pub undetected: Vec<String>,
 }
 
-/// The result of a check: nothing, or what is wrong.
+/// The result of a check. The error is a message that says why the check failed.
 pub type Check = Result<(), String>;
 
 impl Tally {
-    /// Counts a repetition; `check` is the result of the fault's handling.
+    /// Counts a repetition. `check` must fail if the fault was not reported correctly.
     pub fn detected(&mut self, what: &str, check: Check) {
         self.tries += 1;
         self.also_detected(what, check);
     }
 
-    /// Adds a check of the report of a repetition already counted.
+    /// Adds a check that the fault was reported, without counting another repetition.
     pub fn also_detected(&mut self, what: &str, check: Check) {
         if let Err(wrong) = check {
             self.undetected.push(format!("{what}: {wrong}"));
         }
     }
 
-    /// Adds a check for lost data or leftovers of a repetition already counted.
+    /// Adds a check for lost data and leftover files, without counting another repetition.
     pub fn kept(&mut self, what: &str, check: Check) {
         if let Err(wrong) = check {
             self.lost.push(format!("{what}: {wrong}"));
         }
     }
 
-    /// Whether nothing went wrong.
+    /// Returns whether no check failed.
     pub fn is_clean(&self) -> bool {
         self.lost.is_empty() && self.undetected.is_empty()
     }
 }
 
-/// A check that fails with a message unless `is_met`.
+/// Returns a check that fails with the message `otherwise` unless the condition is met.
 pub fn ensure(is_met: bool, otherwise: impl FnOnce() -> String) -> Check {
     if is_met { Ok(()) } else { Err(otherwise()) }
 }
 
-/// This machine lacks something that a fault class needs. The fault class is skipped with this
-/// reason.
+/// The error for a tool or a privilege that is missing on this machine. The test is skipped, and
+/// the text is printed as the reason.
 #[derive(Debug)]
 pub struct Missing(pub String);
 
@@ -62,7 +64,7 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// A signal stopped the campaign.
+/// The error that a signal stopped the campaign.
 #[derive(Debug)]
 pub struct Stopped;
 

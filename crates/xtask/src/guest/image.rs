@@ -1,4 +1,4 @@
-//! The root file system of a guest, as an archive that the kernel unpacks into memory
+//! Writes the root file system of a guest as an archive that the kernel unpacks into memory
 //! (initramfs; kernel document driver-api/early-userspace/buffer-format).
 
 use anyhow::{Context, Result};
@@ -8,43 +8,45 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+// Type and mode bits of entries, as in `st_mode` of inode(7).
 const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
-/// The name of the entry that ends an archive.
+/// Name of the entry that marks the end of an archive.
 const END: &str = "TRAILER!!!";
 
-/// An archive in the format "newc" of cpio, in memory.
+/// An archive in memory, in the "newc" format of cpio.
 #[derive(Default)]
 pub struct Image {
     bytes: Vec<u8>,
-    /// Entries so far, which are also their inode numbers.
+    /// Number of entries that were added. The entries have the inode numbers 1, 2, and so on.
     entries: u32,
+    /// Paths of the folders and libraries that were already added.
     folders: BTreeSet<PathBuf>,
 }
 
 impl Image {
-    /// Adds an executable file with its parent folders.
+    /// Adds an executable file and its parent folders.
     pub fn add(&mut self, path: &str, content: &[u8]) {
         self.add_parents(path);
         self.entry(path, PROGRAM, content);
     }
 
-    /// Adds a symbolic link.
+    /// Adds a symbolic link and its parent folders.
     pub fn link(&mut self, path: &str, to: &str) {
         self.add_parents(path);
         self.entry(path, LINK, to.as_bytes());
     }
 
-    /// Adds an empty folder.
+    /// Adds an empty folder and its parent folders.
     pub fn folder(&mut self, path: &str) {
         self.add_parents(&format!("{path}/x"));
     }
 
-    /// Adds a program of this host at `to`, with the shared libraries that it needs.
+    /// Adds a program of this host at the path `to`, and the shared libraries that it needs.
     ///
     /// # Errors
-    /// The program or a library cannot be read.
+    /// If the program or a library cannot be read.
     pub fn add_program(&mut self, from: &Path, to: &str) -> Result<()> {
         let content = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
         self.add(to, &content);
@@ -57,7 +59,7 @@ impl Image {
         Ok(())
     }
 
-    /// The archive with its end.
+    /// Adds the end entry and returns the archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry(END, 0, &[]);
         self.bytes
@@ -83,7 +85,7 @@ impl Image {
             [inode, mode, 0, 0, links, 0, length as u32, 0, 0, 0, 0, name_length as u32, 0];
         self.bytes.extend(b"070701");
         for field in fields {
-            write!(self.bytes, "{field:08X}").expect("memory takes all");
+            write!(self.bytes, "{field:08X}").expect("a write to memory cannot fail");
         }
         self.bytes.extend(name.as_bytes());
         self.bytes.push(0);
@@ -92,13 +94,14 @@ impl Image {
         self.pad();
     }
 
-    /// Names and contents begin at multiples of 4 bytes.
+    /// Pads the archive with zeros, because contents and entries begin at multiples of 4 bytes.
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 }
 
-/// The shared libraries of a program, with the loader; none for a static program.
+/// Returns the paths of the shared libraries and the loader of a program. Returns no paths for a
+/// static program.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("cannot start ldd")?;
     let text = String::from_utf8_lossy(&output.stdout);

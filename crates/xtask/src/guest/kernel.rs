@@ -1,6 +1,6 @@
-//! Kernels for guests, from Debian's packages: the image, and the modules with what they need.
+//! Kernels for guests, from Debian packages: the image, and the modules with their dependencies.
 //!
-//! A package is downloaded once and unpacked below `target/guest`; nothing is installed.
+//! A package is downloaded once and unpacked in `target/guest`. Nothing is installed.
 
 use crate::dist::Architecture;
 use crate::repository;
@@ -10,18 +10,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Series of the kernels that scenarios can ask for, oldest first.
+/// Kernel series that scenarios can specify, oldest first.
 pub const SERIES: [&str; 3] = ["5.10", "6.1", "6.12"];
-/// The series for scenarios that ask for none.
+/// Kernel series for scenarios that specify none.
 pub const DEFAULT_SERIES: &str = "6.12";
 
-/// Series that the release of Debian on this machine may lack, with a release that has them.
+/// Kernel series that may be missing in the Debian release of this machine, each with a Debian
+/// release that contains the series.
 const OTHER_RELEASES: [(&str, &str); 1] = [("5.10", "bullseye")];
-/// The keys that sign Debian's releases.
+/// Keyring with the keys that sign Debian releases.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Names by which a module asks for another one, and the name of that module. The kernel resolves
-/// them by aliases.
+/// Names of algorithms that modules require, each with the module that provides the algorithm. The
+/// kernel resolves these names with aliases.
 const PROVIDERS: [(&str, &str); 5] = [
     ("crc32", "crc32_generic"),
     ("crc32c", "crc32c_generic"),
@@ -33,23 +34,24 @@ const PROVIDERS: [(&str, &str); 5] = [
 /// An unpacked kernel.
 #[derive(Debug)]
 pub struct Kernel {
-    /// The machines that it runs on.
+    /// Architecture of the machines on which the kernel runs.
     pub architecture: Architecture,
-    /// Its release, as uname(1) prints it.
+    /// Kernel release, as uname(1) prints it.
     pub release: String,
-    /// The bootable image.
+    /// Path of the bootable image.
     pub image: PathBuf,
-    /// Module files by name.
+    /// Path of each module file, by module name.
     modules: BTreeMap<String, PathBuf>,
     /// Names of the modules that are built into the image.
     built_in: BTreeSet<String>,
 }
 
 impl Kernel {
-    /// The newest kernel of a series that the package manager offers, unpacked in `cache`.
+    /// Returns the newest kernel of a series that the package manager offers. Downloads the kernel
+    /// if it is not in `cache` yet.
     ///
     /// # Errors
-    /// There is none, or it cannot be downloaded.
+    /// If there is no such kernel, or it cannot be downloaded.
     pub fn of_series(series: &str, architecture: Architecture, cache: &Path) -> Result<Kernel> {
         let folder = cache.join(format!("linux-{series}{}", suffix(architecture)));
         if !folder.join("boot").is_dir() {
@@ -62,7 +64,9 @@ impl Kernel {
     fn in_folder(folder: &Path, architecture: Architecture) -> Result<Kernel> {
         let releases = folder.join("lib/modules");
         let first = fs::read_dir(&releases)
-            .with_context(|| format!("{} holds no kernel; remove it", folder.display()))?
+            .with_context(|| {
+                format!("no kernel in {}; remove this folder and try again", folder.display())
+            })?
             .next()
             .context("the package has no modules")??;
         let release = first.file_name().to_string_lossy().into_owned();
@@ -74,12 +78,12 @@ impl Kernel {
         Ok(Kernel { architecture, release, image, modules, built_in })
     }
 
-    /// The named modules and all that they need, as names and contents, in the order in which they
-    /// must be loaded. A module that does not exist is an error only if it was named; modules that
-    /// are built into the kernel are left out.
+    /// Returns the names and contents of the named modules and of all their dependencies, in the
+    /// order in which they must be loaded. Modules that are built into the kernel are left out, and
+    /// so are dependencies that are not in the package.
     ///
     /// # Errors
-    /// A named module is not in the package.
+    /// If a named module is not in the package.
     pub fn load_order(&self, named: &[String]) -> Result<Vec<(String, Vec<u8>)>> {
         let mut order = Vec::new();
         let mut seen = BTreeSet::new();
@@ -101,8 +105,8 @@ impl Kernel {
         seen: &mut BTreeSet<String>,
         order: &mut Vec<(String, Vec<u8>)>,
     ) -> Result<()> {
-        // Modules ask for an algorithm as `crypto-NAME`, but some modules have such a name
-        // themselves.
+        // A module that requires an algorithm lists `crypto-NAME` as a dependency. However, the
+        // names of some modules also start with `crypto-`.
         let algorithm = name.strip_prefix("crypto_").unwrap_or(name);
         let provider = PROVIDERS.iter().find(|(asked, _)| *asked == algorithm);
         let names = [name, provider.map_or(algorithm, |(_, provider)| provider)];
@@ -120,7 +124,7 @@ impl Kernel {
     }
 }
 
-/// The end of the names of folders for an architecture.
+/// Returns the suffix that is appended to the names of folders for this architecture.
 pub fn suffix(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::X86 => "",
@@ -128,20 +132,20 @@ pub fn suffix(architecture: Architecture) -> &'static str {
     }
 }
 
-/// A list of packages: that of this machine, or a separate one for another release of Debian or
-/// another architecture.
+/// A list of Debian packages: the list of this machine, or a separate list for another Debian
+/// release or another architecture.
 #[derive(Debug)]
 pub struct Packages {
     architecture: Architecture,
-    /// Options of apt.
+    /// Options of apt that select the list. Empty for the list of this machine.
     options: Vec<String>,
 }
 
 impl Packages {
-    /// The list that has the kernels of a series.
+    /// Returns a list that contains the kernels of a series.
     ///
     /// # Errors
-    /// The list of another release cannot be fetched.
+    /// If the list of another release or architecture cannot be fetched.
     fn with_series(series: &str, architecture: Architecture, cache: &Path) -> Result<Packages> {
         let configured = Packages::of_architecture(architecture, cache)?;
         let other = OTHER_RELEASES.iter().find(|(other, _)| *other == series);
@@ -151,10 +155,10 @@ impl Packages {
         }
     }
 
-    /// The list of the release that this machine has.
+    /// Returns the list for an architecture, from the Debian release of this machine.
     ///
     /// # Errors
-    /// The list for another architecture cannot be fetched.
+    /// If the list for another architecture cannot be fetched.
     pub fn of_architecture(architecture: Architecture, cache: &Path) -> Result<Packages> {
         match architecture {
             Architecture::X86 => Ok(Packages { architecture, options: Vec::new() }),
@@ -162,13 +166,13 @@ impl Packages {
         }
     }
 
-    /// The list of a release, from the server that this machine uses.
+    /// Fetches the list of a Debian release from the server that this machine uses.
     fn of_release(release: &str, architecture: Architecture, cache: &Path) -> Result<Packages> {
         let mut targets = Command::new("apt-get");
         targets.args(["indextargets", "--format", "$(REPO_URI)"]);
         let servers = repository::output_of(&mut targets)?;
         let server = servers.lines().find(|server| server.ends_with("/debian/"));
-        let server = server.context("this machine gets no packages from a server of Debian")?;
+        let server = server.context("no Debian server is configured in the sources of apt")?;
         let list = cache.join(format!("sources-{release}"));
         fs::write(&list, format!("deb [signed-by={KEYS}] {server} {release} main\n"))?;
         let sources = [
@@ -178,7 +182,7 @@ impl Packages {
         Packages::fetched(release, architecture, &sources, cache)
     }
 
-    /// Fetches a list into a folder of its own, apart from the list of this machine.
+    /// Fetches a list into a folder in `cache`, so that the list of this machine is not changed.
     fn fetched(
         release: &str,
         architecture: Architecture,
@@ -198,7 +202,7 @@ impl Packages {
         ]);
         let packages = Packages { architecture, options };
         repository::output_of(packages.apt("apt-get").args(["update", "-qq"])).with_context(
-            || format!("cannot fetch the list of packages of {release} {}", architecture.debian()),
+            || format!("cannot fetch the package list of {release} for {}", architecture.debian()),
         )?;
         Ok(packages)
     }
@@ -211,10 +215,10 @@ impl Packages {
         command
     }
 
-    /// Downloads and unpacks a package.
+    /// Downloads a package and unpacks it into `folder`.
     ///
     /// # Errors
-    /// The package manager cannot download it, or it is damaged.
+    /// If the package cannot be downloaded, or is damaged.
     pub fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
         let scratch = tempfile::tempdir()?;
         let mut download = self.apt("apt-get");
@@ -223,17 +227,17 @@ impl Packages {
             .with_context(|| format!("cannot download {package}; try `apt-get update`"))?;
         let downloaded = fs::read_dir(scratch.path())?.next();
         let file = downloaded.context("apt-get downloaded nothing")??.path();
-        let parent = folder.parent().context("a folder below target/guest")?;
+        let parent = folder.parent().context("the folder has no parent")?;
         fs::create_dir_all(parent)?;
-        // Unpacked beside its place and renamed, so that an interruption leaves nothing half
-        // unpacked.
+        // The package is unpacked into a temporary folder, which is then renamed, so that an
+        // interruption does not leave an incomplete package in `folder`.
         let beside = tempfile::tempdir_in(parent)?;
         repository::output_of(Command::new("dpkg").arg("-x").arg(&file).arg(beside.path()))?;
         let unpacked = beside.keep();
-        fs::rename(&unpacked, folder).with_context(|| format!("cannot make {}", folder.display()))
+        fs::rename(&unpacked, folder).with_context(|| format!("cannot create {}", folder.display()))
     }
 
-    /// The newest package of a series.
+    /// Returns the name of the newest kernel package of a series.
     fn newest_kernel(&self, series: &str) -> Result<String> {
         let (series_pattern, end) = (series.replace('.', "\\."), self.architecture.debian());
         let pattern = format!("^linux-image-{series_pattern}\\.[0-9].*-{end}$");
@@ -242,14 +246,13 @@ impl Packages {
         let names = found.lines().filter_map(|line| line.split_whitespace().next());
         let plain =
             names.filter(|name| !["-rt-", "-cloud-"].iter().any(|kind| name.contains(kind)));
-        plain
-            .max_by_key(|name| numbers(name))
-            .map(str::to_owned)
-            .with_context(|| format!("no package of Linux {series}; try `apt-get update`"))
+        plain.max_by_key(|name| numbers(name)).map(str::to_owned).with_context(|| {
+            format!("apt offers no kernel of Linux {series}; try `apt-get update`")
+        })
     }
 }
 
-/// The numbers in a name, to compare versions.
+/// Returns the numbers in the name of a package, to compare versions.
 fn numbers(name: &str) -> Vec<u64> {
     name.split(|letter: char| !letter.is_ascii_digit())
         .filter_map(|part| part.parse().ok())
@@ -269,30 +272,31 @@ fn collect_modules(folder: &Path, found: &mut BTreeMap<String, PathBuf>) -> Resu
     Ok(())
 }
 
-/// The name of the module in a file.
+/// Returns the module name for the path of a module file, or None for other files.
 fn name_of(path: &str) -> Option<String> {
     let file = path.rsplit('/').next()?;
     file.split_once(".ko").map(|(name, _)| plain(name))
 }
 
-/// The name of a module as the kernel writes it.
+/// Replaces `-` by `_` in the name of a module, as the kernel does.
 fn plain(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// A module, decompressed.
+/// Reads a module file and decompresses it if necessary.
 fn contents(path: &Path) -> Result<Vec<u8>> {
     if path.extension().is_some_and(|extension| extension == "xz") {
         let output = Command::new("xz").args(["--decompress", "--stdout"]).arg(path).output();
-        let output = output.context("xz is needed: install the package xz-utils")?;
+        let output = output.context("cannot start xz; install the package xz-utils")?;
         anyhow::ensure!(output.status.success(), "{} is damaged", path.display());
         return Ok(output.stdout);
     }
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The modules that a module needs: those in its fields `depends` and `softdep` (before it), which
-/// lie in its section .modinfo as `name=value` between zeros (kernel document kbuild/modules).
+/// Returns the names of the modules that must be loaded before a module: those in `depends` and
+/// those before `post:` in `softdep`. The section .modinfo of a module file contains these fields
+/// as `name=value`, separated by zero bytes (kernel document kbuild/modules).
 fn needs(module: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for field in module.split(|byte| *byte == 0) {

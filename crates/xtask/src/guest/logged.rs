@@ -1,5 +1,6 @@
-//! A guest whose drive logs every write until the guest is killed, and a guest that checks images
-//! made from the log.
+//! Two kinds of guests for tests of power cuts. The first guest writes to its drive until the guest
+//! is killed, and QEMU logs every write. The second guest checks images of the drive that are
+//! created from this log.
 
 use super::kernel::Kernel;
 use super::machine::{
@@ -13,60 +14,63 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// The name of the log in the guest's folder.
+/// File name of the log in the guest's folder.
 pub const LOG: &str = "log";
 /// Size of the log (bytes).
 const LOG_BYTES: u64 = 16 << 30;
-/// How often the reports are read (ms).
+/// Time between two reads of the reports (ms).
 const TICK_MS: u64 = 2;
-/// Reported when the operations begin.
+/// Kind of the report that the guest sends when its operations begin.
 const BEGUN: &str = "begun";
 
-/// What a guest reported.
+/// A report of a guest that an operation has completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The kind of operation that is done.
+    /// Kind of the completed operation.
     pub kind: String,
-    /// Its number.
+    /// Number of the operation. The operations of each kind are numbered separately.
     pub number: u64,
-    /// Number of entries in the log at that time. They include all that the operation wrote.
+    /// Number of entries in the log when the report arrived. All writes of the operation are in
+    /// these entries.
     pub entries: usize,
 }
 
 /// All reports of a guest.
 #[derive(Debug, Default)]
 pub struct Reports {
-    /// In their order.
+    /// The reports in the order of their arrival.
     pub all: Vec<Report>,
     /// Number of entries in the log when the operations began.
     pub begun_at: usize,
 }
 
 impl Reports {
-    /// The highest number of a kind that had been reported when the log had `count` entries.
+    /// Returns the highest operation number of a kind that had been reported when the log had
+    /// `count` entries. None if no operation of this kind had been reported.
     pub fn last(&self, kind: &str, count: usize) -> Option<u64> {
         let of_kind = self.all.iter().filter(|one| one.kind == kind && one.entries <= count);
         of_kind.map(|one| one.number).max()
     }
 }
 
-/// A guest that writes to the drive `/dev/vda`, which logs every write.
+/// A guest that writes to the drive `/dev/vda`. QEMU logs every write to this drive.
 pub struct Writer<'a> {
-    /// Its commands. On descriptor 3 they report "begun 0", and "KIND NUMBER" after each operation.
+    /// Shell commands of the guest. They write reports to descriptor 3: "begun 0" at the beginning,
+    /// and "KIND NUMBER" after each operation.
     pub script: &'a str,
     pub modules: &'a [String],
-    /// Further arguments of QEMU.
+    /// Additional arguments of QEMU.
     pub arguments: &'a [String],
-    /// The guest is killed this long after it has reported "begun" (ms).
+    /// Time between the report "begun" and the kill of the guest (ms).
     pub kill_after_ms: u64,
 }
 
 impl Writer<'_> {
-    /// Boots the guest with a copy of `base` as its drive, and kills it. Afterwards the log is in
-    /// `folder`.
+    /// Boots the guest with a copy of `base` as its drive, and kills the guest after the given
+    /// time. The log is then in `folder`.
     ///
     /// # Errors
-    /// The guest does not work, or Ctrl-C.
+    /// If the guest fails, or a signal stops the campaign.
     pub fn run(
         &self,
         laboratory: &Laboratory,
@@ -109,9 +113,9 @@ impl Writer<'_> {
             let text = fs::read_to_string(folder.join(RESULTS)).unwrap_or_default();
             let whole = text.rfind('\n').map_or(0, |end| end + 1);
             for line in text[read..whole].lines() {
-                let (kind, number) = line.split_once(' ').context("a guest that says nonsense")?;
-                // The log's head counts an entry before its write is reported to the guest, so all
-                // that the operation wrote is counted.
+                let (kind, number) = line.split_once(' ').context("a malformed report")?;
+                // QEMU counts an entry in the header of the log before it completes the write. So
+                // all writes of a completed operation are counted.
                 let entries = write_log::count(&folder.join(LOG))? as usize;
                 let report = Report { kind: kind.to_owned(), number: number.parse()?, entries };
                 if kind == BEGUN {
@@ -141,19 +145,19 @@ impl Writer<'_> {
     }
 }
 
-/// An image of a drive.
+/// A disk image that a guest checks.
 pub struct Image {
     pub file: File,
     path: PathBuf,
-    /// The name of the drive in the guest that checks it ("vda").
+    /// Name of the drive in the guest that checks the image ("vda").
     pub name: String,
 }
 
 impl Image {
-    /// A copy of a drive, as drive `number` of the guest that checks it.
+    /// Copies a disk image. The copy becomes drive `number` of the guest that checks the images.
     ///
     /// # Errors
-    /// The copy fails.
+    /// If the copy fails.
     pub fn copy_of(base: &Path, folder: &Path, number: usize) -> Result<Image> {
         let path = folder.join(format!("d{number}"));
         fs::copy(base, &path)?;
@@ -162,22 +166,22 @@ impl Image {
     }
 }
 
-/// A guest that checks images.
+/// A guest that checks disk images.
 pub struct Checker<'a> {
-    /// Its commands.
+    /// Shell commands of the guest.
     pub script: &'a str,
     pub modules: &'a [String],
-    /// Further arguments of QEMU, after those of the images.
+    /// Additional arguments of QEMU, after those for the images.
     pub arguments: &'a [String],
-    /// Files that the commands read: path and content.
+    /// Path and content of files that the commands read.
     pub files: &'a [(String, Vec<u8>)],
 }
 
 impl Checker<'_> {
-    /// Boots the guest and returns what its commands print.
+    /// Boots the guest and returns the output of its commands.
     ///
     /// # Errors
-    /// The guest does not work, or Ctrl-C.
+    /// If the guest fails, or a signal stops the campaign.
     pub fn run(
         &self,
         laboratory: &Laboratory,

@@ -1,6 +1,7 @@
-//! Drives that ignore flushes: a guest writes verified blocks with flushes, the power is cut after
-//! the program has ended, and the drive loses a part of what it had reported as durable. A second
-//! guest must find exactly the lost blocks with `--verify`, and none on an honest drive.
+//! Tests whether `--verify` detects drives that ignore flushes. A guest writes verified blocks and
+//! flushes them. Then the power is cut, and the drive loses a part of the flushed writes. A second
+//! guest reads the blocks back with `--verify`, which must report exactly the lost blocks. On an
+//! honest drive, which executes flushes, `--verify` must not report any blocks.
 
 use super::kernel::Kernel;
 use super::logged::{self, Image};
@@ -10,13 +11,14 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs::File;
 
-/// Commands of the guest that writes, and of the guest that reads back.
+/// Shell commands of the guest that writes the blocks.
 const WRITER: &str = "halfpower run /dev/vda --rw write --bs 4k --size 4m \
     --fdatasync 16 --verify --trials 1 --no-store --quiet --destroy-data-on=logged >/tmp/text 2>&1
 [ $? -eq 0 -o $? -eq 5 ] && echo \"done 1\" >&3
 echo \"begun 0\" >&3
 sleep 1000
 ";
+/// Shell commands of the guest that reads the blocks back.
 const READER: &str = "while read -r drive; do
     halfpower run /dev/$drive --rw read --bs 4k --size 4m --verify --trials 1 --no-store --quiet \
         >/tmp/text 2>&1
@@ -24,41 +26,45 @@ const READER: &str = "while read -r drive; do
 $(grep -o 'at offset [0-9]*' /tmp/text | cut -c 11-)\"
 done </expected
 ";
-/// Size of the drive and of a verified block (bytes).
+/// Size of the drive (bytes).
 const DRIVE_BYTES: u64 = 16 << 20;
+/// Size of a verified block (bytes).
 const BLOCK_BYTES: u64 = 4096;
-/// Drives of the guest that reads back. The first of them is honest.
+/// Maximum number of drives in the guest that reads the blocks back. The first drive executes
+/// flushes.
 const DRIVES: usize = 11;
-/// Shares of the writes that survive on a drive that ignores flushes.
+/// Fractions of the writes that survive on a drive that ignores flushes.
 const KEPT_SHARES: [f64; 3] = [0.5, 0.9, 0.99];
 /// Time between the end of the program and the power cut (ms).
 const KILL_AFTER_MS: u64 = 100;
 
-/// Exit codes of the program: all blocks are right; some are damaged.
+/// Exit codes of a run in which all blocks are correct.
 const INTACT: [&str; 2] = ["0", "5"];
+/// Exit code of a run that found damaged blocks.
 const DAMAGED: &str = "4";
 
-/// What came of the campaign.
+/// The results of the campaign.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Drives that ignored flushes and lost blocks, and how many of them had the right damage
-    /// reported: the number of blocks and the first offset.
+    /// Number of drives that ignored flushes and lost blocks.
     pub tries: usize,
+    /// Number of these drives for which the number of lost blocks and the offset of the first lost
+    /// block were reported correctly.
     pub caught: usize,
-    /// Drives that lost no block, and how many of them had no damage reported.
+    /// Number of drives that lost no blocks.
     pub honest: usize,
+    /// Number of drives without lost blocks for which no damage was reported.
     pub intact: usize,
-    /// Blocks that the lying drives lost.
+    /// Total number of lost blocks on all drives.
     pub lost_blocks: usize,
-    /// Drives on which the damaged blocks found are not the lost ones: another number, or another
-    /// first one.
+    /// Messages about drives for which the reported damage differs from the lost blocks.
     pub faults: Vec<String>,
 }
 
-/// Reads back `tries` lying drives.
+/// Repeats the test until `tries` drives that ignore flushes have lost blocks.
 ///
 /// # Errors
-/// A guest does not work, or Ctrl-C.
+/// If a guest fails, or a signal stops the campaign.
 pub fn run(laboratory: &Laboratory, kernel: &Kernel, tries: usize, seed: u64) -> Result<Outcome> {
     let modules = ["virtio_blk".to_owned()];
     let mut random = fastrand::Rng::with_seed(seed);
@@ -74,7 +80,10 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, tries: usize, seed: u64) ->
             kill_after_ms: KILL_AFTER_MS,
         };
         let reports = writer.run(laboratory, kernel, &base, folder.path())?;
-        ensure!(reports.last("done", usize::MAX).is_some(), "the program failed in the guest");
+        ensure!(
+            reports.last("done", usize::MAX).is_some(),
+            "halfpower failed in the writing guest"
+        );
         let log = WriteLog::open(&folder.path().join(logged::LOG))?;
         let (mut images, mut lost) = (Vec::new(), Vec::new());
         for number in 0..DRIVES.min(tries - outcome.tries + 1) {
@@ -98,7 +107,7 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, tries: usize, seed: u64) ->
     Ok(outcome)
 }
 
-/// The blocks that entries cover.
+/// Returns the numbers of the blocks that the entries overlap.
 fn blocks_of(entries: &[Entry]) -> BTreeSet<u64> {
     let blocks = |entry: &Entry| {
         entry.offset / BLOCK_BYTES..(entry.offset + entry.bytes).div_ceil(BLOCK_BYTES)
@@ -107,14 +116,18 @@ fn blocks_of(entries: &[Entry]) -> BTreeSet<u64> {
 }
 
 impl Outcome {
-    /// Compares a line for each drive, "NAME EXIT-CODE DAMAGED-BLOCKS FIRST-OFFSET", with the lost
-    /// blocks. The first drive is honest.
+    /// Compares the output of the reading guest with the lost blocks of each drive. The output has
+    /// a line "NAME EXIT-CODE DAMAGED-BLOCKS FIRST-OFFSET" for each drive. The first drive executes
+    /// flushes.
     fn judge(&mut self, output: &str, lost: &[BTreeSet<u64>]) -> Result<()> {
-        ensure!(output.lines().count() == lost.len(), "not all drives were read: {output}");
-        ensure!(lost[0].is_empty(), "the program ended before its last blocks were durable");
+        ensure!(
+            output.lines().count() == lost.len(),
+            "the output has no line for some drives: {output}"
+        );
+        ensure!(lost[0].is_empty(), "halfpower ended before its last blocks were flushed");
         for (line, lost) in output.lines().zip(lost) {
             let mut words = line.split(' ').skip(1);
-            let code = words.next().context("no exit code")?;
+            let code = words.next().context("a line of the reading guest has no exit code")?;
             let damaged: usize = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
             let offset = words.next().and_then(|word| word.parse::<u64>().ok());
             let is_right = match lost.first() {
@@ -123,7 +136,8 @@ impl Outcome {
             };
             let is_right = is_right && damaged == lost.len();
             if !is_right {
-                let fault = format!("{} blocks lost, but found: {line}", lost.len());
+                let fault =
+                    format!("{} blocks were lost, but the guest reported: {line}", lost.len());
                 println!("  {fault}");
                 self.faults.push(fault);
             }

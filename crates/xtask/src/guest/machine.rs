@@ -1,4 +1,5 @@
-//! A guest: QEMU with a kernel, a root in memory, and a port through which results come back.
+//! Runs guests: QEMU with a kernel and an in-memory root file system. A guest returns its results
+//! through a virtual serial port.
 
 use super::image::Image;
 use super::kernel::Kernel;
@@ -16,45 +17,46 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Modules that every guest needs: the port for results.
+/// Kernel modules of the virtual serial port through which every guest sends its results.
 const MODULES: [&str; 2] = ["virtio_pci", "virtio_console"];
-/// What a guest does first. It ends with the steps that [`script`] appends.
+/// First part of the init script of a guest. The commands of [`Contents::script`] follow.
 const INIT: &str = include_str!("init.sh");
-/// Measures for a second. A guest is slow and noisy, so an invalid result does not count as a
-/// failure.
+/// A script that runs `halfpower run` for a second. A guest is slow and noisy, so an invalid result
+/// (exit code 5) does not count as a failure.
 const MEASURE: &str = "#!/bin/sh\nhalfpower run \"$@\" --runtime 1 --trials 1 --no-store\n\
                        code=$?\n[ $code -eq 5 ] || exit $code\n";
-/// Kills the study of a drive's write cache.
+/// A script that repeatedly kills the study of a drive's write cache.
 const KILL_STUDIES: &str = include_str!("kill_studies.sh");
-/// The study of a drive's write cache with one short point.
+/// Definition of the study of a drive's write cache, reduced to one short point.
 const SHORT_STUDY: &str = include_str!("short_study.toml");
-/// Names of files in the folder of a guest: what it boots from, and what it sends.
+/// Name of the file with the root file system, in the folder of a guest.
 const ROOT: &str = "initrd";
+/// Name of the file with the data that the guest sends, in the folder of a guest.
 pub const RESULTS: &str = "results";
-/// The number of the setup among the steps.
+/// Step number of the setup.
 const SETUP: u32 = 0;
 
 /// The programs of all guests of an architecture.
 pub struct Programs {
-    /// busybox, linked statically.
+    /// Path of a statically linked busybox.
     pub busybox: PathBuf,
-    /// The program under test.
+    /// Path of the program under test.
     pub halfpower: PathBuf,
 }
 
-/// What all guests share.
+/// The programs and settings that all guests share.
 pub struct Laboratory {
-    /// Programs by architecture, or why they are missing.
+    /// The programs by architecture. The error says why they are missing.
     pub programs: BTreeMap<Architecture, Result<Programs, String>>,
-    /// Where guests have their files.
+    /// The folder in which each guest gets a temporary folder.
     pub work: PathBuf,
-    /// Set by a signal: stop.
+    /// Whether the campaign must stop. Signal handlers set this flag.
     pub stop: Arc<AtomicBool>,
     /// Time limit of a guest (ms).
     pub patience_ms: u64,
 }
 
-/// A step in the guest: the exit code and the output of a command.
+/// The result of a step in the guest: the exit code and the output of its commands.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Step {
     pub number: u32,
@@ -62,33 +64,34 @@ pub struct Step {
     pub output: String,
 }
 
-/// A check with its output and its result; an error says what is wrong.
+/// A check with its output and its result. The error says why the check failed.
 pub struct Judged<'a> {
     pub check: &'a Check,
     pub output: String,
     pub result: Result<(), String>,
 }
 
-/// What a guest finds in its memory besides busybox and the program under test.
+/// The contents of a guest's root file system besides busybox and the program under test.
 #[derive(Clone, Debug, Default)]
 pub struct Contents<'a> {
-    /// Modules that are loaded first, with parameters.
+    /// Kernel modules that the guest loads at its start, with parameters.
     pub modules: &'a [String],
-    /// Modules that lie ready in /modules.
+    /// Kernel modules that are in /modules but are not loaded at the start.
     pub spare_modules: &'a [String],
-    /// Programs of this host.
+    /// Names of programs that are copied from this host.
     pub tools: &'a [String],
-    /// Further files: path and content.
+    /// Path and content of additional files.
     pub files: &'a [(String, Vec<u8>)],
-    /// The commands after the start.
+    /// The shell commands that the guest runs after its start.
     pub script: &'a str,
 }
 
 /// Maximum number of boots of a guest that crashes before its first step.
 const BOOTS_MAX: u32 = 4;
 
-/// A guest crashed before its first step. The emulator does not always see in time that a kernel
-/// changed its own code on another CPU, so this happens about once in a hundred boots.
+/// The error that a guest crashed before its first step. This happens about once in a hundred
+/// boots, because QEMU does not always notice in time that the kernel changed its own code on
+/// another CPU.
 #[derive(Debug)]
 pub struct CrashedAtBoot(String);
 
@@ -101,21 +104,21 @@ impl std::fmt::Display for CrashedAtBoot {
 impl std::error::Error for CrashedAtBoot {}
 
 impl CrashedAtBoot {
-    /// The crash, if the console shows a kernel panic. It happened at boot only if the guest has
-    /// sent nothing.
+    /// Returns the crash if the console shows a kernel panic. The caller must check that the guest
+    /// has not sent any results, because otherwise the panic did not happen at boot.
     pub fn seen_on(console: &str) -> Option<CrashedAtBoot> {
         console.contains("Kernel panic").then(|| CrashedAtBoot(tail(console)))
     }
 }
 
-/// Runs a guest, and runs it again if it crashes before its first step.
+/// Runs a guest. If it crashes before its first step, runs it again, up to `BOOTS_MAX` times.
 ///
 /// # Errors
-/// Those of `run`.
+/// The last error of `run`.
 pub fn booted<T>(run: impl Fn() -> Result<T>) -> Result<T> {
     for _ in 1..BOOTS_MAX {
         match run() {
-            Err(error) if error.is::<CrashedAtBoot>() => println!("a guest crashed; booted again"),
+            Err(error) if error.is::<CrashedAtBoot>() => println!("a guest crashed; retrying"),
             ended => return ended,
         }
     }
@@ -123,10 +126,10 @@ pub fn booted<T>(run: impl Fn() -> Result<T>) -> Result<T> {
 }
 
 impl Laboratory {
-    /// The programs of an architecture.
+    /// Returns the programs of an architecture.
     ///
     /// # Errors
-    /// Why they are missing.
+    /// A message that says why the programs are missing.
     pub fn programs(&self, architecture: Architecture) -> Result<&Programs, String> {
         match self.programs.get(&architecture) {
             Some(found) => found.as_ref().map_err(String::clone),
@@ -137,7 +140,7 @@ impl Laboratory {
     /// Boots a guest, runs a scenario, and judges each check.
     ///
     /// # Errors
-    /// The guest cannot be made, its setup fails, or it does not end.
+    /// If the guest cannot be prepared or does not start, or its setup fails.
     pub fn run<'a>(&self, scenario: &'a Scenario, kernel: &Kernel) -> Result<Vec<Judged<'a>>> {
         booted(|| self.run_once(scenario, kernel))
     }
@@ -164,7 +167,7 @@ impl Laboratory {
         let setup = steps.iter().find(|step| step.number == SETUP);
         match setup {
             Some(setup) if setup.code == 0 => {}
-            Some(setup) => bail!("the setup failed ({}):\n{}", setup.code, setup.output),
+            Some(setup) => bail!("the setup failed (exit code {}):\n{}", setup.code, setup.output),
             None => {
                 if let Some(crash) = CrashedAtBoot::seen_on(&ended.stdout) {
                     return Err(crash.into());
@@ -178,7 +181,7 @@ impl Laboratory {
             let output = step.map(|step| step.output.clone()).unwrap_or_default();
             let result = match step {
                 Some(step) => check.judge(step.code, &step.output),
-                None if ended.hung => Err(format!("the guest hangs\n{}", tail(&ended.stdout))),
+                None if ended.hung => Err(format!("the guest hung\n{}", tail(&ended.stdout))),
                 None => Err(format!("the guest crashed\n{}", tail(&ended.stdout))),
             };
             judged.push(Judged { check, output, result });
@@ -186,10 +189,10 @@ impl Laboratory {
         Ok(judged)
     }
 
-    /// Starts a guest whose command was made by [`Laboratory::qemu`].
+    /// Starts a guest with a command from [`Laboratory::qemu`].
     ///
     /// # Errors
-    /// QEMU, a program or a module is missing.
+    /// If QEMU, a program or a kernel module is missing.
     pub fn boot(
         &self,
         mut qemu: Command,
@@ -202,14 +205,14 @@ impl Laboratory {
         let (stdout, stderr) = (at("console"), at("errors"));
         qemu.stdin(Stdio::null()).stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
         let child = qemu.spawn().with_context(|| match kernel.architecture {
-            Architecture::X86 => "cannot start QEMU: install qemu-system-x86",
-            Architecture::Arm => "cannot start QEMU: install qemu-system-arm",
+            Architecture::X86 => "cannot start QEMU; install qemu-system-x86",
+            Architecture::Arm => "cannot start QEMU; install qemu-system-arm",
         })?;
         Ok(Running { child, stdout, stderr, stop: Arc::clone(&self.stop) })
     }
 
-    /// The command that boots a guest without drives. `machine` is a machine type of QEMU; None:
-    /// the one that most guests of the architecture have.
+    /// Returns the QEMU command that boots a guest without drives. `machine` is a machine type of
+    /// QEMU. None means the default type for the architecture.
     pub fn qemu(
         &self,
         kernel: &Kernel,
@@ -218,10 +221,10 @@ impl Laboratory {
         folder: &Path,
     ) -> Command {
         let (program, usual, cpu, console) = match kernel.architecture {
-            // A machine with PCI Express.
+            // The machine type `q35` has PCI Express.
             Architecture::X86 => ("qemu-system-x86_64", "q35", "max", "ttyS0"),
-            // The standard algorithm of pointer authentication is slow to emulate, so QEMU uses its
-            // own.
+            // The standard algorithm of pointer authentication is slow to emulate, so the faster
+            // algorithm of QEMU is used.
             Architecture::Arm => ("qemu-system-aarch64", "virt", "max,pauth-impdef=on", "ttyAMA0"),
         };
         let mut command = Command::new(program);
@@ -238,7 +241,7 @@ impl Laboratory {
         command
     }
 
-    /// The root of a guest.
+    /// Returns the root file system of a guest as an archive.
     fn root(&self, contents: &Contents<'_>, kernel: &Kernel) -> Result<Vec<u8>> {
         let mut image = Image::default();
         for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/mnt", "/root"] {
@@ -276,7 +279,7 @@ impl Laboratory {
     }
 }
 
-/// The commands of a scenario: its setup and its checks as numbered steps.
+/// Returns the shell commands of a scenario: its setup and its checks as numbered steps.
 fn script(scenario: &Scenario) -> String {
     let mut text = step_text(SETUP, &format!("set -e\n{}", scenario.setup));
     for (number, check) in (SETUP + 1..).zip(&scenario.check) {
@@ -285,16 +288,17 @@ fn script(scenario: &Scenario) -> String {
     text + "finish\n"
 }
 
-/// A numbered step of a guest.
+/// Returns the shell commands that run `commands` as a numbered step.
 pub fn step_text(number: u32, commands: &str) -> String {
     format!("step {number} <<'END OF STEP'\n{}\nEND OF STEP\n", commands.trim())
 }
 
-/// Adds the drives and further devices of a scenario.
+/// Adds the drives and other devices of a scenario to the QEMU command.
 fn add_devices(command: &mut Command, scenario: &Scenario, folder: &Path) -> Result<()> {
     for (number, size) in scenario.drives.iter().enumerate() {
         let file = folder.join(format!("d{number}"));
-        File::create_new(&file)?.set_len(bytes_of(size).context("a size such as 64M")?)?;
+        File::create_new(&file)?
+            .set_len(bytes_of(size).context("not a drive size such as 64M or 2G")?)?;
         command
             .arg("-drive")
             .arg(format!("if=none,id=d{number},format=raw,discard=unmap,file={}", file.display()));
@@ -306,7 +310,7 @@ fn add_devices(command: &mut Command, scenario: &Scenario, folder: &Path) -> Res
     Ok(())
 }
 
-/// A size such as 64M (bytes).
+/// Parses a size such as 64M or 2G (bytes).
 fn bytes_of(size: &str) -> Option<u64> {
     let (number, shift) = match size.strip_suffix('M') {
         Some(number) => (number, 20),
@@ -315,7 +319,8 @@ fn bytes_of(size: &str) -> Option<u64> {
     Some(number.parse::<u64>().ok()? << shift)
 }
 
-/// Reads what the guest sent: for each step a line "step NUMBER CODE BYTES" and the output.
+/// Parses the data that the guest sent. For each step, the data contain a line "step NUMBER CODE
+/// BYTES", followed by the output of the step.
 pub fn steps(mut sent: &[u8]) -> Vec<Step> {
     let mut found = Vec::new();
     while let Some(end) = sent.iter().position(|byte| *byte == b'\n') {
@@ -334,7 +339,7 @@ pub fn steps(mut sent: &[u8]) -> Vec<Step> {
     found
 }
 
-/// The last lines of a console.
+/// Returns the last 25 lines of a text.
 pub fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(25)..].join("\n")

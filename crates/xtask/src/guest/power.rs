@@ -1,8 +1,9 @@
-//! Power cuts: a guest copies files, changes a setting and stores results while its drive logs all
-//! writes; then the guest is killed. For several moments before the kill, an image is made from the
-//! log as a power cut at that moment leaves it: all flushed writes, and a random part of the
-//! others. A second guest checks the images: no copy may be incomplete, nothing that was reported
-//! as done may be lost, and `restore` must put the setting back.
+//! Simulates power cuts. A guest copies files, changes a setting and stores results while QEMU logs
+//! all writes to its drive. Then the guest is killed. For several moments before the kill, a disk
+//! image is created from the log, with the contents that a power cut at that moment leaves: all
+//! flushed writes, and a random part of the unflushed writes. A second guest checks the images. No
+//! copy may be incomplete, no operation that was reported as done may be lost, and `restore` must
+//! restore the setting.
 
 use super::kernel::Kernel;
 use super::logged::{self, Image, Reports};
@@ -15,42 +16,45 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-/// Commands of the guest that writes, and of the guest that checks the images.
+/// Shell commands of the guest that writes.
 const WRITER: &str = include_str!("power_writer.sh");
+/// Shell commands of the guest that checks the images.
 const CHECKER: &str = include_str!("power_checker.sh");
 /// Size of the drive (bytes).
 const DRIVE_BYTES: u64 = 256 << 20;
-/// Power cuts that are made from the log of each killed guest.
+/// Number of power cuts that are simulated from the log of each killed guest.
 const CUTS_PER_KILL: usize = 10;
-/// Time from the beginning of the guest's operations until it is killed (ms).
+/// Range of times from the start of the guest's operations to its kill (ms).
 const KILL_AFTER_MS: std::ops::Range<u64> = 6_000..20_000;
 /// Kinds of operations, in the order of the checker's arguments.
 const KINDS: [&str; 4] = ["file", "resumed", "tree", "run"];
-/// Reported when a setting has been changed, and before it may be put back.
+/// Kind of the report that a setting has been changed.
 const CHANGED: &str = "changed";
+/// Kind of the report that precedes the restoration of a changed setting.
 const HELD: &str = "held";
 /// Size of a second drive, whose write cache the guest switches (bytes).
 const CACHE_SIZE: u64 = 16 << 20;
 
-/// What came of the campaign.
+/// The results of the campaign.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Power cuts whose images were checked.
+    /// Number of power cuts whose images were checked.
     pub cuts: usize,
-    /// Power cuts while a setting was changed.
+    /// Number of power cuts at which a changed setting had not been restored yet.
     pub settings: usize,
-    /// Operations that had been reported before the cuts, by kind.
+    /// Number of operations that had been reported before the power cuts, by kind.
     pub reported: BTreeMap<&'static str, u64>,
-    /// What was wrong.
+    /// Messages about lost or incomplete data and settings.
     pub faults: Vec<String>,
 }
 
-/// The last operation of each kind that had been reported when the log had `count` entries.
+/// Returns the number of the last operation of each kind that had been reported when the log had
+/// `count` entries.
 fn done_before(reports: &Reports, count: usize) -> [u64; KINDS.len()] {
     KINDS.map(|kind| reports.last(kind, count).unwrap_or(0))
 }
 
-/// Whether a setting was changed when the log had `count` entries, and not yet put back.
+/// Returns whether a setting was changed and not yet restored when the log had `count` entries.
 fn is_changed(reports: &Reports, count: usize) -> bool {
     reports.last(CHANGED, count).is_some_and(|number| {
         reports
@@ -60,10 +64,10 @@ fn is_changed(reports: &Reports, count: usize) -> bool {
     })
 }
 
-/// Cuts the power `cuts` times.
+/// Simulates `cuts` power cuts and checks the images.
 ///
 /// # Errors
-/// A guest does not work, or Ctrl-C.
+/// If a guest fails, or a signal stops the campaign.
 pub fn run(laboratory: &Laboratory, kernel: &Kernel, cuts: usize, seed: u64) -> Result<Outcome> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut outcome = Outcome::default();
@@ -72,7 +76,7 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, cuts: usize, seed: u64) -> 
         let base = folder.path().join("base");
         File::create_new(&base)?.set_len(DRIVE_BYTES)?;
         repository::output_of(Command::new("mkfs.ext4").arg("-q").arg(&base))
-            .context("mkfs.ext4 is needed: install the package e2fsprogs")?;
+            .context("cannot create an ext4; install the package e2fsprogs")?;
         let kill_after_ms = random.u64(KILL_AFTER_MS);
         let writer = logged::Writer {
             script: WRITER,
@@ -87,7 +91,7 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, cuts: usize, seed: u64) -> 
         let images = Images { base: &base, log: &log, moments: &moments };
         look(laboratory, kernel, &images, &reports, &mut random, &mut outcome)?;
         println!(
-            "killed after {:.1} s, {} writes and flushes: {} cuts, {} faults so far",
+            "guest killed after {:.1} s and {} writes and flushes; total: {} cuts, {} faults",
             kill_after_ms as f64 / 1000.0,
             log.entries.len(),
             outcome.cuts,
@@ -97,12 +101,12 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, cuts: usize, seed: u64) -> 
     Ok(outcome)
 }
 
-/// The modules that both guests need.
+/// Returns the kernel modules that both guests need.
 fn modules() -> [String; 2] {
     ["virtio_blk", "ext4"].map(str::to_owned)
 }
 
-/// Arguments of QEMU for the drive whose write cache is switched.
+/// Returns the QEMU arguments for the drive whose write cache is switched.
 fn cache_drive(folder: &Path) -> Result<Vec<String>> {
     let path = folder.join("cache");
     File::create(&path)?.set_len(CACHE_SIZE)?;
@@ -111,8 +115,9 @@ fn cache_drive(folder: &Path) -> Result<Vec<String>> {
     Ok(vec!["-drive".to_owned(), drive, "-device".to_owned(), device])
 }
 
-/// Random moments. The first is the kill itself, at the end of the log. Every third is one at which
-/// a setting was changed, if there is any.
+/// Returns random moments for power cuts, as numbers of log entries. The first moment is the end of
+/// the log, which is the kill itself. Every third moment is chosen from the moments at which a
+/// setting was changed, if there are any.
 fn random_moments(
     random: &mut fastrand::Rng,
     reports: &Reports,
@@ -129,14 +134,15 @@ fn random_moments(
     (0..count).map(moment).collect()
 }
 
-/// Where images come from: the drive before the first guest, its log, and the moments.
+/// The data from which disk images are created.
 struct Images<'a> {
+    /// Image of the drive before the first guest was started.
     base: &'a Path,
     log: &'a WriteLog,
     moments: &'a [usize],
 }
 
-/// Makes an image for each moment and lets the second guest check them all.
+/// Creates an image for each moment and checks all images in the second guest.
 fn look(
     laboratory: &Laboratory,
     kernel: &Kernel,

@@ -1,5 +1,5 @@
-//! Scenarios: what a guest has, what is done in it, and what must come out. Each is one file below
-//! `crates/xtask/scenarios`.
+//! Scenarios: the devices of a guest, the commands that run in the guest, and the expected results.
+//! Each scenario is one file in `crates/xtask/scenarios`.
 
 use crate::dist::Architecture;
 use crate::server::Protocol;
@@ -11,99 +11,103 @@ use std::path::Path;
 
 /// Exit code of a command that halfpower refuses for safety.
 const REFUSED: i32 = 3;
-/// Exit code of a command whose result is not valid.
+/// Exit code of a command whose result is invalid.
 const INVALID: i32 = 5;
-/// What the summary of a survey begins with.
+/// Heading of the summary of a survey.
 const SUMMARY: &str = "In short";
 
-/// A scenario.
+/// A scenario, as its file defines it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// The name of its file.
+    /// File name of the scenario without its extension.
     #[serde(skip)]
     pub name: String,
-    /// The device or situation, as the table in the docs names it.
+    /// Description of the device or situation, for the table in the docs.
     pub device: String,
-    /// Whether `./test` runs it; the others run in campaigns.
+    /// Whether `./test` runs the scenario. The other scenarios run only in campaigns.
     #[serde(default)]
     pub short: bool,
-    /// The series of the kernels that it runs on; none: [`super::kernel::DEFAULT_SERIES`].
+    /// Kernel series on which the scenario runs. If empty, [`super::kernel::DEFAULT_SERIES`].
     #[serde(default)]
     pub kernels: Vec<String>,
     /// The architecture of the guest.
     #[serde(default = "default_architecture")]
     pub architecture: Architecture,
-    /// The machine of QEMU, if it is not that of most guests.
+    /// Machine type of QEMU. None for the default type of the architecture.
     pub machine: Option<String>,
-    /// Words for the kernel's command line.
+    /// Additional parameters for the kernel command line.
     #[serde(default)]
     pub boot: String,
-    /// Sizes of drives, such as "64M". Arguments of QEMU call them `d0`, `d1` and so on.
+    /// Sizes of the drives, such as "64M". Their ids in QEMU arguments are `d0`, `d1` and so on.
     #[serde(default)]
     pub drives: Vec<String>,
-    /// Further arguments of QEMU. `{work}` stands for the folder of this host that servers serve.
+    /// Additional arguments of QEMU. `{work}` is replaced by the folder of this host that the
+    /// servers serve.
     #[serde(default)]
     pub qemu: Vec<String>,
-    /// Modules that are loaded before the setup, with parameters: "null_blk zoned=1".
+    /// Kernel modules that are loaded before the setup, with parameters: "null_blk zoned=1".
     #[serde(default)]
     pub modules: Vec<String>,
-    /// Modules that the setup loads itself, with `insmod /modules/NAME.ko`, or by use.
+    /// Kernel modules that the setup loads with `insmod /modules/NAME.ko`, or that the kernel loads
+    /// when they are used.
     #[serde(default)]
     pub spare_modules: Vec<String>,
-    /// Programs of this host that the guest needs.
+    /// Programs that are copied from this host into the guest.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Servers of this host, which serve a folder with the file `disk` at 10.0.2.2. The shell has
-    /// their ports as `$NFS_PORT` and so on.
+    /// Servers that run on this host and serve a folder with the file `disk`. In the guest, their
+    /// address is 10.0.2.2, and shell variables such as `$NFS_PORT` contain their ports.
     #[serde(default)]
     pub servers: Vec<Protocol>,
-    /// Whether a folder of this host is shared by virtiofs, with the tag `host`.
+    /// Whether virtiofs shares a folder of this host with the guest, with the tag `host`.
     #[serde(default)]
     pub virtiofs: bool,
-    /// Time limit (s); None: that of the campaign.
+    /// Time limit of the guest (s). None for the limit of the campaign.
     pub seconds: Option<u64>,
-    /// Shell commands before the checks; the first that fails ends the scenario.
+    /// Shell commands before the checks. The first command that fails ends the scenario.
     #[serde(default)]
     pub setup: String,
-    /// Adds the checks of a free block device.
+    /// A block device that is not in use, to which the standard checks of devices are applied. None
+    /// if there are no such checks.
     pub block: Option<Place>,
-    /// Adds the checks of a folder in a file system on a disk.
+    /// A folder in a file system on a disk, to which the standard checks of folders are applied.
+    /// None if there are no such checks.
     pub folder: Option<Place>,
-    /// Adds checks that a device or file in use is not written to.
+    /// Devices and files in use, for which a check that writing is refused is added.
     #[serde(default)]
     pub in_use: Vec<InUse>,
-    /// Further checks.
+    /// Additional checks.
     #[serde(default)]
     pub check: Vec<Check>,
 }
 
-/// Something that can be measured.
+/// A device or folder that can be measured.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// Its path.
+    /// Path of the device or folder.
     pub path: String,
-    /// Texts that `halfpower target` must print about it.
+    /// Texts that `halfpower target` must print for this path.
     pub names: Vec<String>,
-    /// What consents to writing to a device, such as its serial number; None: its path.
+    /// Value of `--destroy-data-on`, such as the serial number of the device. None for the path.
     pub consent: Option<String>,
 }
 
-/// A device or file that is in use, so that writing to it must be refused in spite of consent.
+/// A device or file that is in use. Writing to it must be refused even if the user consents.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InUse {
-    /// What it is ("the second disk of a mounted btrfs").
+    /// Description of the device or file ("the second disk of a mounted btrfs").
     pub way: String,
-    /// Its path.
+    /// Path of the device or file.
     pub path: String,
-    /// The flag that consents; None: `--destroy-data-on` with the path.
+    /// Flag that consents to writing. None for `--destroy-data-on` with the path.
     pub consent: Option<String>,
-    /// Further flags.
+    /// Additional flags.
     #[serde(default)]
     pub flags: String,
-    /// What the refusal must say.
+    /// Text that the refusal must contain.
     pub reason: String,
 }
 
@@ -111,52 +115,55 @@ fn default_architecture() -> Architecture {
     Architecture::X86
 }
 
-/// A command in the guest and what must come out.
+/// A command that runs in the guest, and its expected results.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// What must be so, as a sentence.
+    /// The expectation that is checked, as a sentence.
     pub what: String,
-    /// A shell command.
+    /// The shell command.
     pub run: String,
-    /// Its exit code.
+    /// Expected exit code of the command.
     #[serde(default)]
     pub exit: i32,
-    /// Texts that its output must contain.
+    /// Texts that the output must contain.
     #[serde(default)]
     pub has: Vec<String>,
-    /// Texts that its output must not contain.
+    /// Texts that the output must not contain.
     #[serde(default)]
     pub lacks: Vec<String>,
-    /// Whether its output is a list of features for the docs: lines "NAME yes" or "NAME no REASON".
+    /// Whether the output is a list of features for the docs, with lines "NAME yes" or "NAME no
+    /// REASON".
     #[serde(default)]
     pub lists_features: bool,
-    /// Values of the JSON document that it prints, by pointer (RFC 6901).
+    /// Expected values in the JSON document that the command prints, by JSON pointer (RFC 6901).
     #[serde(default)]
     pub json: BTreeMap<String, Expected>,
 }
 
-/// A value of a JSON document that must come out.
+/// An expected value in a JSON document.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(untagged)]
 pub enum Expected {
-    /// This truth value.
+    /// The value is this boolean.
     Is(bool),
-    /// This number.
+    /// The value is this number.
     Number(f64),
-    /// A text that contains this one.
+    /// The value is a string that contains this text.
     Text(String),
-    /// A number between the two, both included.
+    /// The value is a number from the first to the second number, inclusive.
     Range([f64; 2]),
 }
 
 /// Reads all scenarios, sorted by name.
 ///
 /// # Errors
-/// A file cannot be read or is not a scenario.
+/// If a file cannot be read or is not a valid scenario.
 pub fn all(folder: &Path) -> Result<Vec<Scenario>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("no {}", folder.display()))? {
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
         let path = entry?.path();
         let text = fs::read_to_string(&path)?;
         let mut scenario: Scenario =
@@ -166,10 +173,10 @@ pub fn all(folder: &Path) -> Result<Vec<Scenario>> {
         checks.extend(scenario.folder.iter().flat_map(Place::folder_checks));
         checks.extend(scenario.in_use.iter().map(InUse::check));
         checks.append(&mut scenario.check);
-        // Last, because surveys write.
+        // Surveys are the last checks, because they write to the device.
         checks.extend(scenario.block.iter().map(Place::block_survey));
         checks.extend(scenario.folder.iter().map(Place::folder_survey));
-        ensure!(!checks.is_empty(), "{} checks nothing", path.display());
+        ensure!(!checks.is_empty(), "{} has no checks", path.display());
         scenario.check = checks;
         found.push(scenario);
     }
@@ -178,7 +185,8 @@ pub fn all(folder: &Path) -> Result<Vec<Scenario>> {
 }
 
 impl Place {
-    /// A device is described, measured, and not written to without consent.
+    /// Returns the checks that a device is described correctly, can be measured, and is not written
+    /// to without consent.
     fn block_checks(&self) -> Vec<Check> {
         let path = &self.path;
         let mut described =
@@ -191,7 +199,8 @@ impl Place {
         vec![described, measured.shows("requests/s"), refused]
     }
 
-    /// A file system is described, and test files and copies in it are as they must be.
+    /// Returns the checks that a file system is described correctly, that test files in it are
+    /// measured and removed, and that copies are correct.
     fn folder_checks(&self) -> Vec<Check> {
         let path = &self.path;
         let mut described = Check::new(
@@ -203,16 +212,16 @@ impl Place {
             "measure {path} --rw randread --bs 4k --iodepth 4 --size 16m >/tmp/text 2>&1 && \
              ls -A {path} && grep -o requests/s /tmp/text"
         );
-        let what = "random reads of a test file are measured, which is removed";
+        let what = "random reads of a test file are measured, and the file is removed";
         let mut measured = Check::new(what, reads).shows("requests/s");
         measured.lacks.push("halfpower-".to_owned());
         let copy = format!(
             "cp /bin/busybox {path}/a && halfpower copy {path}/a {path}/b && cmp {path}/a {path}/b"
         );
-        vec![described, measured, Check::new("a copy is whole", copy)]
+        vec![described, measured, Check::new("a copy is identical to its source", copy)]
     }
 
-    /// A short survey that may write to the device ends with its summary.
+    /// Returns the check that a short survey that may write to the device prints its summary.
     fn block_survey(&self) -> Check {
         let path = &self.path;
         let consent = self.consent.as_ref().unwrap_or(path);
@@ -220,15 +229,15 @@ impl Place {
         Check::new("a short survey that may write ends with its summary", run).shows(SUMMARY)
     }
 
-    /// A short survey of a folder ends with its summary.
+    /// Returns the check that a short survey of a folder prints its summary.
     fn folder_survey(&self) -> Check {
         let run = survey(&self.path, "--size 16m");
         Check::new("a short survey of the folder ends with its summary", run).shows(SUMMARY)
     }
 }
 
-/// The command of a survey of ten seconds. Its result may be invalid, because a guest is slow and
-/// noisy.
+/// Returns the command of a survey of ten seconds. The result of the survey may be invalid, because
+/// a guest is slow and noisy.
 fn survey(path: &str, flags: &str) -> String {
     let limits = "--budget 10 --max-write 256m";
     format!(
@@ -243,7 +252,7 @@ impl InUse {
         let run = format!(
             "halfpower run {path} --rw write --bs 4k --size 1m --no-store {consent} {flags}"
         );
-        Check::new(&format!("{way} is refused"), run.trim().to_owned()).refused(reason)
+        Check::new(&format!("writing to {way} is refused"), run.trim().to_owned()).refused(reason)
     }
 }
 
@@ -259,35 +268,37 @@ impl Check {
         self
     }
 
-    /// The command must be refused for safety, with this reason.
+    /// Changes the check to expect that the command is refused for safety, with this reason.
     fn refused(mut self, reason: &str) -> Check {
         self.exit = REFUSED;
         self.shows(reason)
     }
 
-    /// Judges an exit code and the output.
+    /// Compares the exit code and the output of the command with the expected results.
     ///
     /// # Errors
-    /// What is wrong, in one line.
+    /// A message of one line that says what differs.
     pub fn judge(&self, code: i32, output: &str) -> Result<(), String> {
         if code != self.exit {
             return Err(format!("exit code {code}, not {}", self.exit));
         }
         if let Some(missing) = self.has.iter().find(|text| !output.contains(*text)) {
-            return Err(format!("the output lacks '{missing}'"));
+            return Err(format!("the output lacks the text '{missing}'"));
         }
         if let Some(wrong) = self.lacks.iter().find(|text| output.contains(*text)) {
-            return Err(format!("the output has '{wrong}'"));
+            return Err(format!("the output has the text '{wrong}'"));
         }
         if self.json.is_empty() {
             return Ok(());
         }
-        let begin = output.find('{').ok_or("no JSON document")?;
+        let begin = output.find('{').ok_or("the output has no JSON document")?;
         let mut documents = serde_json::Deserializer::from_str(&output[begin..]).into_iter();
         let document: serde_json::Value =
-            documents.next().and_then(Result::ok).ok_or("no JSON document")?;
+            documents.next().and_then(Result::ok).ok_or("the output has no JSON document")?;
         for (pointer, expected) in &self.json {
-            let value = document.pointer(pointer).ok_or(format!("no value at {pointer}"))?;
+            let value = document
+                .pointer(pointer)
+                .ok_or(format!("the JSON document has no value at {pointer}"))?;
             if !expected.matches(value) {
                 return Err(format!("{pointer} is {value}, not {expected:?}"));
             }
@@ -323,8 +334,8 @@ mod tests {
         assert_eq!(check("exit = 2").judge(0, "").unwrap_err(), "exit code 0, not 2");
         let text = check("has = [\"a\"]\nlacks = [\"b\"]");
         assert_eq!(text.judge(0, "a"), Ok(()));
-        assert!(text.judge(0, "").unwrap_err().contains("lacks 'a'"));
-        assert!(text.judge(0, "ab").unwrap_err().contains("has 'b'"));
+        assert!(text.judge(0, "").unwrap_err().contains("lacks the text 'a'"));
+        assert!(text.judge(0, "ab").unwrap_err().contains("has the text 'b'"));
     }
 
     #[test]
@@ -340,7 +351,7 @@ mod tests {
     fn the_scenarios_of_this_crate_can_be_read() {
         let folder = crate::repository::root().join("crates/xtask/scenarios");
         for scenario in all(&folder).unwrap() {
-            assert!(!scenario.check.is_empty(), "{} checks nothing", scenario.name);
+            assert!(!scenario.check.is_empty(), "{} has no checks", scenario.name);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What this host serves to a guest: disks and folders over the network, and a folder by virtiofs.
+//! Starts the servers of this host that a guest uses: servers that provide disks and folders over
+//! the network, and a virtiofs daemon.
 
 use super::scenario::Scenario;
 use crate::faults::running::pause;
@@ -11,30 +12,31 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The daemon of virtiofs, which QEMU's package keeps outside the PATH.
+/// Path of the virtiofs daemon, which the QEMU package installs outside the PATH.
 const VIRTIOFSD: &str = "/usr/lib/qemu/virtiofsd";
-/// The folder of this host that servers, virtiofs and 9p serve, in that of the guest's files. Its
-/// name is that of a [`Workplace`].
+/// Name of the folder that servers, virtiofs and 9p serve. It is in the guest's folder on this
+/// host, and [`Workplace`] requires this name.
 pub const SHARED: &str = "data";
-/// The length of the file that servers serve.
+/// Size of the file that the servers serve (bytes).
 const FILE_BYTES: u64 = 64 << 20;
-/// How long the daemon of virtiofs may take to listen (ms), and the time between two looks.
+/// Time limit for the start of the virtiofs daemon (ms).
 const START_MS: u64 = 30_000;
+/// Time between two checks whether the daemon has started (ms).
 const LOOK_MS: u64 = 20;
 
-/// The running servers of a guest. They end when the value is dropped.
+/// The running servers of a guest, which are stopped on drop.
 pub struct Services {
     servers: Vec<Server>,
-    /// The daemon of virtiofs and its socket.
+    /// The virtiofs daemon and the path of its socket. None if the scenario does not use virtiofs.
     virtiofs: Option<(Process, PathBuf)>,
 }
 
 impl Services {
-    /// Starts the servers of a scenario, whose files are in `folder`.
+    /// Starts the servers of a scenario, with their files in `folder`.
     ///
     /// # Errors
-    /// [`crate::faults::tally::Missing`] if a program or privilege is missing; a server does not
-    /// start.
+    /// If a server does not start. If a program or a privilege is missing, the error is
+    /// [`crate::faults::tally::Missing`].
     pub fn start(scenario: &Scenario, folder: &Path, stop: &AtomicBool) -> Result<Services> {
         let data = folder.join(SHARED);
         fs::create_dir(&data)?;
@@ -46,7 +48,8 @@ impl Services {
         Ok(Services { servers, virtiofs })
     }
 
-    /// Shell commands that set a variable for the port of each server.
+    /// Returns shell commands that set a variable to the port of each server and configure the
+    /// network.
     pub fn ports_text(&self) -> String {
         let mut text = String::new();
         for server in &self.servers {
@@ -59,13 +62,13 @@ impl Services {
         text
     }
 
-    /// Adds a network interface and the folder of virtiofs to a guest.
+    /// Adds a network interface and the virtiofs device to the QEMU command, if they are needed.
     pub fn add_devices(&self, command: &mut Command) {
         if !self.servers.is_empty() {
             command.args(["-netdev", "user,id=host", "-device", "virtio-net-pci,netdev=host"]);
         }
         if let Some((_, socket)) = &self.virtiofs {
-            // The daemon reads and writes the memory of the guest.
+            // The memory of the guest is shared, because the daemon reads and writes it.
             command.args(["-object", "memory-backend-memfd,id=memory,size=1G,share=on"]);
             command.args(["-machine", "memory-backend=memory", "-chardev"]);
             command.arg(format!("socket,id=virtiofs,path={}", socket.display()));
@@ -74,7 +77,8 @@ impl Services {
     }
 }
 
-/// Starts the daemon of virtiofs.
+/// Starts the virtiofs daemon and waits until its socket exists. Returns the process and the path
+/// of the socket.
 fn share(workplace: &Workplace<'_>) -> Result<(Process, PathBuf)> {
     let Workplace { folder, stop } = *workplace;
     let (socket, log) = (folder.join("virtiofs"), folder.join("virtiofs-log"));
@@ -95,6 +99,6 @@ fn share(workplace: &Workplace<'_>) -> Result<(Process, PathBuf)> {
         }
     }
     let text = fs::read_to_string(&log).unwrap_or_default();
-    ensure!(socket.exists() && process.is_running(), "virtiofsd does not start: {text}");
+    ensure!(socket.exists() && process.is_running(), "virtiofsd did not start: {text}");
     Ok((process, socket))
 }

@@ -1,32 +1,33 @@
-//! The table of scenarios, and the result of power cuts, in docs/compatibility.md.
+//! Formats the results of scenarios and power cuts for docs/compatibility.md.
 
 use super::lying;
 use super::power::Outcome;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a scenario ended.
+/// The results of a scenario on one kernel.
 #[derive(Debug)]
 pub struct Row {
-    /// The name of the scenario.
+    /// Name of the scenario.
     pub name: String,
-    /// The device or situation.
+    /// Description of the device or situation.
     pub device: String,
-    /// The release of the kernel.
+    /// Release of the kernel.
     pub release: String,
-    /// Features that this kernel has or lacks: name, and "yes" or "no" with the reason.
+    /// Name of each feature, and "yes" or "no" with the reason.
     pub features: Vec<(String, String)>,
-    /// What was in use, and must not have been written to.
+    /// Descriptions of the devices and files in use, to which writing must be refused.
     pub in_use: Vec<String>,
-    /// What was checked.
+    /// Descriptions of the checks.
     pub checks: Vec<String>,
-    /// What failed, with the output.
+    /// Descriptions of the failed checks, with their output.
     pub failures: Vec<String>,
-    /// Why the scenario was not run.
+    /// Why the scenario was not run. None if the scenario was run.
     pub skipped: Option<String>,
 }
 
 impl Row {
-    /// "ok", or the first thing that is wrong, in one line.
+    /// Returns "ok", the reason why the scenario was skipped, or the first line of the first
+    /// failure.
     pub fn result(&self) -> String {
         let failure = self.failures.first().and_then(|failure| failure.lines().next());
         match (&self.skipped, failure) {
@@ -37,12 +38,12 @@ impl Row {
     }
 }
 
-/// Marks a way to write to something in use that was not refused.
+/// Suffix for devices and files in use to which a write was not refused.
 const NOT_REFUSED: &str = " (FAILED)";
 
-/// All rows as a table in Markdown, with a line that counts them. Rows of an older table stay if
-/// their scenario was not run now on that series of kernels. A skipped scenario replaces no older
-/// row.
+/// Formats all rows as a Markdown table, with a line that counts them. A row of the older table is
+/// replaced if its scenario was run now on the same kernel series. Skipped scenarios do not replace
+/// older rows.
 pub fn of(rows: &[Row], older: &str) -> String {
     let mut lines: BTreeMap<(String, String), String> = BTreeMap::new();
     for line in older.lines().filter(|line| line.starts_with("| `")) {
@@ -63,7 +64,7 @@ pub fn of(rows: &[Row], older: &str) -> String {
     }
     let passed = lines.values().filter(|line| line.ends_with("| ok |")).count();
     let mut text = format!(
-        "{} scenarios in guests, {passed} as they must be (`cargo xtask guest`).\n\n\
+        "{} scenarios in guests, {passed} passed (`cargo xtask guest`).\n\n\
          | scenario | device | kernel | what was checked | result |\n|---|---|---|---|---|\n",
         lines.len()
     );
@@ -73,14 +74,14 @@ pub fn of(rows: &[Row], older: &str) -> String {
     text + "\n" + &of_ways(rows, older)
 }
 
-/// The series of a release: "6.12" of "6.12.117+deb12-amd64".
+/// Returns the series of a kernel release: "6.12" for "6.12.117+deb12-amd64".
 fn series(release: &str) -> String {
     release.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
-/// The ways to write to something in use, of these rows and of an older list, and how many of them
-/// were refused. A way is refused only if no scenario that tried it had a failure. Skipped
-/// scenarios are left out.
+/// Formats the list of devices and files in use, from these rows and an older list, and counts how
+/// many of the writes to them were refused. A write counts as refused only if all scenarios with
+/// this device or file passed. Skipped scenarios are left out.
 fn of_ways(rows: &[Row], older: &str) -> String {
     let of_line = |line: &str| {
         let way = line.strip_prefix("- ")?;
@@ -96,7 +97,8 @@ fn of_ways(rows: &[Row], older: &str) -> String {
     }
     let refused = ways.values().filter(|is_refused| **is_refused).count();
     let mut text = format!(
-        "Writing to something in use, with consent: {refused} of {} ways are refused.\n\n",
+        "Writing to a device or file in use, with the consent of the user: {refused} of {} cases \
+         are refused.\n\n",
         ways.len()
     );
     for (way, is_refused) in ways {
@@ -106,8 +108,8 @@ fn of_ways(rows: &[Row], older: &str) -> String {
     text
 }
 
-/// The lines "NAME yes ..." and "NAME no ..." of an output: names, and "yes" with the parentheses
-/// at the end of the line, or "no" with the reason.
+/// Parses the lines "NAME yes ..." and "NAME no ..." of an output. Returns the names, each with
+/// "yes" and the parentheses at the end of the line, or with "no" and the reason.
 pub fn features_in(output: &str) -> Vec<(String, String)> {
     let read = |line: &str| {
         let at = |word: &'static str| Some((line.find(word)?, word));
@@ -124,7 +126,7 @@ pub fn features_in(output: &str) -> Vec<(String, String)> {
     output.lines().filter_map(read).collect()
 }
 
-/// A table of features by kernel.
+/// Formats a table of the features of each kernel.
 pub fn of_features(rows: &[Row]) -> String {
     let listed: Vec<&Row> = rows.iter().filter(|row| !row.features.is_empty()).collect();
     let mut names: Vec<&String> = Vec::new();
@@ -147,18 +149,18 @@ pub fn of_features(rows: &[Row]) -> String {
     text
 }
 
-/// What came of power cuts and of drives that ignore flushes, in sentences.
+/// Formats the results of the power cuts and of the drives that ignore flushes as sentences.
 pub fn of_power_cuts(outcome: &Outcome, lies: &lying::Outcome, release: &str) -> String {
     let Outcome { cuts, settings, reported, faults } = outcome;
     let of = |kind: &str| reported.get(kind).copied().unwrap_or(0);
     format!(
         "{cuts} power cuts of a guest (Linux {release}, ext4 on a virtio disk): {} faults. \
          Before the cuts, {} copies of files, {} resumable copies, {} copies of trees and {} runs \
-         had been reported as done. At {settings} of the cuts the write cache of another drive was \
-         switched, and `restore` had to put it back after the restart.\n\n\
-         {} drives that ignore flushes lost {} blocks at a power cut: on {} of them, `--verify` \
-         found as many damaged blocks as were lost, the first where the first was lost. On {} of \
-         {} honest drives it found none.",
+         had been reported as done. At {settings} of the cuts, the write cache of another drive \
+         was switched, and `restore` had to restore its mode after the restart.\n\n\
+         {} drives that ignore flushes lost {} blocks at a power cut. On {} of these drives, \
+         `--verify` reported the correct number of lost blocks and the correct first offset. On {} \
+         of {} drives that lost no blocks, it reported no damage.",
         faults.len(),
         of("file"),
         of("resumed"),
@@ -193,7 +195,7 @@ mod tests {
         let failing =
             Row { name: "md".to_owned(), ..row(&["it is read: exit code 1\n$ halfpower"]) };
         let text = of(&[row(&[]), failing], "");
-        assert!(text.starts_with("2 scenarios in guests, 1 as they must be"), "{text}");
+        assert!(text.starts_with("2 scenarios in guests, 1 passed"), "{text}");
         assert!(text.contains("| it is named; it is read | ok |"), "{text}");
         assert!(text.contains("| FAILED: it is read: exit code 1 |"), "{text}");
         assert!(
@@ -201,18 +203,19 @@ mod tests {
                 "| | 6.12 |\n|---|---|\n| sync | yes |\n| uring | no: kernel too old |\n"
             )
         );
-        assert!(
-            text.contains("with consent: 0 of 1 ways are refused.\n\n- a mounted disk (FAILED)")
-        );
-        assert!(of(&[row(&[])], "").ends_with(": 1 of 1 ways are refused.\n\n- a mounted disk\n"));
+        assert!(text.contains(": 0 of 1 cases are refused.\n\n- a mounted disk (FAILED)"));
+        assert!(of(&[row(&[])], "").ends_with(": 1 of 1 cases are refused.\n\n- a mounted disk\n"));
         let skipped = || Row { skipped: Some("no mdadm".to_owned()), ..row(&[]) };
-        assert!(of(&[skipped()], "").ends_with("with consent: 0 of 0 ways are refused.\n\n"));
-        // A scenario that is run alone replaces its own row, on the same series of kernels.
+        assert!(of(&[skipped()], "").ends_with(": 0 of 0 cases are refused.\n\n"));
+        // A scenario that is run again replaces only its own row for the same kernel series.
         let mended = Row { name: "md".to_owned(), release: "6.12.9".to_owned(), ..row(&[]) };
         let renewed = of(&[mended, skipped()], &text);
-        assert!(renewed.starts_with("2 scenarios in guests, 2 as they must be"), "{renewed}");
-        assert!(renewed.ends_with(": 1 of 1 ways are refused.\n\n- a mounted disk\n"), "{renewed}");
+        assert!(renewed.starts_with("2 scenarios in guests, 2 passed"), "{renewed}");
+        assert!(
+            renewed.ends_with(": 1 of 1 cases are refused.\n\n- a mounted disk\n"),
+            "{renewed}"
+        );
         let older = Row { release: "5.10".to_owned(), ..row(&[]) };
-        assert!(of(&[older], &renewed).starts_with("3 scenarios in guests, 3 as"), "{renewed}");
+        assert!(of(&[older], &renewed).starts_with("3 scenarios in guests, 3 passed"), "{renewed}");
     }
 }

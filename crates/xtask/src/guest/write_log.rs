@@ -1,31 +1,33 @@
-//! The log of all writes to a drive, in the format of dm-log-writes
-//! (Documentation/admin-guide/device-mapper/log-writes), which QEMU's `blklogwrites` writes. From
-//! the log, an image of the drive after a power cut at any moment can be made, with a part of the
-//! unflushed writes.
+//! Reads the log of all writes to a drive. QEMU's `blklogwrites` writes the log in the format of
+//! dm-log-writes (Documentation/admin-guide/device-mapper/log-writes). For any moment, a disk image
+//! can be created from the log that contains the data that a power cut at this moment leaves: all
+//! flushed writes, and a part of the unflushed writes.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Begins the first sector.
+/// Magic number at the start of the log.
 const MAGIC: u64 = 0x006a_7366_7773_6872;
-/// Unit of offsets and lengths (bytes).
+/// Unit of the offsets and lengths in the log (bytes).
 const SECTOR_BYTES: u64 = 512;
-/// Flags of an entry.
+/// Flag that marks an entry as a flush.
 const FLUSH: u64 = 1;
+/// Flag of a write with FUA (forced unit access), which is durable on completion.
 const FUA: u64 = 2;
+/// Flag that marks an entry as a discard.
 const DISCARD: u64 = 4;
 
-/// One write, flush or discard.
+/// A write, flush or discard in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it begins on the drive (bytes).
+    /// Offset on the drive (bytes).
     pub offset: u64,
-    /// Its length (bytes); 0 for a flush.
+    /// Length (bytes). 0 for a flush.
     pub bytes: u64,
     flags: u64,
-    /// Where its data lie in the log (bytes).
+    /// Offset of the written data in the log (bytes).
     data_at: u64,
 }
 
@@ -39,15 +41,15 @@ impl Entry {
     }
 }
 
-/// A log.
+/// A log of writes.
 #[derive(Debug)]
 pub struct WriteLog {
     file: File,
-    /// Its entries in their order.
+    /// The entries in the order of the log.
     pub entries: Vec<Entry>,
 }
 
-/// Entries that a log has so far.
+/// Returns the number of entries in a log, which may still be growing.
 pub fn count(log: &Path) -> Result<u64> {
     let mut head = [0; 24];
     let file = File::open(log)?;
@@ -62,15 +64,19 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl WriteLog {
-    /// Reads a log up to the last entry that its head counts.
+    /// Reads the entries of a log. The header of the log contains their number.
     ///
     /// # Errors
-    /// The file is not a log, or it is damaged.
+    /// If the file is not a log, or is damaged.
     pub fn open(path: &Path) -> Result<WriteLog> {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let mut head = [0; 28];
-        file.read_exact_at(&mut head, 0).context("the log has no head")?;
-        ensure!(number(&head, 0) == MAGIC, "not a log of writes: {:x}", number(&head, 0));
+        file.read_exact_at(&mut head, 0).context("the log has no header")?;
+        ensure!(
+            number(&head, 0) == MAGIC,
+            "not a log of writes: it begins with {:x}",
+            number(&head, 0)
+        );
         let count = number(&head, 16);
         let mut at = SECTOR_BYTES;
         let mut entries = Vec::new();
@@ -91,12 +97,12 @@ impl WriteLog {
         Ok(WriteLog { file, entries })
     }
 
-    /// Applies to an image what a power cut after `count` entries leaves: everything before the
-    /// last flush, writes with FUA, and of the others those that `keeps` chooses. Returns the
-    /// entries that were lost. With `is_lying`, flushes and FUA mean nothing.
+    /// Writes to an image the data that a power cut after `count` entries leaves: all writes before
+    /// the last flush, all writes with FUA, and those other writes for which `keeps` returns true.
+    /// With `is_lying`, flushes and FUA have no effect. Returns the entries that were lost.
     ///
     /// # Errors
-    /// The image or the log cannot be accessed.
+    /// If the image or the log cannot be accessed.
     pub fn apply(
         &self,
         image: &File,
@@ -127,7 +133,8 @@ mod tests {
     use super::*;
     use std::io::{Read, Seek};
 
-    /// A log of writes of one sector, each with its number as content; None is a flush.
+    /// Creates a log from sector numbers and flags. Each write has one sector, whose bytes are the
+    /// number of the entry from 1. An entry without a sector is a flush.
     fn log(path: &Path, entries: &[(Option<u64>, u64)]) {
         let file = File::create(path).unwrap();
         let head = [MAGIC, 1, entries.len() as u64, SECTOR_BYTES];

@@ -1,13 +1,15 @@
-//! Checks which crate imports which: compares every manifest with the table of ARCHITECTURE.md.
+//! Checks the imports between crates: compares every manifest with the permitted imports, which
+//! ARCHITECTURE.md describes.
 //!
-//! Dependencies and build-dependencies of all platforms count, dev-dependencies do not. A crate
-//! missing from the table is a finding; a crate that exists only in the table is not.
+//! Dependencies and build-dependencies of all platforms are checked. Dev-dependencies are not
+//! checked. A crate that is missing from the table below is a finding. A crate that exists only in
+//! the table is not a finding.
 
 use super::finding::Finding;
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
-/// General libraries, which all crates of [`ABOVE_LIBRARIES`] may import.
+/// General libraries, which all crates in [`ABOVE_LIBRARIES`] may import.
 const LIBRARIES: [&str; 15] = [
     "explain",
     "ioengine",
@@ -26,8 +28,8 @@ const LIBRARIES: [&str; 15] = [
     "report",
 ];
 
-/// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
-/// after it may import all libraries as well.
+/// Each crate of the workspace with the crates that it may import, in layer order. The crates in
+/// [`ABOVE_LIBRARIES`] may also import all libraries.
 const ARROWS: [(&str, &[&str]); 26] = [
     ("explain", &[]),
     ("ioengine", &[]),
@@ -60,7 +62,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
     ("xtask", &[]),
 ];
 
-/// Crates of [`ARROWS`] that may import all libraries.
+/// Crates that may import all libraries, in addition to the crates listed in [`ARROWS`].
 const ABOVE_LIBRARIES: [&str; 10] = [
     "lab",
     "survey",
@@ -74,10 +76,11 @@ const ABOVE_LIBRARIES: [&str; 10] = [
     "halfpower",
 ];
 
-/// Findings of one manifest; fails if it is not TOML.
+/// Checks the imports in one manifest. Returns an error if the manifest is not TOML.
 pub fn check(crate_name: &str, path: &str, manifest: &str) -> Result<Vec<Finding>> {
     let Some(allowed) = arrows_of(crate_name) else {
-        let message = format!("crate `{crate_name}` is not in the table of crates/xtask");
+        let message =
+            format!("crate `{crate_name}` is not in the table ARROWS of xtask; add it there");
         return Ok(vec![Finding::new(path, 1, message)]);
     };
     let table: Table = manifest.parse().with_context(|| format!("{path} is not TOML"))?;
@@ -97,7 +100,7 @@ fn arrows_of(crate_name: &str) -> Option<&'static [&'static str]> {
     ARROWS.iter().find(|(name, _)| *name == crate_name).map(|(_, allowed)| *allowed)
 }
 
-/// All dependencies that count, including those of single platforms.
+/// Returns all dependencies and build-dependencies, including those of only one platform.
 fn dependencies(manifest: &Table) -> Vec<(&String, &Value)> {
     let platforms = manifest.get("target").and_then(Value::as_table);
     let tables = platforms.into_iter().flat_map(Table::values).filter_map(Value::as_table);
@@ -110,7 +113,7 @@ fn dependencies(manifest: &Table) -> Vec<(&String, &Value)> {
     found
 }
 
-/// The folder of a dependency: its package name without the prefix `halfpower-`.
+/// Returns the folder name of a dependency: its package name without the prefix `halfpower-`.
 fn folder_name<'a>(key: &'a str, value: &'a Value) -> &'a str {
     let package = value.get("package").and_then(Value::as_str).unwrap_or(key);
     package.strip_prefix("halfpower-").unwrap_or(package)

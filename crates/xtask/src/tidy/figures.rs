@@ -1,8 +1,9 @@
-//! `cargo xtask tidy --figures`: sizes of crates, and counts of code patterns to avoid.
+//! `cargo xtask tidy --figures`: prints the sizes of crates and the numbers of code patterns to
+//! avoid.
 //!
-//! All figures come from the sources, so they are the same on every machine. Lines are counted in
-//! all crates, patterns only in shipped code: not in tests and not in `xtask`. A figure with a goal
-//! shows whether it is met; a missed goal is not an error.
+//! All figures are counted in the sources, so they are the same on every machine. Lines are counted
+//! in all crates. Patterns are counted only in shipped code, which excludes tests and `xtask`. For
+//! a figure with a goal, the table shows whether the goal is met. A missed goal is not an error.
 
 mod forms;
 mod lines;
@@ -19,12 +20,13 @@ use std::path::Path;
 
 /// The crate of developer commands, which is not shipped.
 const DEVELOPER_CRATE: &str = "xtask";
-/// Goal: fewer crates in the workspace than this.
+/// Goal: the workspace has fewer crates than this.
 const MEMBERS: usize = 22;
-/// Types that only one crate should define.
+/// Names that only one type should have.
 const SHARED_TYPES: [&str; 3] = ["Evidence", "Finding", "Workload"];
 
-/// A code pattern: name, function that finds its lines in a file, and goal.
+/// A code pattern: its name, the function that finds its lines in a file, and the goal for its
+/// count.
 type Form = (&'static str, fn(&Source) -> Vec<usize>, Goal);
 
 const FORMS: [Form; 8] = [
@@ -38,7 +40,7 @@ const FORMS: [Form; 8] = [
     ("literals `[\"read\", \"write\"]`", forms::lists_of_directions, Goal::None),
 ];
 
-/// The tables, ready to print.
+/// Returns the text with both tables: the sizes of crates, and all other figures.
 pub fn tables(root: &Path) -> Result<String> {
     let sources = sources(root)?;
     let metadata = repository::metadata_of_members(root)?;
@@ -51,7 +53,7 @@ pub fn tables(root: &Path) -> Result<String> {
     Ok(format!("{}\n{}", lines::table(&crates), row::table(&rows)))
 }
 
-/// The Rust files of all crates.
+/// Reads the Rust files of all crates.
 fn sources(root: &Path) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for path in repository::files(root)? {
@@ -65,7 +67,7 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// The figures about forms of code in the shipped crates.
+/// Counts the code patterns in the shipped crates.
 fn forms(sources: &[Source]) -> Vec<Row> {
     let shipped: Vec<&Source> =
         sources.iter().filter(|source| source.crate_name() != DEVELOPER_CRATE).collect();
@@ -80,7 +82,7 @@ fn forms(sources: &[Source]) -> Vec<Row> {
     rows
 }
 
-/// The crates that import clap.
+/// Counts the crates that import clap.
 fn importers_of_clap(sources: &[&Source]) -> Row {
     let imports = |source: &&&Source| !paths(&source.shipped_tokens(), &["clap"]).is_empty();
     let names: BTreeSet<&str> =

@@ -1,9 +1,9 @@
-//! A finding of a rule: file, line and a message with the remedy. It prints like a compiler
-//! message.
+//! The finding of a rule: file, line and message. A finding is printed in the format of compiler
+//! messages.
 
 use std::fmt;
 
-/// A violation of a rule. Sorts by file and line.
+/// A violation of a rule. Findings are ordered by file and line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     path: String,
@@ -12,12 +12,13 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding at a line (from 1) of a file, whose path is relative to the root.
+    /// Returns a finding at a line of a file. The path is relative to the root, and lines are
+    /// counted from 1.
     pub fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self { path: path.to_string(), line, message: message.into() }
     }
 
-    /// The line to which the finding refers.
+    /// Returns the line to which the finding refers.
     #[cfg(test)]
     pub fn line(&self) -> usize {
         self.line

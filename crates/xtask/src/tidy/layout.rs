@@ -1,29 +1,29 @@
-//! Limits on the length of functions, files and lines, and the opening paragraph of a file.
+//! Checks the length of functions, files and lines, and the opening paragraph of each file.
 //!
-//! A function counts from its `fn` to its closing brace, without documentation. Tests are exempt,
-//! except from the line width.
+//! The length of a function is counted from `fn` to the closing brace, without the doc comment. In
+//! tests, only the line width is checked.
 
 use super::finding::Finding;
 use super::source::{Source, Token};
 use std::ops::RangeInclusive;
 
-/// Maximum lines of a function, including signature and braces.
+/// Maximum number of lines of a function, including the signature and the braces.
 const FUNCTION_LINES: usize = 70;
-/// Maximum lines of a file without its tests.
+/// Maximum number of lines of a file without its tests.
 const FILE_LINES: usize = 700;
-/// Maximum characters of a line.
+/// Maximum number of characters in a line.
 const LINE_CHARACTERS: usize = 100;
-/// Minimum characters of the opening paragraph.
+/// Minimum number of characters in the opening paragraph of a file.
 const OPENING_CHARACTERS: usize = 60;
 
-/// Functions outside tests that are too long.
+/// Reports functions outside tests that are too long.
 pub fn long_functions(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for Function { name, line, body } in functions(&source.shipped_tokens()) {
         let lines = body.end() - line + 1;
         if lines > FUNCTION_LINES {
             let message = format!(
-                "function `{name}` has {lines} lines, at most {FUNCTION_LINES} are allowed"
+                "function `{name}` has {lines} lines, but only {FUNCTION_LINES} are allowed"
             );
             findings.push(Finding::new(&source.path, line, message));
         }
@@ -31,12 +31,13 @@ pub fn long_functions(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// The lines of the bodies of all functions outside tests, including the lines of their braces.
+/// Returns the line ranges of the bodies of all functions outside tests. A range includes the lines
+/// of the braces.
 pub fn bodies(source: &Source) -> Vec<RangeInclusive<usize>> {
     functions(&source.shipped_tokens()).into_iter().map(|function| function.body).collect()
 }
 
-/// A function with a body.
+/// A function that has a body.
 struct Function<'a> {
     name: &'a str,
     line: usize,
@@ -58,7 +59,8 @@ fn functions<'a>(tokens: &[&'a Token]) -> Vec<Function<'a>> {
     functions
 }
 
-/// Lines from the opening to the closing brace of the body; None for a declaration.
+/// Returns the range of lines from the opening to the closing brace of the body. None for a
+/// declaration without a body.
 fn body(tokens: &[&Token]) -> Option<RangeInclusive<usize>> {
     let mut depth = 0_usize;
     let mut first_line = None;
@@ -82,39 +84,39 @@ fn body(tokens: &[&Token]) -> Option<RangeInclusive<usize>> {
     None
 }
 
-/// A file that is too long without its tests.
+/// Reports a file that is too long. Lines of tests are not counted.
 pub fn long_files(source: &Source) -> Vec<Finding> {
     let lines = source.shipped_lines();
     if lines <= FILE_LINES {
         return Vec::new();
     }
-    let message = format!("{lines} lines without tests, at most {FILE_LINES} are allowed");
+    let message = format!("{lines} lines without tests, but only {FILE_LINES} are allowed");
     vec![Finding::new(&source.path, 1, message)]
 }
 
-/// Lines that are too wide.
+/// Reports lines that are too wide.
 pub fn long_lines(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in source.text.lines().enumerate() {
         let width = line.chars().count();
         if width > LINE_CHARACTERS {
             let message =
-                format!("line of {width} characters, at most {LINE_CHARACTERS} are allowed");
+                format!("line of {width} characters, but only {LINE_CHARACTERS} are allowed");
             findings.push(Finding::new(&source.path, index + 1, message));
         }
     }
     findings
 }
 
-/// A file that does not open with a text of `//!`.
+/// Reports a file that does not begin with a `//!` paragraph, or whose paragraph is too short.
 pub fn missing_openings(source: &Source) -> Vec<Finding> {
     let opening = source.text.lines().map_while(|line| line.strip_prefix("//!"));
     let characters: usize = opening.map(|line| line.trim().chars().count()).sum();
     if characters >= OPENING_CHARACTERS {
         return Vec::new();
     }
-    let message = "the file must open with a `//!` paragraph: what it is for, how it works, \
-                   what it does not do";
+    let message = "the file must begin with a `//!` paragraph that says what the file is for, how \
+                   it works, and what it does not do";
     vec![Finding::new(&source.path, 1, message)]
 }
 

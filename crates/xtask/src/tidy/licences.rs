@@ -1,7 +1,8 @@
 //! Checks the licence of every dependency against a list of permissive licences.
 //!
-//! Licences are SPDX expressions as `cargo metadata` gives them; an exception (`WITH ...`) only
-//! widens a licence and is accepted with it. Licence files are not read.
+//! `cargo metadata` returns licences as SPDX expressions. An exception (`WITH ...`) only grants
+//! additional permissions, so a licence with an exception is accepted like the licence itself.
+//! Licence files are not read.
 
 use super::finding::Finding;
 use anyhow::{Context, Result};
@@ -23,16 +24,18 @@ const ALLOWED: [&str; 12] = [
     "Zlib",
 ];
 
-/// Findings at the lines of packages in the lock file; fails if the metadata has another form.
+/// Reports packages without an accepted licence, at their lines in the lock file. Returns an error
+/// if the metadata do not have the expected form.
 pub fn check(metadata: &Value, lock: &str) -> Result<Vec<Finding>> {
     let packages = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
     let mut findings = Vec::new();
     for package in packages {
-        let name = package["name"].as_str().context("a package without a name")?;
+        let name = package["name"].as_str().context("a package has no name")?;
         let licence = package["license"].as_str();
         if !licence.is_some_and(is_allowed) {
             let licence = licence.unwrap_or("none");
-            let message = format!("licence of `{name}` is not on the list of xtask: {licence}");
+            let message =
+                format!("licence of `{name}` is not in the list ALLOWED of xtask: {licence}");
             findings.push(Finding::new("Cargo.lock", line_of(lock, name), message));
         }
     }
@@ -80,6 +83,9 @@ mod tests {
         let lock = "[[package]]\nname = \"good\"\n\n[[package]]\nname = \"bad\"\n";
         let findings = check(&metadata, lock).unwrap();
         let messages: Vec<String> = findings.iter().map(Finding::to_string).collect();
-        assert_eq!(messages, ["Cargo.lock:5: licence of `bad` is not on the list of xtask: none"]);
+        assert_eq!(
+            messages,
+            ["Cargo.lock:5: licence of `bad` is not in the list ALLOWED of xtask: none"]
+        );
     }
 }

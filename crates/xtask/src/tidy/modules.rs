@@ -1,18 +1,19 @@
-//! Checks imports between the modules of a crate: no cycles, and only of modules that the root
-//! declares above.
+//! Checks the imports between the modules of a crate. The imports must not be cyclic. A top-level
+//! module may import only top-level modules that the crate root declares before it.
 //!
-//! An import is any path from `crate`, `super` or `self` outside tests into another module. It
-//! counts at the level at which the two module paths diverge: `a::b` importing `a::c` is an import
-//! of `c` by `b` inside `a`. A module and its submodules may import each other freely, and names
-//! re-exported by the root are not followed.
+//! An import is any path outside tests that starts with `crate`, `super` or `self` and leads into
+//! another module. It counts for the level at which the two module paths diverge: if `a::b` imports
+//! `a::c`, this is an import of `c` by `b` inside `a`. A module and its submodules may import each
+//! other freely. Names that the root re-exports are not followed.
 
 use super::finding::Finding;
 use super::paths::{UsedPath, paths};
 use super::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An import between two modules of the same parent.
+/// An import between two modules with the same parent.
 struct Import<'a> {
+    /// Module path of the common parent. Empty for the crate root.
     inside: Vec<String>,
     from: String,
     to: String,
@@ -20,7 +21,7 @@ struct Import<'a> {
     line: usize,
 }
 
-/// Findings of one crate, given all files under its `src`.
+/// Checks one crate. `files` are all files in its `src` folder.
 pub fn check(files: &[&Source]) -> Vec<Finding> {
     let imports = imports(files);
     let mut findings = against_the_order(&imports, &declared_in_root(files));
@@ -28,7 +29,8 @@ pub fn check(files: &[&Source]) -> Vec<Finding> {
     findings
 }
 
-/// The modules that `lib.rs`, or else `main.rs`, declares, from top to bottom.
+/// Returns the modules that `lib.rs` declares, followed by those that only `main.rs` declares, in
+/// the order of the declarations.
 fn declared_in_root(files: &[&Source]) -> Vec<String> {
     let mut declared = Vec::new();
     for end in ["/src/lib.rs", "/src/main.rs"] {
@@ -67,7 +69,8 @@ fn imports<'a>(files: &[&'a Source]) -> Vec<Import<'a>> {
     imports
 }
 
-/// The module that a path in module `here` refers to.
+/// Returns the path of the module to which the path `used` leads. `here` is the module in which the
+/// path occurs.
 fn module_of(here: &[String], used: &UsedPath, modules: &BTreeSet<Vec<String>>) -> Vec<String> {
     let mut place = here.to_vec();
     for word in &used.segments {
@@ -95,15 +98,16 @@ fn against_the_order(imports: &[Import<'_>], declared: &[String]) -> Vec<Finding
     for import in imports.iter().filter(|import| import.inside.is_empty()) {
         if place(&import.to) > place(&import.from) {
             let Import { from, to, .. } = import;
-            let message =
-                format!("module `{from}` imports `{to}`, which is declared after it; swap them");
+            let message = format!(
+                "module `{from}` imports `{to}`, which is declared after it; swap the declarations"
+            );
             findings.push(Finding::new(import.path, import.line, message));
         }
     }
     findings
 }
 
-/// One finding per pair of modules that is part of a cycle.
+/// Reports cyclic imports, with one finding for each pair of modules in a cycle.
 fn cycles(imports: &[Import<'_>]) -> Vec<Finding> {
     let mut graphs: BTreeMap<&[String], BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
     for import in imports {
@@ -126,7 +130,8 @@ fn cycles(imports: &[Import<'_>]) -> Vec<Finding> {
     findings
 }
 
-/// A shortest path between two modules, both included; `None` if there is no path.
+/// Returns a shortest path from `start` to `goal`, including both modules. None if there is no
+/// path.
 fn shortest_path<'a>(
     graph: &BTreeMap<&'a str, BTreeSet<&'a str>>,
     start: &'a str,
@@ -172,7 +177,7 @@ mod tests {
     fn a_module_that_imports_one_declared_below_it_fails() {
         let root = ("lib.rs", "mod low;\npub(crate) mod high;");
         let low = ("low.rs", "//! x\nfn f() { crate::high::g() }");
-        let why = "module `low` imports `high`, which is declared after it; swap them";
+        let why = "module `low` imports `high`, which is declared after it; swap the declarations";
         let found = messages(&[root, low, ("high.rs", "")]);
         assert_eq!(found, [format!("crates/a/src/low.rs:2: {why}")]);
     }

@@ -1,18 +1,18 @@
-//! Finds paths such as `crate::engine::{Engine, uring::Ring}` in tokens and expands them, one per
-//! name. Works for `use` and for paths in expressions, types and macro calls.
+//! Finds paths such as `crate::engine::{Engine, uring::Ring}` in tokens and expands them into one
+//! path for each name. This works for `use` and for paths in expressions, types and macro calls.
 
 use super::source::Token;
 
-/// A path with its first word, for example `["crate", "engine", "Engine"]`.
+/// A path that a file uses.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UsedPath {
-    /// The words of the path; a `*` is left out.
+    /// Words of the path, such as `["crate", "engine", "Engine"]`. A final `*` is left out.
     pub segments: Vec<String>,
     /// Line of the path's last word.
     pub line: usize,
 }
 
-/// All paths that start with one of the given words.
+/// Returns all paths with more than one word that start with one of the given words.
 pub fn paths(tokens: &[&Token], first_words: &[&str]) -> Vec<UsedPath> {
     let mut found = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
@@ -25,7 +25,8 @@ pub fn paths(tokens: &[&Token], first_words: &[&str]) -> Vec<UsedPath> {
     found
 }
 
-/// Expands the tree of names at `index` and returns the index after it.
+/// Expands the path or the braces at `index`, appends the paths to `found`, and returns the index
+/// of the next token.
 fn expand(tokens: &[&Token], index: usize, prefix: &[String], found: &mut Vec<UsedPath>) -> usize {
     let Some(token) = tokens.get(index) else { return index };
     match token.text.as_str() {

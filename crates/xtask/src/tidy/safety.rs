@@ -1,16 +1,16 @@
-//! Checks that only certain crates use `unsafe`, and that a comment on each block says why it is
-//! sound.
+//! Checks that only certain crates use `unsafe`, and that each `unsafe` block has a comment that
+//! says why the block is sound.
 //!
-//! The comment contains `SAFETY:` and stands directly above the statement. Reviewers check whether
-//! it is correct.
+//! The comment must contain `SAFETY:` and be directly above the statement. Reviewers check whether
+//! the comment is correct.
 
 use super::finding::Finding;
 use super::source::Source;
 
-/// The crates with system calls, and the crate with stores that bypass the caches.
+/// Crates that may use `unsafe`: they make system calls, or use stores that bypass the CPU caches.
 const UNSAFE_CRATES: [&str; 4] = ["ioengine", "cpucost", "memspeed", "calltrace"];
 
-/// Uses of the keyword `unsafe` outside [`UNSAFE_CRATES`], including tests.
+/// Reports uses of the keyword `unsafe` outside [`UNSAFE_CRATES`], also in tests.
 pub fn unsafe_outside_its_crates(source: &Source) -> Vec<Finding> {
     if UNSAFE_CRATES.contains(&source.crate_name()) {
         return Vec::new();
@@ -21,7 +21,7 @@ pub fn unsafe_outside_its_crates(source: &Source) -> Vec<Finding> {
     tokens.map(|token| Finding::new(&source.path, token.line, message)).collect()
 }
 
-/// Unsafe blocks and implementations without a comment that gives the reason.
+/// Reports `unsafe` blocks and implementations without a `SAFETY:` comment.
 pub fn undocumented_unsafe(source: &Source) -> Vec<Finding> {
     let lines: Vec<&str> = source.text.lines().collect();
     let mut findings = Vec::new();
@@ -35,7 +35,7 @@ pub fn undocumented_unsafe(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Whether the last line, or the comment above its statement, has a reason.
+/// Returns whether the last line, or the comment above its statement, contains `SAFETY:`.
 fn has_reason(lines: &[&str]) -> bool {
     let Some((last, above)) = lines.split_last() else { return false };
     if last.contains("SAFETY:") {
@@ -53,7 +53,7 @@ fn has_reason(lines: &[&str]) -> bool {
     false
 }
 
-/// Whether a new statement starts after a line.
+/// Returns whether a new statement starts after this line.
 fn ends_before(line: &str) -> bool {
     line.is_empty() || line.ends_with([';', '{', '}', ','])
 }

@@ -1,23 +1,25 @@
-//! A Rust file as a flat list of tokens, each with its line and whether it is test code.
+//! Parses a Rust file into a flat list of tokens. Each token has its line and a flag that says
+//! whether it is test code.
 //!
-//! The rules look for short sequences of tokens. Comments and strings do not match, code inside
-//! macro calls matches, and no syntax tree is needed. Test code is: items with `#[test]` or
-//! `#[cfg(test)]`, files in `tests/`, `benches/` and `examples/`, and modules declared under
-//! `#[cfg(test)]`. Code under `cfg(any(test, ...))` is not test code, since it may be shipped.
+//! The rules search for short sequences of tokens, so that no syntax tree is needed. Text in
+//! comments and strings does not match, but code inside macro calls does. Test code is: items with
+//! `#[test]` or `#[cfg(test)]`, files in `tests/`, `benches/` and `examples/`, and the files of
+//! modules that are declared with `#[cfg(test)]`. Code under `cfg(any(test, ...))` is not test
+//! code, because it may be shipped.
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 use std::ops::RangeInclusive;
 
-/// Cargo's folders for code that is never shipped.
+/// Folders of Cargo packages whose code is never shipped.
 const TEST_FOLDERS: [&str; 3] = ["tests", "benches", "examples"];
 
-/// A token; `::` and each delimiter are tokens.
+/// A token of a Rust file. A `::` is one token, and so is each opening or closing delimiter.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// Text of the token as written.
+    /// Text of the token as it is written in the file.
     pub text: String,
-    /// Line on which the token starts, counted from 1.
+    /// Number of the line on which the token starts, from 1.
     pub line: usize,
     /// Whether the token belongs to test code.
     pub in_test: bool,
@@ -27,7 +29,7 @@ pub struct Token {
 pub struct Source {
     /// Path relative to the root of the checkout.
     pub path: String,
-    /// The whole file.
+    /// Text of the file.
     pub text: String,
     /// The tokens of the file, without comments.
     pub tokens: Vec<Token>,
@@ -37,10 +39,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// Parses a file; fails if it is not Rust.
+    /// Parses a file. Returns an error if the text is not Rust code.
     pub fn parse(path: &str, text: &str) -> Result<Self> {
         let stream: TokenStream =
-            text.parse().map_err(|error| anyhow!("{path}: not Rust source: {error}"))?;
+            text.parse().map_err(|error| anyhow!("{path} is not Rust code: {error}"))?;
         let in_test_folder = path.split('/').any(|part| TEST_FOLDERS.contains(&part));
         let mut source = Self {
             path: path.to_string(),
@@ -57,14 +59,15 @@ impl Source {
         Ok(source)
     }
 
-    /// The folder name of the crate in `crates/NAME/...`; for other files, the first folder of the
-    /// path.
+    /// Returns the folder name of the crate: NAME for `crates/NAME/...`, or the first part of any
+    /// other path.
     pub fn crate_name(&self) -> &str {
         let inside = self.path.strip_prefix("crates/").unwrap_or(&self.path);
         inside.split('/').next().unwrap_or(inside)
     }
 
-    /// The module path of the file, `[]` for the crate root; `None` outside `src` and in `src/bin`.
+    /// Returns the module path of the file, which is empty for the crate root. None for files
+    /// outside `src` and in `src/bin`.
     pub fn module_path(&self) -> Option<Vec<String>> {
         let (_, inside) = self.path.split_once("/src/")?;
         let stem = inside.strip_suffix(".rs")?;
@@ -76,17 +79,17 @@ impl Source {
         }
     }
 
-    /// Tokens of code that is not test code.
+    /// Returns the tokens that are not test code.
     pub fn shipped_tokens(&self) -> Vec<&Token> {
         self.tokens.iter().filter(|token| !token.in_test).collect()
     }
 
-    /// Number of lines outside test code.
+    /// Returns the number of lines outside test code.
     pub fn shipped_lines(&self) -> usize {
         (1..=self.text.lines().count()).filter(|line| !self.is_test_line(*line)).count()
     }
 
-    /// Whether a line belongs to test code, comments included.
+    /// Returns whether a line belongs to test code. Comment lines inside test code also do.
     pub fn is_test_line(&self, line: usize) -> bool {
         self.is_test || self.test_lines.iter().any(|range| range.contains(&line))
     }
@@ -148,8 +151,8 @@ impl Source {
     }
 }
 
-/// Length (in token trees) of the item at the front, if it is test code: its attributes and
-/// everything up to the first `;` or block.
+/// Returns the number of token trees of the first item if its first attribute marks it as test
+/// code. The item extends from its attributes to the first `;` or block. None for other items.
 fn test_item_end(trees: &[TokenTree]) -> Option<usize> {
     if !is_test_attribute(attribute(trees)?) {
         return None;
@@ -167,7 +170,8 @@ fn test_item_end(trees: &[TokenTree]) -> Option<usize> {
     Some(rest.unwrap_or(trees.len()))
 }
 
-/// The outer attribute `#[...]` at the start of the token trees.
+/// Returns the contents of the attribute `#[...]` at the start of the token trees. None if there is
+/// no attribute.
 fn attribute(trees: &[TokenTree]) -> Option<&Group> {
     match trees {
         [TokenTree::Punct(hash), TokenTree::Group(group), ..]
@@ -184,7 +188,8 @@ fn is_test_attribute(group: &Group) -> bool {
     text == "test" || text == "cfg(test)" || text.starts_with("cfg(all(test,")
 }
 
-/// Marks the files of modules that another file declares as `#[cfg(test)] mod name;`.
+/// Marks as test code the files of modules that another file declares with
+/// `#[cfg(test)] mod name;`, and the files of their submodules.
 pub fn mark_test_modules(sources: &mut [Source]) {
     let modules: Vec<String> = sources.iter().flat_map(test_modules).collect();
     for source in sources {
@@ -200,7 +205,7 @@ pub fn mark_test_modules(sources: &mut [Source]) {
     }
 }
 
-/// Paths, without `.rs`, of the modules that the file declares for tests only.
+/// Returns the paths, without `.rs`, of the modules that the file declares only for tests.
 fn test_modules(source: &Source) -> Vec<String> {
     let stem = source.path.strip_suffix(".rs").unwrap_or(&source.path);
     let is_folder_root = ["/lib", "/main", "/mod"].iter().any(|end| stem.ends_with(end));

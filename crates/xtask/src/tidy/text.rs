@@ -1,32 +1,35 @@
-//! Rules for every text file of the checkout, whatever its language.
+//! Rules for all text files of the checkout, in any language.
 //!
-//! They search the plain text, comments included. The words are assembled from halves here, so that
-//! this file does not match.
+//! The rules search for words in the whole text, including comments. In this file, the words are
+//! split into two halves, so that the file itself does not match.
 
 use super::finding::Finding;
 
 /// Words that mark unfinished work.
 const LEFTOVERS: [&str; 2] = [concat!("FIX", "ME"), concat!("XX", "X")];
-/// Prefixes of paths that exist on one machine only.
+/// Prefixes of absolute paths that exist only on the machine of one developer.
 const MACHINE_PATHS: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
-/// Finds marks of unfinished work, as whole words.
+/// Reports marks of unfinished work that are whole words.
 pub fn leftovers(path: &str, text: &str) -> Vec<Finding> {
     let is_inner = |letter: char| letter.is_alphanumeric() || letter == '_';
-    let message = |word: &str| format!("leftover `{word}`: finish it or file an issue");
+    let message =
+        |word: &str| format!("`{word}` marks unfinished work: finish the work or file an issue");
     find(path, text, &LEFTOVERS, message, |before, after| {
         !before.is_some_and(is_inner) && !after.is_some_and(is_inner)
     })
 }
 
-/// Absolute paths of one machine.
+/// Reports absolute paths that exist only on the machine of one developer.
 pub fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
     let is_inner = |letter: char| letter.is_alphanumeric() || "_-.*})/".contains(letter);
-    let message = |word: &str| format!("`{word}...` is a path of one machine; use a relative one");
+    let message =
+        |word: &str| format!("`{word}...` exists only on one machine; use a relative path");
     find(path, text, &MACHINE_PATHS, message, |before, _| !before.is_some_and(is_inner))
 }
 
-/// The positions of words whose neighbouring characters satisfy `counts`.
+/// Reports lines with one of the words. `counts` decides from the characters before and after a
+/// match whether it counts.
 fn find(
     path: &str,
     text: &str,

@@ -1,23 +1,25 @@
-//! Token sequences that Rust files must not contain, or only in certain crates: panics, printing,
-//! SQL, clocks, and I/O in pure crates.
+//! Reports token sequences that Rust files must not contain, or that only certain crates may
+//! contain: panics, printing, SQL, clocks, and I/O in pure crates.
 //!
-//! Tests are exempt; for clocks, clippy checks them too.
+//! These rules do not apply to tests. For clocks, clippy also checks the tests.
 
 use super::finding::Finding;
 use super::paths::paths;
 use super::source::{Source, Token};
 
-/// A sequence of tokens, the crates that may use it, and what to do instead.
+/// A sequence of tokens that most crates must not contain.
 struct Forbidden {
     tokens: &'static [&'static str],
+    /// Names of the crates that may contain the sequence.
     allowed_in: &'static [&'static str],
+    /// Message that says what to do instead.
     remedy: &'static str,
 }
 
-/// The crates that print.
+/// Crates that may print to the terminal.
 const PRINTERS: &[&str] = &["halfpower", "xtask"];
 const PRINT_REMEDY: &str = "print through `lab::console`, or return the text";
-const FINISH_REMEDY: &str = "leftover: finish it or file an issue";
+const FINISH_REMEDY: &str = "unfinished code: finish the code or file an issue";
 
 const FORBIDDEN: [Forbidden; 9] = [
     Forbidden {
@@ -34,21 +36,21 @@ const FORBIDDEN: [Forbidden; 9] = [
     Forbidden {
         tokens: &["rusqlite"],
         allowed_in: &["results"],
-        remedy: "only the crate results knows SQL",
+        remedy: "only the crate `results` may use SQL",
     },
     Forbidden {
         tokens: &["clap", "::"],
         allowed_in: &["halfpower", "xtask"],
-        remedy: "only the command line knows clap: take typed values",
+        remedy: "only `halfpower` and `xtask` may use clap: use typed parameters instead",
     },
 ];
 
-/// Reports the token sequences of the table above.
+/// Reports the token sequences in [`FORBIDDEN`].
 pub fn forbidden_words(source: &Source) -> Vec<Finding> {
     let tokens = source.shipped_tokens();
     let mut findings = Vec::new();
     for rule in &FORBIDDEN {
-        // A build script prints its instructions to cargo.
+        // A build script must print, because its output contains instructions for cargo.
         let is_to_cargo = rule.remedy == PRINT_REMEDY && source.path.ends_with("/build.rs");
         if !is_to_cargo && !rule.allowed_in.contains(&source.crate_name()) {
             let lines = places(&tokens, rule.tokens);
@@ -58,7 +60,7 @@ pub fn forbidden_words(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Lines on which a sequence of tokens starts.
+/// Returns the lines on which a sequence of tokens starts.
 pub fn places<'a>(
     tokens: &'a [&'a Token],
     sequence: &'a [&'a str],
@@ -68,17 +70,17 @@ pub fn places<'a>(
     hits.map(|window| window[0].line)
 }
 
-/// Files that may read the clock: two of `ioengine`, and the clock of the benchmarks, which are
-/// independent of the code under test.
+/// Files that may read the clock of the operating system: two files of `ioengine`, and the clock of
+/// the benchmarks, which must be independent of the code under test.
 const FILES_WITH_CLOCKS: [&str; 3] = [
     "crates/ioengine/src/clock.rs",
     "crates/ioengine/src/sys.rs",
     "crates/xtask/src/bench/clock.rs",
 ];
-/// Clocks of CPU time, which the crate `cpucost` may read.
+/// Names of the CPU-time clocks, which the crate `cpucost` may read.
 const CPU_CLOCKS: [&str; 2] = ["CLOCK_PROCESS_CPUTIME_ID", "CLOCK_THREAD_CPUTIME_ID"];
 
-/// Calls that read the clock of the operating system.
+/// Reports calls that read the clock of the operating system.
 pub fn operating_system_clocks(source: &Source) -> Vec<Finding> {
     if FILES_WITH_CLOCKS.contains(&source.path.as_str()) {
         return Vec::new();
@@ -96,16 +98,17 @@ pub fn operating_system_clocks(source: &Source) -> Vec<Finding> {
             lines.push(token.line);
         }
     }
-    let message = "time comes from ioengine::clock, so that the simulator can replace it";
+    let message =
+        "read the time from `ioengine::clock`, so that the simulator can replace the clock";
     lines.into_iter().map(|line| Finding::new(&source.path, line, message)).collect()
 }
 
-/// Crates without I/O.
+/// Crates that must not do I/O.
 const PURE_CRATES: [&str; 2] = ["analysis", "report"];
 /// Modules of `std` with side effects.
 const IMPURE_MODULES: [&str; 7] = ["env", "fs", "net", "os", "process", "thread", "time"];
 
-/// Reports uses of modules with side effects in crates without I/O.
+/// Reports uses of `std` modules with side effects in crates without I/O.
 pub fn impure_imports(source: &Source) -> Vec<Finding> {
     if !PURE_CRATES.contains(&source.crate_name()) {
         return Vec::new();
@@ -113,7 +116,7 @@ pub fn impure_imports(source: &Source) -> Vec<Finding> {
     let used = paths(&source.shipped_tokens(), &["std"]);
     let impure = used.iter().filter(|path| IMPURE_MODULES.contains(&&*path.segments[1]));
     let message =
-        |name: &str| format!("`std::{name}` in a crate that does no I/O: pass the data in");
+        |name: &str| format!("`std::{name}` in a crate without I/O: take the data as a parameter");
     impure.map(|path| Finding::new(&source.path, path.line, message(&path.segments[1]))).collect()
 }
 

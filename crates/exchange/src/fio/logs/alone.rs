@@ -1,8 +1,9 @@
-//! A run of logs without fio's JSON: a point for all threads that wrote logs with one prefix.
+//! Converts logs without fio's JSON output to a run. All threads whose logs have the same prefix
+//! become one point.
 //!
-//! The logs do not name the engine, the depth or the order of requests, and their times count from
-//! the start of each job. So logs of different loads are refused, and each assumption is listed
-//! among what the logs do not report.
+//! The logs do not state the engine, the queue depth or the order of requests, and their times
+//! count from the start of each job. So logs of different loads are refused, and every assumption
+//! is listed in the missing information of the run.
 
 use std::path::Path;
 
@@ -20,21 +21,22 @@ use crate::checked;
 use crate::imported::{self, Imported, UNKNOWN_HOST};
 
 const SECTOR_BYTES: f64 = 512.0;
-/// By how much threads of one job may differ: in the share of reads (difference), and in the mean
-/// size of requests (ratio).
+/// Maximum difference between the shares of reads (0 to 1) of two threads of one job.
 const SHARE_MAX: f64 = 0.2;
+/// Maximum ratio of the mean request sizes of two threads of one job.
 const SIZE_MAX: f64 = 1.5;
 
-/// A run of logs without fio's JSON.
+/// Converts logs without fio's JSON output to a run.
 ///
 /// # Errors
-/// One line: empty logs, latencies without rates, or logs of jobs with different loads.
+/// A message of one line if all logs are empty, have latencies but no rates, or belong to jobs
+/// with different loads.
 pub fn run(prefix: &str, path: &Path, logs: Vec<Log>) -> Outcome<Imported> {
     if logs.iter().all(|log| log.lines.is_empty()) {
-        return Err(Failure::failed("the log is empty; nothing to import"));
+        return Err(Failure::failed("the log is empty; import a log with at least one line"));
     }
-    let mut missing = vec!["the settings (sequential, depth 1, buffered and sync are assumed)"];
-    missing.extend(["the target", "CPU time", "the start (the file's time is stored)"]);
+    let mut missing = vec!["the settings (assumed: sequential, depth 1, buffered, sync engine)"];
+    missing.extend(["the target", "CPU time", "the start (computed from the time of the file)"]);
     let (mut trial, threads) = trial(&logs, &mut missing)?;
     if threads > 1 {
         missing.push("whether the threads ran at the same time (this is assumed)");
@@ -59,7 +61,8 @@ pub fn run(prefix: &str, path: &Path, logs: Vec<Log>) -> Outcome<Imported> {
     })
 }
 
-/// The texts of all logs, each below its name. A text is moved, not copied, if there is only one.
+/// Concatenates the texts of all logs, each below the name of its file. The text of the first log
+/// is moved instead of copied, to save memory.
 fn document(logs: Vec<Log>) -> String {
     let mut document = String::new();
     for log in logs {
@@ -77,7 +80,7 @@ fn document(logs: Vec<Log>) -> String {
     document
 }
 
-/// The trial of all threads, and their number.
+/// Builds a trial with the sums over all threads. Also returns the number of threads.
 fn trial(logs: &[Log], missing: &mut Vec<&'static str>) -> Outcome<(Trial, u32)> {
     let all: Vec<&Log> = logs.iter().collect();
     let known = Known { mean_bytes: None, elapsed_ms: None, end_ms: rates::complete_ms(&all) };
@@ -92,7 +95,7 @@ fn trial(logs: &[Log], missing: &mut Vec<&'static str>) -> Outcome<(Trial, u32)>
         threads = threads.saturating_add(count);
         let Some(rates) = Rates::of(&ours, known) else { continue };
         if !rates.has_bytes || !rates.has_requests {
-            missing.push("the size of requests (4 KiB is assumed, the default of fio)");
+            missing.push("the request size (4 KiB is assumed, which is fio's default)");
         }
         parts.push((number.unwrap_or(0), thread(&rates, &ours, missing)));
     }
@@ -114,18 +117,18 @@ fn trial(logs: &[Log], missing: &mut Vec<&'static str>) -> Outcome<(Trial, u32)>
         }
     }
     if trial.requests() == 0 {
-        return Err(Failure::failed("the logs have no request; nothing to import"));
+        return Err(Failure::failed("the logs contain no request; let the job run longer"));
     }
     trial.series = rates.series();
     Ok((trial, threads))
 }
 
-/// The remedy for logs of several jobs.
+/// Remedy in the error messages for logs of several jobs.
 const REMEDY: &str = "import the logs together with the run's output of --output-format=json, or \
-                      one by one";
+                      import each log separately";
 
-/// Checks that all threads have about the same load. Threads with different loads are of different
-/// jobs, which may have run one after the other.
+/// Checks that all threads have about the same load. Threads with different loads belong to
+/// different jobs, which may have run one after the other.
 fn same_load(threads: &[(u32, Trial)]) -> Outcome<()> {
     let share = |trial: &Trial| trial.directions[0].bytes as f64 / trial.bytes().max(1) as f64;
     let size = |trial: &Trial| trial.bytes() as f64 / trial.requests().max(1) as f64;
@@ -135,7 +138,7 @@ fn same_load(threads: &[(u32, Trial)]) -> Outcome<()> {
         let is_other_size = !(SIZE_MAX.recip()..=SIZE_MAX).contains(&sizes);
         if (share(load) - share(other_load)).abs() > SHARE_MAX || is_other_size {
             return Err(Failure::failed(format!(
-                "logs {first} and {other} have different loads, so they are of two jobs, which \
+                "logs {first} and {other} have different loads, so they belong to two jobs, which \
                  may have run one after the other; {REMEDY}"
             )));
         }
@@ -147,7 +150,7 @@ fn same_load(threads: &[(u32, Trial)]) -> Outcome<()> {
 fn overlap(logs: &[Log]) -> Outcome<()> {
     let with_lines = || logs.iter().filter(|log| !log.lines.is_empty());
     let start_ms = |log: &Log| {
-        // A mean covers the time before its line.
+        // A mean covers the time before its line, so the log begins one step before the first line.
         let back_ms = if log.is_single() { 0 } else { log.step_ms };
         log.lines.iter().map(|line| line.ms()).min().unwrap_or(0).saturating_sub(back_ms)
     };
@@ -164,14 +167,15 @@ fn overlap(logs: &[Log]) -> Outcome<()> {
     }
 }
 
-/// The counts of one thread, with its latencies if a log has that of each request.
+/// Builds the trial of the threads whose logs have the same number: bytes, requests, and latencies
+/// if a log has the latency of each request.
 fn thread(rates: &Rates, logs: &[&Log], missing: &mut Vec<&'static str>) -> Trial {
     let elapsed_ns = rates.edges.last().map_or(1, |last| last.saturating_mul(1_000_000));
     let latencies = [Kind::Latency, Kind::Completion]
         .iter()
         .find_map(|kind| logs.iter().find(|log| log.kind == *kind && log.is_single()));
     if latencies.is_none() {
-        missing.push("latencies of single requests");
+        missing.push("latencies of individual requests");
     }
     let direction = |direction: usize| {
         let mut latency = Histogram::new();
@@ -188,8 +192,8 @@ fn thread(rates: &Rates, logs: &[&Log], missing: &mut Vec<&'static str>) -> Tria
     trial
 }
 
-/// The request size behind a mean size: the nearest multiple of a sector if it is within 1%,
-/// because fio logs rates as whole numbers; otherwise the mean.
+/// Derives the request size from the mean size. fio logs rates as whole numbers, so the mean is
+/// rounded to a multiple of the sector size if this changes the mean by at most 1%.
 fn size(mean_bytes: f64) -> u32 {
     let whole = ((mean_bytes / SECTOR_BYTES).round() * SECTOR_BYTES).max(SECTOR_BYTES);
     let is_off = (whole / mean_bytes - 1.0).abs() > 0.01;

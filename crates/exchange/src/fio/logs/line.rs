@@ -1,19 +1,20 @@
-//! The lines of a log, packed into 16 bytes each, because a log may have millions. A line has a
-//! time, a value, a direction and a request size; other columns are not read.
+//! Parses the lines of a log. Each line is packed into 16 bytes, because a log may have millions of
+//! lines. A line has a time, a value, a direction and a request size. Other columns are ignored.
 
 use lab::failure::{Failure, Outcome};
 
-/// Longest time (ms): three years. Times since 1970 (`log_unix_epoch`) are longer and are refused.
+/// Maximum time of a line: three years (ms). Times since 1970 (`log_unix_epoch`) are longer and are
+/// refused.
 pub const TIME_MAX_MS: u64 = 100_000_000_000;
-/// Largest value: 1 EB/s in KiB/s, or 11 days in ns.
+/// Maximum value of a line: 1 EB/s as a rate in KiB/s, or 11 days as a latency in ns.
 const VALUE_MAX: u64 = 1_000_000_000_000_000;
-/// Bits for the time, the direction and the size; the remaining bits hold the value.
+/// Numbers of bits for the time, the direction and the size. The other bits contain the value.
 const TIME_BITS: u32 = 37;
 const DIRECTION_BITS: u32 = 2;
 const SIZE_BITS: u32 = 32;
 
-/// A line: time (ms), value, direction (0 read, 1 write, 2 trim) and size (0 in a log of means) in
-/// 16 bytes, because a log may have millions of lines.
+/// A line of a log: time (ms), value, direction (0 read, 1 write, 2 trim) and request size (bytes,
+/// 0 in a log of means).
 #[derive(Clone, Copy, Debug)]
 pub struct Line(u128);
 
@@ -44,10 +45,10 @@ impl Line {
         (self.0 >> (TIME_BITS + DIRECTION_BITS + SIZE_BITS)) as u64
     }
 
-    /// Reads a line.
+    /// Parses line `number` of a log.
     ///
     /// # Errors
-    /// One line with the number of the damaged line.
+    /// A message of one line with the line number, if the line is damaged.
     pub fn read(number: usize, line: &str) -> Outcome<Line> {
         let failed = |what: &str| {
             Failure::failed(format!(
@@ -66,7 +67,7 @@ impl Line {
             let number = text.parse::<u64>().ok().filter(|number| *number <= most);
             number.ok_or_else(|| {
                 let text: String = text.escape_debug().take(40).collect();
-                failed(&format!("{what} '{text}' is no number from 0 to {most}"))
+                failed(&format!("{what} '{text}' is not a number from 0 to {most}"))
             })
         };
         Ok(Line::new(

@@ -1,6 +1,6 @@
-//! Bytes and requests over time, from the logs of one run. A mean covers the time since the
-//! previous line, but at most the usual step. Requests that were logged one by one are counted. The
-//! end of the run, for which a thread may lack its last line, is cut off.
+//! Computes bytes and requests over time from the logs of one run. A mean covers the time since the
+//! previous line, but at most the usual step. Requests that were logged individually are counted.
+//! The end of the run is cut off, because the last lines of some threads may be missing there.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,18 @@ use lab::point::SeriesPoint;
 
 use super::{KINDS, Kind, Log};
 
-/// Length of the intervals of requests that were logged one by one (ms), as in halfpower's own
-/// runs, and about the maximum number of intervals; longer logs have longer intervals.
+/// Minimum length of the intervals in which individually logged requests are counted (ms). Runs of
+/// halfpower have intervals of the same length.
 const INTERVAL_MS: u64 = 100;
+/// Approximate maximum number of intervals in which individually logged requests are counted.
+/// Longer logs get longer intervals.
 pub const COUNTED_MAX: u64 = 10_000;
 /// Maximum number of intervals of a log of means. If there are more, neighbours are joined.
 pub const INTERVALS_MAX: usize = 1_000_000;
-/// Size of a request if nothing states it (bytes): the default of fio.
+/// Request size that is assumed if the logs do not state the size (bytes). This is fio's default.
 pub const REQUEST_BYTES: f64 = 4096.0;
 
-/// The bytes or requests that were transferred in a span of time.
+/// A span of time and the bytes or requests that were transferred in this time.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     pub start_ms: u64,
@@ -29,7 +31,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// The part before `end_ms`; None if the window begins later.
+    /// Clips the window to the part before `end_ms`. None if nothing of the window is before
+    /// `end_ms`.
     fn until(self, end_ms: u64) -> Option<Window> {
         if self.end_ms <= end_ms {
             return Some(self);
@@ -40,15 +43,15 @@ impl Window {
     }
 }
 
-/// Where windows come from. Windows of means are not stored but made from the lines whenever they
-/// are needed, because a long log has millions.
+/// The data from which windows are made. Windows of means are computed from the lines whenever the
+/// windows are needed, because a long log would need millions of stored windows.
 #[derive(Clone, Debug)]
 enum Source<'a> {
     Means(Vec<&'a Log>),
     Counted(Vec<Window>),
 }
 
-/// The time windows of a log up to an end. The amount of each is multiplied by a factor.
+/// Time windows of logs up to `end_ms`. The amount of each window is multiplied by `factor`.
 #[derive(Clone, Debug)]
 struct Windows<'a> {
     source: Source<'a>,
@@ -78,31 +81,31 @@ impl Windows<'_> {
     }
 }
 
-/// Bytes and requests over time.
+/// Bytes and requests over time, according to logs.
 pub struct Rates<'a> {
     bytes: Windows<'a>,
     requests: Windows<'a>,
-    /// Ends of the intervals (ms), increasing.
+    /// Ends of the intervals in ascending order (ms).
     pub edges: Vec<u64>,
-    /// Whether the number of requests was logged, not computed from the bytes.
+    /// Whether the number of requests was logged. If false, it was computed from the bytes.
     pub has_requests: bool,
-    /// Whether the number of bytes was logged, not computed from the requests.
+    /// Whether the number of bytes was logged. If false, it was computed from the requests.
     pub has_bytes: bool,
 }
 
-/// What is known about a run besides its logs.
+/// Facts about a run that its logs do not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Mean size of its requests.
+    /// Mean request size (bytes). None if unknown.
     pub mean_bytes: Option<f64>,
-    /// Its length (ms).
+    /// Length of the run (ms). None if unknown.
     pub elapsed_ms: Option<u64>,
-    /// Where its intervals end (ms), from [`complete_ms`].
+    /// Time at which the intervals end (ms), from [`complete_ms`].
     pub end_ms: u64,
 }
 
 impl<'a> Rates<'a> {
-    /// The rates in the logs; None if they have none.
+    /// Computes bytes and requests over time from logs. None if the logs have no rates.
     pub fn of(logs: &[&'a Log], known: Known) -> Option<Rates<'a>> {
         let of_kind = |kind| -> Vec<&'a Log> {
             logs.iter().copied().filter(|log| log.kind == kind && log.has_means()).collect()
@@ -147,7 +150,7 @@ impl<'a> Rates<'a> {
         Some(Rates { bytes, requests, edges, has_requests, has_bytes })
     }
 
-    /// The intervals.
+    /// Returns the bytes and requests of each interval.
     pub fn series(&self) -> Vec<SeriesPoint> {
         let (bytes, requests) = (self.spread(&self.bytes), self.spread(&self.requests));
         let starts = std::iter::once(0).chain(self.edges.iter().copied());
@@ -161,10 +164,10 @@ impl<'a> Rates<'a> {
         points.map(point).collect()
     }
 
-    /// The amount in each interval. A window that overlaps several intervals is divided in
-    /// proportion to time. For the intervals that lie completely in the window, its rate is added
-    /// at the first and subtracted after the last, so that the work does not grow with their
-    /// number.
+    /// Returns the amount in each interval. A window that overlaps several intervals is divided in
+    /// proportion to time. The rate of the window is added at the first interval that lies
+    /// completely in the window and subtracted after the last, so that the cost does not depend on
+    /// the number of intervals between.
     fn spread(&self, windows: &Windows<'_>) -> Vec<f64> {
         let edges = &self.edges;
         let mut amounts = vec![0.0; edges.len()];
@@ -185,14 +188,14 @@ impl<'a> Rates<'a> {
         let (mut rate, mut start_ms) = (0.0, 0);
         for ((amount, edge), change) in amounts.iter_mut().zip(edges).zip(rates) {
             rate += change;
-            // Rounding may leave a sum slightly below 0 after a rate was added and subtracted.
+            // Rounding errors may leave the sum of all rates slightly below 0.
             *amount += f64::max(rate, 0.0) * (edge - start_ms) as f64;
             start_ms = *edge;
         }
         amounts
     }
 
-    /// Bytes and requests of a direction.
+    /// Returns the bytes and the requests of a direction.
     pub fn totals(&self, direction: usize) -> (f64, f64) {
         let total = |windows: &Windows<'_>| {
             let mut total = 0.0;
@@ -205,10 +208,10 @@ impl<'a> Rates<'a> {
     }
 }
 
-/// The time until which the logs of means are complete (ms). fio often omits the last line of a
-/// thread that ended before a step was over. The time is therefore the earliest last line of those
-/// threads that ended less than two steps before the end. A thread that ended earlier counts as
-/// idle afterwards.
+/// Returns the time until which the logs of means are complete (ms). fio often omits the last line
+/// of a thread that ended in the middle of a step. Of the threads that ended less than two steps
+/// before the end of the run, the thread that ended first determines the time. A thread that ended
+/// even earlier counts as idle afterwards.
 pub fn complete_ms(logs: &[&Log]) -> u64 {
     let is_rate = |log: &&&Log| matches!(log.kind, Kind::Bandwidth | Kind::Requests);
     let mut ends: Vec<(u64, u64)> = Vec::new();
@@ -220,9 +223,9 @@ pub fn complete_ms(logs: &[&Log]) -> u64 {
     ends.iter().filter(is_cut).map(|(end_ms, _)| *end_ms).min().unwrap_or(u64::MAX)
 }
 
-/// From logs of single requests: the bytes and the requests in intervals of equal length, and the
-/// ends of the intervals. The last interval ends with the run if its length is known, otherwise
-/// with the last request.
+/// Counts individually logged requests in intervals of equal length. Returns the bytes and the
+/// requests of each interval, and the ends of the intervals. The last interval ends with the run
+/// if the length of the run is known, otherwise with the last request.
 fn counted(logs: &[&Log], elapsed_ms: Option<u64>) -> (Vec<Window>, Vec<Window>, Vec<u64>) {
     let lines = || logs.iter().flat_map(|log| log.transfers());
     let last_ms = lines().map(|line| line.ms()).max().unwrap_or(0);
@@ -247,7 +250,8 @@ fn counted(logs: &[&Log], elapsed_ms: Option<u64>) -> (Vec<Window>, Vec<Window>,
     (bytes, requests, edges.collect())
 }
 
-/// The ends of the intervals of the log with the most lines, up to where a second thread begins.
+/// Returns the ends of the intervals (ms). They are the ends of the windows of the first thread in
+/// the log with the most lines.
 fn ends<'a>(logs: impl Iterator<Item = &'a Log>) -> Vec<u64> {
     let longer =
         |best: &'a Log, log: &'a Log| if log.lines.len() > best.lines.len() { log } else { best };

@@ -1,16 +1,16 @@
-//! Tests of whole job files: the resulting runs, and the errors.
+//! Tests of the runs and errors that result from whole job files.
 
 use std::path::Path;
 
 use super::*;
 use crate::fio::job_file;
 
-/// A machine on which `data`, `other` and devices exist.
+/// Test double for a machine on which the files `data` and `other` and all devices exist.
 struct Machine;
 
 impl Surroundings for Machine {
     fn read(&self, path: &Path, _: usize) -> Outcome<String> {
-        Err(Failure::usage(format!("reading {}; name another", path.display())))
+        Err(Failure::usage(format!("reading {}; specify another", path.display())))
     }
     fn variable(&self, _: &str) -> Option<String> {
         None
@@ -37,13 +37,13 @@ fn runs(text: &str) -> Vec<Run> {
     planned(text, &Wishes::default()).unwrap_or_else(|failure| panic!("{text}: {failure}"))
 }
 
-/// The run of a job with these options, separated by spaces, on the existing file `data`.
+/// Plans the run of a job on the existing file `data`. The options are separated by spaces.
 fn run(options: &str) -> Run {
     let text = format!("[j]\nfilename=data\nsize=1m\n{}", options.replace(' ', "\n"));
     runs(&text).remove(0)
 }
 
-/// Checks that all flags are among those of a run.
+/// Checks that a run has all these flags.
 #[track_caller]
 fn has(run: &Run, flags: &str) {
     let words = run.words();
@@ -52,7 +52,7 @@ fn has(run: &Run, flags: &str) {
     }
 }
 
-/// Checks that a flag is not given, with any value.
+/// Checks that a run does not have a flag, whatever its value.
 #[track_caller]
 fn lacks(run: &Run, flag: &str) {
     let start = format!("--{flag}=");
@@ -95,6 +95,7 @@ fn each_option_becomes_the_flag_that_means_the_same() {
         ("rate=4m bs=4k numjobs=2", "--rate-iops=2048"),
         ("rate_iops=100 rate_process=poisson", "--rate-iops=100 --rate-process=poisson"),
         ("rw=rw rate_iops=60,40 rwmixread=60", "--rate-iops=100"),
+        ("rw=rw rate_iops=1,1 rwmixread=40", "--rate-iops=2"),
         ("rw=randread random_distribution=zipf:1.2", "--random-distribution=zipf:1.2"),
         (
             "rw=randread random_distribution=zoned:50/5:30/15:20/",
@@ -164,7 +165,7 @@ fn several_files_are_used_in_turn_like_a_stripe() {
     let both = &runs("[j]\nfilename=data:other\nbs=8k\nrw=randread")[0];
     assert_eq!(both.targets(), [Path::new("data"), Path::new("other")]);
     has(both, "--chunk=8k");
-    refused("[j]\nfilename=data:new\nsize=1m", "new does not exist, but others do; create it");
+    refused("[j]\nfilename=data:new\nsize=1m", "new does not exist, but other files do; create it");
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn jobs_wait_behind_a_stonewall_and_equal_jobs_run_together() {
 #[test]
 fn different_jobs_at_the_same_time_are_refused_unless_they_may_run_in_turn() {
     let text = "[global]\nsize=1m\n[a]\n[b]\nbs=8k";
-    refused(text, "a.fio:4: job 'b' runs at the same time as 'a' with another bs");
+    refused(text, "a.fio:4: job 'b' runs at the same time as 'a' but has a different bs");
     let serial = Wishes { serial: true, ..Wishes::default() };
     assert_eq!(planned(text, &serial).unwrap().len(), 2);
     let one = Wishes { sections: vec!["b".to_owned()], ..Wishes::default() };
@@ -193,14 +194,14 @@ fn different_jobs_at_the_same_time_are_refused_unless_they_may_run_in_turn() {
 #[test]
 fn what_would_change_the_load_is_refused_with_its_line() {
     for (option, words) in [
-        ("rw=randtrim", "a.fio:4: rw=randtrim: halfpower does not have trims; "),
+        ("rw=randtrim", "a.fio:4: rw=randtrim: halfpower does not support trims; "),
         ("ioengine=net", "a.fio:4: ioengine=net: halfpower does not have this engine; "),
-        ("exec_prerun=rm -rf /", "does not have commands in job files, which are never run; "),
-        ("zonemode=zbd", "does not have zones"),
+        ("exec_prerun=rm -rf /", "does not support commands in job files, which are never run; "),
+        ("zonemode=zbd", "does not support zones"),
         ("verify_pattern=0x55", "a.fio:4: verify_pattern=0x55"),
-        ("rw=read:-8k", "requests that go backwards"),
+        ("rw=read:-8k", "requests at descending offsets"),
         ("rw=rw\nbs=4k,8k", "reads and writes of different sizes"),
-        ("rw=rw\nrate_iops=10,90", "differ from rwmixread"),
+        ("rw=rw\nrate_iops=10,90", "differs from rwmixread"),
         ("flow=2", "whose rates depend"),
         ("size=10%", "write bytes"),
         ("bs=1.5k", "a.fio:4: bs=1.5k: '1.5k': unexpected '.5k'; write"),
@@ -215,7 +216,7 @@ fn what_would_change_the_load_is_refused_with_its_line() {
     ] {
         refused(&format!("[j]\nfilename=data\nsize=1m\n{option}"), words);
     }
-    refused("[j]\nrw=read", "has no size; add size=1g");
+    refused("[j]\nrw=read", "no size is given; add size=1g");
     let off = run("zonemode=none flow=0 trim_percentage=0");
     assert!(off.approximated.is_empty() && off.ignored.is_empty());
 }

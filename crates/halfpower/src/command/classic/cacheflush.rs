@@ -21,15 +21,15 @@ use crate::cli::classic::CacheflushArgs;
 use crate::cli::{Cli, RunArgs, Verb};
 use crate::command::run;
 
-/// Printed if no file is named.
+/// The text that is printed if no file is specified.
 const EXPLANATION: &str = "\
 The papers' cacheflush read a scratch file before each buffered test, so that nothing of the test's
 file was left in the file system's cache; cached data would have made the test faster than the
-disk. No file is named, so nothing was done:
-  halfpower classic cacheflush FILE    drop FILE from the page cache, and verify it
+disk. No file was specified, so nothing was done:
+  halfpower classic cacheflush FILE    drop FILE from the page cache, and verify that it is gone
   halfpower run FILE --direct=0        drops FILE before each trial, unless --invalidate=0";
 
-/// The result of `--json`.
+/// The document of `--json`.
 #[derive(Debug, Serialize)]
 struct Flushed {
     target: String,
@@ -39,7 +39,7 @@ struct Flushed {
     dropped_all_caches: bool,
 }
 
-/// Flushes and prints.
+/// Drops the file from the page cache and prints how much of it was and is cached.
 pub fn execute(args: &CacheflushArgs) -> Outcome {
     let Some(path) = &args.target else {
         console::data(EXPLANATION);
@@ -50,7 +50,7 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
     if args.plan {
         console::data(&format!(
             "flush {name} to its device and drop it from the page cache; if that is not enough and \
-             this is root, drop all clean caches; nothing was done"
+             you are root, drop all clean caches; nothing was done"
         ));
         return Ok(Exit::Ok);
     }
@@ -67,7 +67,7 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
         let bytes = |bytes: Option<u64>| bytes.map_or("an unknown part".to_owned(), units::size);
         let all = if scrub.dropped_all_caches { "; all clean caches were dropped" } else { "" };
         console::data(&format!(
-            "{name}: {} of {} were in the page cache, now {}{all}",
+            "{name}: {} of {} were in the page cache, {} remain there{all}",
             bytes(scrub.resident_before_bytes),
             units::size(target.size_bytes()),
             bytes(scrub.resident_after_bytes)
@@ -77,8 +77,9 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
         Some(0) if args.read => read(path, target.size_bytes(), &args.note),
         Some(0) => Ok(Exit::Ok),
         Some(left) => Err(Failure::failed(format!(
-            "{} of {name} stay in the page cache, because of a file system in memory, a mapping \
-             or a mount; use a file on a disk that no program has open",
+            "{} of {name} cannot be dropped from the page cache, because the file is on a file \
+             system in memory, or is mapped or mounted; use a file on a disk that no program has \
+             open",
             units::size(left)
         ))),
         None => Err(Failure::failed(format!(
@@ -117,7 +118,7 @@ fn open(path: &Path) -> Outcome<HostTarget> {
     target::check_on_host(path)?;
     if path.is_dir() {
         return Err(Failure::usage(format!(
-            "{} is a directory; name a file in it",
+            "{} is a directory; specify a file in it",
             path.display()
         )));
     }

@@ -12,7 +12,7 @@ use crate::cli::classic::{CmdgenArgs, Style};
 /// Environment variable from which the papers' program took the name of a series.
 const NOTE_VARIABLE: &str = "sqlio_note";
 
-/// Prints the tests.
+/// Prints the tests as commands or as a plan.
 pub fn execute(args: &CmdgenArgs) -> Outcome {
     let note = note(args, std::env::var(NOTE_VARIABLE).ok());
     let set = test_set(&CmdgenArgs { note, ..args.clone() })?;
@@ -29,7 +29,8 @@ pub fn execute(args: &CmdgenArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// The name of the series: that of --note, or else of the variable.
+/// Returns the name of the series: the value of --note, otherwise the value of the environment
+/// variable.
 fn note(args: &CmdgenArgs, variable: Option<String>) -> String {
     if args.note.is_empty() { variable.unwrap_or_default() } else { args.note.clone() }
 }
@@ -52,7 +53,7 @@ fn test_set(args: &CmdgenArgs) -> Outcome<TestSet> {
     let word = |flag: &str, word: &str, known: &str| {
         Failure::usage(format!("--{flag} {word}: use a list of {known}"))
     };
-    // Checked in the same way as SQLIO's own flags.
+    // The duration and the number of threads are checked in the same way as SQLIO's own flags.
     let same = format!("-s{}", args.runtime);
     let Flags { seconds, .. } = Flags::parse(&[same, format!("-t{}", args.numjobs)])?;
     if args.trials == 0 {

@@ -1,8 +1,8 @@
 //! `halfpower classic diskcache`: measures the cache of a device like the papers' program, with
 //! repeated reads of one block, sequential reads, and two outstanding requests.
 //!
-//! The study `device-cache` does the rereads, and the plan of `study::disk_cache_table` the
-//! sequential reads. Nothing is written.
+//! The study `device-cache` measures the rereads, and the plan of `study::disk_cache_table`
+//! measures the sequential reads. Nothing is written.
 
 use ioengine::clock::unix_ns;
 use lab::console::{self, Console};
@@ -32,7 +32,7 @@ const FILE_BYTES: u64 = 1 << 30;
 /// Default size of a test file with --quick (bytes).
 const QUICK_FILE_BYTES: u64 = 256 << 20;
 
-/// Measures and prints.
+/// Measures the device cache and prints the table.
 pub fn execute(args: &DiskcacheArgs) -> Outcome {
     let study = catalogue::named(STUDY)
         .ok_or_else(|| Failure::failed("the study device-cache is missing; use another version"))?;
@@ -78,8 +78,8 @@ pub fn execute(args: &DiskcacheArgs) -> Outcome {
 
 fn print_plan(args: &DiskcacheArgs, study: &Study, plan: &Plan) -> Outcome {
     let target = args.target.display();
-    console::data(&format!("target {target}: a directory gets a test file, removed afterwards"));
-    console::data(&format!("the study {}, which only reads", study.name));
+    console::data(&format!("target {target}: in a directory, a test file is created and removed"));
+    console::data(&format!("run the study {}, which only reads; then measure:", study.name));
     let groups = plan.groups(args.quick, &Settings::default())?;
     for group in groups {
         console::data(&format!("  {} {}", group.part, group.words.join(" ")));

@@ -1,5 +1,5 @@
-//! `halfpower classic memspeed`: measures and prints the rows of the papers' table of memory
-//! bandwidth. The table is in `papers::classic::memspeed`.
+//! `halfpower classic memspeed`: measures memory bandwidth and prints the rows of the papers'
+//! Table 2. `papers::classic::memspeed` defines the rows.
 
 use lab::console::{self, Console};
 use lab::failure::{Exit, Outcome};
@@ -11,7 +11,7 @@ use papers::classic::memspeed::{self, MemspeedTable};
 
 use crate::cli::classic::MemspeedArgs;
 
-/// Measures and prints.
+/// Measures memory bandwidth and prints the table.
 pub fn execute(args: &MemspeedArgs) -> Outcome {
     let spec = memspeed::spec(args.size, &args.dir, args.quick)?;
     let plan = memory::plan(&spec)?;

@@ -24,7 +24,7 @@ use crate::command::run::{self, Measured};
 /// Maximum size of a parameter file (bytes).
 const PARAMS_BYTES_MAX: u64 = 1 << 20;
 
-/// Measures and prints.
+/// Measures the workload and prints the result.
 pub fn execute(args: &SqlioArgs) -> Outcome {
     if args.note.contains([',', '\n', '\r']) {
         return Err(Failure::usage(
@@ -44,7 +44,7 @@ pub fn execute(args: &SqlioArgs) -> Outcome {
         let csv = args.csv.iter().map(|csv| format!("add trace lines to {}", csv.display()));
         csv.for_each(|text| console::data(&text));
     }
-    // Errors refer to the flags of `run`, so print the translated command with them.
+    // Errors refer to the flags of `run`, so they are printed with the translated command.
     let explained = |failure: Failure| Failure {
         message: format!("{} (SQLIO's flags mean: {line})", failure.message),
         ..failure
@@ -58,7 +58,7 @@ pub fn execute(args: &SqlioArgs) -> Outcome {
 fn check_csv(args: &SqlioArgs, csv: &Path) -> Outcome<()> {
     if !args.common.no_store && page::is_beside(csv, &args.common.db) {
         return Err(Failure::usage(format!(
-            "{} is both the trace and the database; choose another --csv",
+            "{} is both the trace file and the database; specify another file with --csv",
             csv.display()
         )));
     }
@@ -68,7 +68,7 @@ fn check_csv(args: &SqlioArgs, csv: &Path) -> Outcome<()> {
 fn read_params(path: &Path) -> Outcome<Vec<ParamLine>> {
     let unreadable = |error: std::io::Error| {
         let (path, cause) = (path.display(), ioengine::error::cause(&error));
-        Failure::failed(format!("-F{path}: {cause}; name the parameter file directly after -F"))
+        Failure::failed(format!("-F{path}: {cause}; specify the parameter file directly after -F"))
     };
     let mut text = String::new();
     let file = File::open(path).map_err(unreadable)?;
@@ -76,7 +76,7 @@ fn read_params(path: &Path) -> Outcome<Vec<ParamLine>> {
     params::parse(&text)
 }
 
-/// The flags of `run` that correspond to SQLIO's flags, and the common flags as given.
+/// Returns the flags of `run` that correspond to SQLIO's flags, and the common flags as given.
 fn run_args(args: &SqlioArgs, translation: &Translation) -> Outcome<RunArgs> {
     let words = ["halfpower", "run"].map(str::to_owned).into_iter();
     let trials = format!("--trials={}", args.trials);

@@ -1,10 +1,10 @@
-//! The login to a target: names, authentication by password (CHAP) if the target wants it, and the
-//! negotiation of limits.
+//! The login to a target: exchange of names, authentication by password (CHAP) if the target
+//! requires it, and negotiation of limits.
 //!
-//! Source: RFC 7143: login phase (section 6.3), Login Request and Response (11.12, 11.13),
-//! authentication (12.1, 12.1.3 for CHAP with MD5 after RFC 1994), keys (13). A login has two
-//! stages, security and operational negotiation, each of which takes several exchanges of
-//! `key=value` texts. The target decides when a stage ends.
+//! Source: RFC 7143, login phase (section 6.3), Login Request and Response (11.12, 11.13),
+//! authentication (12.1, and 12.1.3 for CHAP with MD5 after RFC 1994), keys (13). A login has two
+//! stages, security negotiation and operational negotiation. In each stage, client and target
+//! exchange texts of the form `key=value` several times. The target decides when a stage ends.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -18,42 +18,44 @@ use crate::network::iscsi::session::{Limits, RECEIVE_SEGMENT_BYTES};
 use crate::network::wire::{Wire, printable};
 use crate::network::{Access, Credentials};
 
-/// Stages in the flags of Login Request and Response (section 11.12.3).
+/// The codes of the stages in the flags of Login Request and Response (section 11.12.3).
 const SECURITY: u8 = 0;
 const OPERATIONAL: u8 = 1;
 const FULL_FEATURE: u8 = 3;
-/// Bits of the flags: the stage ends; the text continues in the next PDU (sections 11.12.1,
-/// 11.12.2).
+/// Bits in the flags. TRANSIT: the stage ends. CONTINUES: the text continues in the next PDU
+/// (sections 11.12.1, 11.12.2).
 const TRANSIT: u8 = 0x80;
 const CONTINUES: u8 = 0x40;
-/// Offsets of the ISID and of the status in a Login Response (sections 11.12.5, 11.13.5).
+/// The offsets of the session identifier (ISID) and of the status in a Login Response (sections
+/// 11.12.5, 11.13.5).
 const SESSION_ID: usize = 8;
 const STATUS_CLASS: usize = 36;
 const STATUS_DETAIL: usize = 37;
 
-/// The longest text that this client sends (bytes): the limit of a data segment before anything is
-/// negotiated (section 13.12).
+/// The maximum length of a text that this client sends (bytes). This is the limit of a data segment
+/// before negotiation (section 13.12).
 const SENT_TEXT_BYTES_MAX: usize = 8192;
-/// The longest text that the target may send in one answer, with all its continuations (bytes).
+/// The maximum length of a text that the target may send in one answer, including all continuations
+/// (bytes).
 const RECEIVED_TEXT_BYTES_MAX: usize = 64 << 10;
-/// The most PDUs that the target may send during the login. The usual number is 2, and 4 with a
-/// password.
+/// The maximum number of PDUs that the target may send during the login. Usually it sends 2, or 4
+/// with a password.
 const ROUNDS_MAX: u32 = 32;
-/// The longest name of a target or initiator (section 4.2.7.1; bytes).
+/// The maximum length of the name of a target or initiator (section 4.2.7.1; bytes).
 const NAME_BYTES_MAX: usize = 223;
-/// The longest challenge of CHAP (section 12.1.3; bytes).
+/// The maximum length of a CHAP challenge (section 12.1.3; bytes).
 const CHALLENGE_BYTES_MAX: usize = 1024;
 
-/// Allowed lengths of segments and bursts (sections 13.12 to 13.14; bytes).
+/// The allowed lengths of segments and bursts (sections 13.12 to 13.14; bytes).
 const LENGTHS: std::ops::RangeInclusive<u32> = 512..=0xff_ffff;
-/// The MaxBurstLength that is offered (bytes): the limit of the protocol, rounded down to whole
+/// The offered MaxBurstLength (bytes). This is the limit of the protocol, rounded down to whole
 /// pages.
 const BURST_BYTES: u32 = 0xff_f000;
-/// The FirstBurstLength that is offered: the most unsolicited data of a write (bytes).
+/// The offered FirstBurstLength, which limits the unsolicited data of a write (bytes).
 const FIRST_BURST_BYTES: u32 = 256 << 10;
 
-/// Keys with only one acceptable answer. Data in any order and recovery of single PDUs would only
-/// matter with several connections, or with digests.
+/// The keys for which this client accepts only one value. Other values would be useful only with
+/// digests or several connections.
 const FIXED: [(&str, &str); 7] = [
     ("HeaderDigest", "None"),
     ("DataDigest", "None"),
@@ -64,24 +66,24 @@ const FIXED: [(&str, &str); 7] = [
     ("ErrorRecoveryLevel", "0"),
 ];
 
-/// Where Linux keeps the name of this host for iSCSI. Targets admit initiators by name, so an
-/// administrator has usually allowed this one.
+/// The file with the iSCSI initiator name of this host on Linux. Targets admit initiators by name,
+/// and an administrator has usually allowed this name.
 const INITIATOR_NAME_FILE: &str = "/etc/iscsi/initiatorname.iscsi";
-/// The name of a host that has none.
+/// The initiator name that is used if the host has no initiator name.
 const INITIATOR_NAME: &str = "iqn.2026-01.io.github.halfpower:initiator";
 
-/// Logs in to a target with a new session.
+/// Logs in to a target and creates a new session.
 ///
 /// # Errors
-/// The target refuses the login, or breaks the protocol.
+/// If the target refuses the login, or violates the protocol.
 pub(super) fn log_in(
     wire: &mut Wire,
     access: &Access,
     target: &str,
 ) -> Result<(Limits, Numbers), Error> {
     if target.is_empty() || target.len() > NAME_BYTES_MAX {
-        let what = format!("a target name has 1 to {NAME_BYTES_MAX} characters");
-        return Err(wire.refused(what, "write iscsi://HOST/TARGET-NAME/LUN"));
+        let what = format!("a target name must have 1 to {NAME_BYTES_MAX} characters");
+        return Err(wire.refused(what, "use the form iscsi://HOST/TARGET-NAME/LUN"));
     }
     let mut login = Login {
         wire,
@@ -97,8 +99,8 @@ pub(super) fn log_in(
     Ok((limits, login.numbers))
 }
 
-/// The initiator name in `file`, the contents of [`INITIATOR_NAME_FILE`]; without a valid one, the
-/// built-in name.
+/// Returns the initiator name from `file`, the content of [`INITIATOR_NAME_FILE`]. If the file has
+/// no valid name, returns the built-in name.
 fn initiator_name(file: Option<&str>) -> String {
     let mut lines = file.unwrap_or_default().lines();
     let found = lines.find_map(|line| line.trim().strip_prefix("InitiatorName="));
@@ -107,14 +109,13 @@ fn initiator_name(file: Option<&str>) -> String {
     found.map(str::trim).filter(is_valid).unwrap_or(INITIATOR_NAME).to_owned()
 }
 
-/// A random session identifier (section 11.12.5), so that no other session of this host has the
-/// same. A second session with the same identifier would end the first one.
+/// Returns a random session identifier (section 11.12.5), because each session of this host needs a
+/// different identifier. A second session with the same identifier would end the first session.
 fn session_id() -> [u8; 6] {
     let random = RandomState::new().build_hasher().finish().to_be_bytes();
     [0x80, random[0], random[1], random[2], random[3], random[4]]
 }
 
-/// A login on its way.
 struct Login<'a> {
     wire: &'a mut Wire,
     access: &'a Access,
@@ -128,7 +129,7 @@ struct Login<'a> {
 /// The target's answer to a Login Request.
 struct Reply {
     keys: Vec<(String, String)>,
-    /// The stage is over.
+    /// Whether the target ended the stage.
     is_last: bool,
 }
 
@@ -139,7 +140,8 @@ impl Reply {
 }
 
 impl Login<'_> {
-    /// The stage in which the target learns the initiator's name and may ask for a password.
+    /// Performs the security stage, in which the client sends its name and the target may require a
+    /// password.
     fn security(&mut self) -> Result<(), Error> {
         let (initiator, target) = (self.initiator.clone(), self.target);
         let credentials = self.access.credentials.as_ref();
@@ -157,8 +159,8 @@ impl Login<'_> {
             (Some("Reject"), None) => return Err(self.refusal(2, 1, &[])),
             (Some(method), _) => {
                 let method = printable(method.as_bytes());
-                let what = format!("the target chose the authentication '{method}'");
-                return Err(self.wire.refused(what, "let the target use CHAP with MD5, or none"));
+                let what = format!("the target chose the method '{method}', which was not offered");
+                return Err(self.wire.refused(what, "set the target to CHAP with MD5, or None"));
             }
         }
         while !reply.is_last {
@@ -167,27 +169,27 @@ impl Login<'_> {
         Ok(())
     }
 
-    /// CHAP with MD5 (section 12.1.3). The client sends a digest of the password and the challenge,
-    /// never the password.
+    /// Performs the CHAP authentication with MD5 (section 12.1.3). The client sends a digest of the
+    /// password and the challenge, but never the password.
     fn chap(&mut self, credentials: &Credentials) -> Result<Reply, Error> {
-        // 5 is MD5 in the registry of PPP authentication algorithms.
+        // The number 5 means MD5 in the registry of PPP authentication algorithms.
         let reply = self.exchange(SECURITY, false, &[("CHAP_A", "5")])?;
         if reply.value("CHAP_A") != Some("5") {
             let what = "the target does not use CHAP with MD5";
-            return Err(self.wire.refused(what, "let the target use CHAP with MD5, or none"));
+            return Err(self.wire.refused(what, "set the target to CHAP with MD5, or None"));
         }
         let identifier = reply.value("CHAP_I").and_then(number);
         let identifier = identifier.and_then(|identifier| u8::try_from(identifier).ok());
         let challenge = reply.value("CHAP_C").and_then(binary);
         let (Some(identifier), Some(challenge)) = (identifier, challenge) else {
-            return Err(self.wire.violated("sent no valid challenge of CHAP"));
+            return Err(self.wire.violated("sent no valid CHAP challenge"));
         };
         let response = chap_response(identifier, &credentials.password, &challenge);
         let keys = [("CHAP_N", &*credentials.user), ("CHAP_R", &*response)];
         self.exchange(SECURITY, true, &keys)
     }
 
-    /// The stage in which the limits of the session are settled.
+    /// Performs the operational stage, in which the limits of the session are negotiated.
     fn operational(&mut self) -> Result<Limits, Error> {
         let segment = RECEIVE_SEGMENT_BYTES.to_string();
         let (burst, first_burst) = (BURST_BYTES.to_string(), FIRST_BURST_BYTES.to_string());
@@ -220,12 +222,13 @@ impl Login<'_> {
         }
     }
 
-    /// The error for a value that this client cannot use.
+    /// Returns the error for a value that this client cannot use.
     fn disagreement(&self, key: &str, value: &str) -> Error {
         match FIXED.iter().find(|(known, _)| *known == key) {
             Some((_, fixed)) => {
                 let value = printable(value.as_bytes());
-                let what = format!("the target wants {key}={value}; only {fixed} is supported");
+                let what =
+                    format!("the target requires {key}={value}, but this client needs {fixed}");
                 self.wire.refused(what, "change this setting of the target")
             }
             None => {
@@ -235,7 +238,7 @@ impl Login<'_> {
         }
     }
 
-    /// Sends a Login Request and receives the answer with all its continuations.
+    /// Sends a Login Request and receives the answer, including all continuations.
     fn exchange(
         &mut self,
         stage: u8,
@@ -248,7 +251,7 @@ impl Login<'_> {
             text.extend(format!("{key}={value}\0").into_bytes());
         }
         if text.len() > SENT_TEXT_BYTES_MAX {
-            let what = format!("the login has more than {SENT_TEXT_BYTES_MAX} bytes");
+            let what = format!("the login text has more than {SENT_TEXT_BYTES_MAX} bytes");
             return Err(self.wire.refused(what, "use a shorter user name"));
         }
         let end = if may_end { TRANSIT | next_stage } else { 0 };
@@ -296,7 +299,7 @@ impl Login<'_> {
         let header = Header::parse(&self.wire.receive(HEADER_BYTES)?);
         let header = header.filter(|header| header.opcode() == LOGIN_RESPONSE);
         let Some(header) = header else {
-            return Err(self.wire.violated("does not answer the login of iSCSI"));
+            return Err(self.wire.violated("did not answer the iSCSI login"));
         };
         let length = header.data_bytes();
         if length as usize > RECEIVED_TEXT_BYTES_MAX {
@@ -310,7 +313,7 @@ impl Login<'_> {
         Ok((header, data))
     }
 
-    /// The error for a status other than success (section 11.13.5).
+    /// Returns the error for a status other than success (section 11.13.5).
     fn refusal(&self, class: u8, detail: u8, keys: &[(String, String)]) -> Error {
         let (target, initiator) = (self.target, &self.initiator);
         let (what, remedy) = match (class, detail) {
@@ -321,11 +324,11 @@ impl Login<'_> {
             ),
             (2, 1) => (
                 "the target requires a user and a password".to_owned(),
-                "write iscsi://USER@HOST/.. and set HALFPOWER_PASSWORD".to_owned(),
+                "use the form iscsi://USER@HOST/.. and set HALFPOWER_PASSWORD".to_owned(),
             ),
             (2, 2) => (
                 format!("the target does not admit the initiator {initiator}"),
-                "add this initiator name, or the address of this host, to its access list"
+                "add this initiator name, or the address of this host, to the target's access list"
                     .to_owned(),
             ),
             (2, 3) => (
@@ -343,21 +346,21 @@ impl Login<'_> {
             (3, 1) => ("the target is out of service now".to_owned(), "try again later".to_owned()),
             _ => (
                 format!("the target refused the login (status 0x{class:02x}{detail:02x})"),
-                "look into the log of the target".to_owned(),
+                "check the log of the target".to_owned(),
             ),
         };
         self.wire.refused(what, &remedy)
     }
 
-    /// The error for a target that has moved to another address. The client does not follow, so
-    /// that it never measures a server that the user did not name.
+    /// Returns the error for a target that has moved to another address. The client does not follow
+    /// the redirection, so that it never measures a server that the user did not specify.
     fn redirection(&self, keys: &[(String, String)]) -> Error {
         let address = keys.iter().find(|(key, _)| key == "TargetAddress");
-        // The address ends with a comma and the number of a portal group (section 13.8).
+        // In the value, a comma and the number of a portal group follow the address (section 13.8).
         let server = address.and_then(|(_, value)| value.split(',').next()).unwrap_or_default();
         let server = printable(server.as_bytes());
         let remedy = if server.is_empty() {
-            "look for its address in the settings of the target".to_owned()
+            "look up the new address in the settings of the target".to_owned()
         } else {
             format!("use iscsi://{server}/{}", self.access.address.path)
         };
@@ -366,7 +369,7 @@ impl Login<'_> {
 }
 
 impl Default for Limits {
-    /// The values of keys that the target does not answer (section 13).
+    /// Returns the values that apply to keys which the target does not answer (section 13).
     fn default() -> Limits {
         Limits {
             send_segment_bytes: 8192,
@@ -379,7 +382,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Takes over the value of a key that the target sent. Returns false if the key is unknown and
+    /// Stores the value of a key that the target sent. Returns false if the key is unknown and
     /// needs an answer, and an error if the value is not acceptable.
     fn learn(&mut self, key: &str, value: &str) -> Result<bool, ()> {
         let length = |limit: u32| {
@@ -392,14 +395,14 @@ impl Limits {
             _ => Err(()),
         };
         if let Some((_, fixed)) = FIXED.iter().find(|(known, _)| *known == key) {
-            // A key that the target does not know keeps its default, which is `fixed`.
+            // If the target does not know a key, the default of the key applies, which is `fixed`.
             let agrees = value == *fixed || matches!(value, "NotUnderstood" | "Irrelevant");
             return if agrees { Ok(true) } else { Err(()) };
         }
         match key {
             "MaxRecvDataSegmentLength" => self.send_segment_bytes = length(u32::MAX)?,
             "MaxBurstLength" => self.burst_bytes = length(BURST_BYTES)?,
-            // The key has no meaning if no data is sent unsolicited.
+            // The key has no meaning if the client sends no unsolicited data.
             "FirstBurstLength" if value == "Irrelevant" => {}
             "FirstBurstLength" => self.first_burst_bytes = length(FIRST_BURST_BYTES)?,
             "InitialR2T" => self.waits_for_r2t = is_yes()?,
@@ -412,7 +415,7 @@ impl Limits {
     }
 }
 
-/// Splits `key=value` texts, each of which ends with a zero byte (section 6.1).
+/// Splits a text into `key=value` pairs, each of which ends with a zero byte (section 6.1).
 fn parse(text: &[u8]) -> Vec<(String, String)> {
     let texts = text.split(|byte| *byte == 0).map(String::from_utf8_lossy);
     let pair = |text: std::borrow::Cow<'_, str>| {
@@ -421,7 +424,7 @@ fn parse(text: &[u8]) -> Vec<(String, String)> {
     texts.filter_map(pair).collect()
 }
 
-/// A number in decimal, or in hexadecimal after 0x (section 6.1).
+/// Parses a decimal number, or a hexadecimal number after 0x (section 6.1).
 fn number(text: &str) -> Option<u32> {
     match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
@@ -429,8 +432,8 @@ fn number(text: &str) -> Option<u32> {
     }
 }
 
-/// Binary data in hexadecimal after 0x, or in Base64 after 0b (section 6.1). None if it is invalid
-/// or longer than a challenge may be.
+/// Parses binary data, which is hexadecimal after 0x, or Base64 after 0b (section 6.1). None if the
+/// data is invalid, empty or longer than a CHAP challenge may be.
 fn binary(text: &str) -> Option<Vec<u8>> {
     let (prefix, digits) = text.split_at_checked(2)?;
     let bytes = match prefix {
@@ -441,7 +444,8 @@ fn binary(text: &str) -> Option<Vec<u8>> {
     (1..=CHALLENGE_BYTES_MAX).contains(&bytes.len()).then_some(bytes)
 }
 
-/// Digits in pairs; the first digit may stand alone.
+/// Decodes pairs of hexadecimal digits. If the number of digits is odd, the first digit alone forms
+/// a byte.
 fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     let mut values = digits.as_bytes().iter().map(digit).collect::<Option<Vec<u32>>>()?;
@@ -451,7 +455,7 @@ fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
     Some(values.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
 }
 
-/// Base64 of RFC 4648, with or without padding.
+/// Decodes Base64 (RFC 4648), with or without padding.
 fn base64(digits: &str) -> Option<Vec<u8>> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
@@ -468,7 +472,7 @@ fn base64(digits: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The response to a challenge (RFC 1994, section 4.1), in hexadecimal.
+/// Returns the response to a challenge (RFC 1994, section 4.1), in hexadecimal.
 fn chap_response(identifier: u8, password: &str, challenge: &[u8]) -> String {
     let mut digest = Md5::new();
     digest.update([identifier]);
@@ -499,7 +503,8 @@ mod tests {
         Access { address, credentials, writable: false, durable: false }
     }
 
-    /// Logs in to a target with these answers; also returns what was sent.
+    /// Logs in to a simulated target that sends these answers. Returns the outcome, and what the
+    /// client sent.
     fn exchange(answers: &[Vec<u8>], access: &Access) -> (Result<Limits, Error>, Vec<u8>) {
         let (client, mut server) = UnixStream::pair().unwrap();
         let stream = TcpStream::from(OwnedFd::from(client));
@@ -509,7 +514,8 @@ mod tests {
         let outcome = log_in(&mut wire, access, "iqn.2026-01.test:t");
         drop(wire);
         let mut sent = Vec::new();
-        // What the client did not read breaks the connection after what it sent.
+        // If the client did not read all answers, this read fails after it has received everything
+        // that the client sent.
         let _ = server.read_to_end(&mut sent);
         (outcome.map(|(limits, _)| limits), sent)
     }
@@ -519,7 +525,7 @@ mod tests {
         exchange(answers, &access(credentials)).0.expect_err("no login").to_string()
     }
 
-    /// The texts of the Login Requests, with their flags.
+    /// Returns the flags and texts of the Login Requests in `sent`.
     fn requests(mut sent: &[u8]) -> Vec<(u8, String)> {
         let mut requests = Vec::new();
         while !sent.is_empty() {
@@ -598,7 +604,7 @@ mod tests {
                 login_response(0x00, SUCCESS, &format!("CHAP_A=5\0{keys}")),
             ];
             let wrong = refusal(&answers, Some(("anna", "x")));
-            assert!(wrong.contains("no valid challenge"), "{keys}: {wrong}");
+            assert!(wrong.contains("no valid CHAP challenge"), "{keys}: {wrong}");
         }
         let answers = [
             login_response(0x00, SUCCESS, "AuthMethod=CHAP\0"),
@@ -622,9 +628,9 @@ mod tests {
         says(status(2, 9, ""), "status 0x0209");
         says(status(1, 1, "TargetAddress=[::1]:99,1\0"), "use iscsi://[::1]:99/t/1");
         says(status(1, 2, "TargetAddress=a\nb,1\0"), "use iscsi://a\\nb/t/1");
-        says(status(1, 2, ""), "moved to another address; look for its address");
+        says(status(1, 2, ""), "moved to another address; look up the new address");
         says(vec![login_response(0, SUCCESS, "AuthMethod=Reject\0")], "requires a user");
-        says(vec![login_response(0, SUCCESS, "AuthMethod=KRB5\0")], "authentication 'KRB5'");
+        says(vec![login_response(0, SUCCESS, "AuthMethod=KRB5\0")], "method 'KRB5'");
         let wrong = refusal(&status(2, 1, ""), Some(("anna", "secret")));
         assert!(wrong.contains("the user or the password") && !wrong.contains("secret"));
     }
@@ -636,7 +642,7 @@ mod tests {
             let wrong = refusal(&answers, None);
             assert!(wrong.contains(what), "{what}: {wrong}");
         };
-        says(vec![pdu(0x21, 0x80, &[], &[])], "does not answer the login");
+        says(vec![pdu(0x21, 0x80, &[], &[])], "did not answer the iSCSI login");
         says(vec![login_response(0x83, SUCCESS, "")], "ended a stage of the login too early");
         says(vec![login_response(0x00, SUCCESS, ""); 40], "does not end the login");
         says(vec![login_response(0x40, SUCCESS, "a=b"); 40], "does not end the login");
@@ -649,7 +655,7 @@ mod tests {
             ["HeaderDigest=CRC32C", "DataDigest=Reject", "MaxConnections=2", "DataPDUInOrder=No"]
         {
             let answer = login_response(0x87, SUCCESS, &format!("{key}\0"));
-            says(vec![security(), answer], &format!("the target wants {key}; only "));
+            says(vec![security(), answer], &format!("the target requires {key}, but "));
         }
         for key in [
             "InitialR2T=Perhaps",

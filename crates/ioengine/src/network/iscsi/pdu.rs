@@ -1,18 +1,19 @@
 //! The headers of iSCSI messages (PDUs), and the numbers that order commands and replies.
 //!
-//! Source: RFC 7143, section 11. A PDU is a header of 48 bytes, additional header segments, which
-//! this client skips and never sends, and a data segment that is padded to four bytes. All numbers
-//! are big-endian. Digests are never negotiated, so there are none.
+//! Source: RFC 7143, section 11. A PDU consists of a header of 48 bytes, additional header
+//! segments, and a data segment that is padded to four bytes. This client skips additional header
+//! segments and never sends them. All numbers are big-endian. PDUs contain no digests, because the
+//! client never negotiates them.
 
-/// Size of the basic header segment of every PDU (section 11.2.1; bytes).
+/// The size of the basic header segment of every PDU (section 11.2.1; bytes).
 pub(super) const HEADER_BYTES: usize = 48;
 
-// What the initiator sends (section 11.2.1.2).
+// The operation codes of PDUs that the initiator sends (section 11.2.1.2).
 pub(super) const NOP_OUT: u8 = 0x00;
 pub(super) const SCSI_COMMAND: u8 = 0x01;
 pub(super) const LOGIN_REQUEST: u8 = 0x03;
 pub(super) const DATA_OUT: u8 = 0x05;
-// What the target sends.
+// The operation codes of PDUs that the target sends.
 pub(super) const NOP_IN: u8 = 0x20;
 pub(super) const SCSI_RESPONSE: u8 = 0x21;
 pub(super) const LOGIN_RESPONSE: u8 = 0x23;
@@ -21,32 +22,33 @@ pub(super) const READY_TO_TRANSFER: u8 = 0x31;
 pub(super) const ASYNC_MESSAGE: u8 = 0x32;
 pub(super) const REJECT: u8 = 0x3f;
 
-/// Bit of the first byte: the PDU is handled at once and uses up no command number (section
-/// 11.2.1.1).
+/// The bit in the first byte of a PDU that requests immediate delivery. Such a PDU uses up no
+/// command number (section 11.2.1.1).
 pub(super) const IMMEDIATE: u8 = 0x40;
-/// Bit of the flags: the last PDU of a sequence (section 11.2.1.3).
+/// The bit in the flags of the last PDU of a sequence (section 11.2.1.3).
 pub(super) const FINAL: u8 = 0x80;
 
-/// The flags of a SCSI Command (section 11.3.1): data flows to the initiator, or from it, and the
-/// target may order the command among others (task attribute Simple).
+/// The flags of a SCSI Command (section 11.3.1): the command reads, the command writes, and the
+/// target may reorder the command (task attribute Simple).
 pub(super) const COMMAND_READS: u8 = 0x40;
 pub(super) const COMMAND_WRITES: u8 = 0x20;
 pub(super) const COMMAND_SIMPLE: u8 = 0x01;
 
-/// Bit of the flags of Data-In: the PDU also has the status of the command (section 11.7.1).
+/// The bit in the flags of a Data-In that also contains the status of the command (section 11.7.1).
 pub(super) const HAS_STATUS: u8 = 0x01;
-/// Bits of the flags of Data-In and SCSI Response (section 11.4.1): less data was moved than the
-/// command expected; the command had more data than expected.
+/// Bits in the flags of Data-In and SCSI Response (section 11.4.1). UNDERFLOW: less data was
+/// transferred than the command expected. OVERFLOW: the command had more data than expected.
 pub(super) const UNDERFLOW: u8 = 0x02;
 pub(super) const OVERFLOW: u8 = 0x04;
 
-/// The reserved tag that means "no tag" (section 11.2.1.8).
+/// The reserved value that means "no tag" (section 11.2.1.8).
 pub(super) const NO_TAG: u32 = u32::MAX;
 
-// Positions of fields in the header (sections 11.3 to 11.19).
+// The offsets of fields in the header (sections 11.3 to 11.19; bytes).
 pub(super) const LUN: usize = 8;
 pub(super) const TASK_TAG: usize = 16;
-/// Expected data transfer length of a SCSI Command; target transfer tag of other PDUs.
+/// The expected data transfer length in a SCSI Command. Other PDUs have the target transfer tag at
+/// this offset.
 pub(super) const EXPECTED_BYTES: usize = 20;
 pub(super) const TRANSFER_TAG: usize = 20;
 pub(super) const COMMAND_NUMBER: usize = 24;
@@ -57,7 +59,8 @@ const MAX_COMMAND_NUMBER: usize = 32;
 pub(super) const COMMAND_BLOCK: usize = 32;
 pub(super) const DATA_NUMBER: usize = 36;
 pub(super) const BUFFER_OFFSET: usize = 40;
-/// Bytes that the target asks for in Ready To Transfer; residual count of a SCSI Response.
+/// The number of bytes that the target requests in Ready To Transfer. A SCSI Response has the
+/// residual count at this offset.
 pub(super) const DESIRED_BYTES: usize = 44;
 pub(super) const RESIDUAL_BYTES: usize = 44;
 
@@ -66,14 +69,15 @@ pub(super) const RESIDUAL_BYTES: usize = 44;
 pub(super) struct Header([u8; HEADER_BYTES]);
 
 impl Header {
-    /// A header without any field; `first` is the operation code, perhaps with [`IMMEDIATE`].
+    /// Creates a header with operation code and flags, whose other fields are zero. `first` is the
+    /// operation code, optionally with [`IMMEDIATE`].
     pub(super) fn new(first: u8, flags: u8) -> Header {
         let mut bytes = [0; HEADER_BYTES];
         (bytes[0], bytes[1]) = (first, flags);
         Header(bytes)
     }
 
-    /// A received header; None unless there are exactly 48 bytes.
+    /// Parses a received header. None if `bytes` does not have exactly 48 bytes.
     pub(super) fn parse(bytes: &[u8]) -> Option<Header> {
         bytes.try_into().ok().map(Header)
     }
@@ -88,7 +92,7 @@ impl Header {
         self
     }
 
-    /// Sets the length of the data segment (bytes; 24 bits).
+    /// Sets the length of the data segment, a number of 24 bits (bytes).
     pub(super) fn with_data(self, bytes: u32) -> Header {
         let [_, length @ ..] = bytes.to_be_bytes();
         self.with_bytes(5, &length)
@@ -114,12 +118,13 @@ impl Header {
         &self.0[LUN..LUN + 8]
     }
 
-    /// Length of the data segment without padding (bytes).
+    /// Returns the length of the data segment without padding (bytes).
     pub(super) fn data_bytes(&self) -> u32 {
         u32::from_be_bytes([0, self.0[5], self.0[6], self.0[7]])
     }
 
-    /// Length of the additional header segments (bytes); the field counts words of four bytes.
+    /// Returns the length of the additional header segments (bytes). The field in the header counts
+    /// words of four bytes.
     pub(super) fn extra_bytes(&self) -> usize {
         usize::from(self.0[4]) * 4
     }
@@ -129,37 +134,39 @@ impl Header {
     }
 }
 
-/// How many bytes pad a data segment to a multiple of four (section 11.2.3).
+/// Returns the number of bytes that pad a data segment to a multiple of four (section 11.2.3).
 pub(super) fn padding(bytes: u32) -> usize {
     (bytes.wrapping_neg() % 4) as usize
 }
 
-/// The numbers of a session with one connection (section 4.2.2). They wrap, so they are compared
-/// by the sign of their difference.
+/// The sequence numbers of a session with one connection (section 4.2.2). The numbers wrap around,
+/// so they are compared by the sign of their difference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
-    /// CmdSN of the next command.
+    /// The CmdSN of the next command.
     command: u32,
-    /// MaxCmdSN: the last command that the target accepts now.
+    /// MaxCmdSN: the number of the last command that the target currently accepts.
     command_max: u32,
     /// ExpStatSN: the number of the next status.
     status: u32,
 }
 
 impl Numbers {
-    /// The numbers before the login: the window is closed, and the first command is number 1.
+    /// Returns the numbers before the login. The command window is closed, and the first command
+    /// has number 1.
     pub(super) fn new() -> Numbers {
         Numbers { command: 1, command_max: 0, status: 0 }
     }
 
-    /// How many commands the target accepts now.
+    /// Returns the number of commands that the target currently accepts.
     pub(super) fn window(&self) -> u32 {
         let last = self.command_max.wrapping_sub(self.command).cast_signed();
         if last < 0 { 0 } else { last.unsigned_abs() + 1 }
     }
 
-    /// Takes over the command window, which every PDU of the target has. A window that ends before
-    /// it begins, or before the current one, is ignored (section 4.2.2.1).
+    /// Reads the command window from a PDU. Every PDU of the target contains the window. The window
+    /// is ignored if it ends before it begins, or if it does not end after the current window
+    /// (section 4.2.2.1).
     pub(super) fn learn_window(&mut self, header: &Header) {
         let first = header.number(EXPECTED_COMMAND_NUMBER);
         let last = header.number(MAX_COMMAND_NUMBER);
@@ -169,23 +176,22 @@ impl Numbers {
         }
     }
 
-    /// Records the status number of a PDU, so that the next message acknowledges it.
+    /// Stores the status number of a PDU, so that the next message acknowledges it.
     pub(super) fn learn_status(&mut self, header: &Header) {
         self.status = header.number(STATUS_NUMBER).wrapping_add(1);
     }
 
-    /// Puts the numbers into a header that is sent.
+    /// Sets the sequence numbers in a header that is sent.
     pub(super) fn stamp(&self, header: Header) -> Header {
         header.with(COMMAND_NUMBER, self.command).with(EXPECTED_STATUS_NUMBER, self.status)
     }
 
-    /// Puts the acknowledgement of the target's status into a Data-Out, which has no command
-    /// number.
+    /// Sets the acknowledgement of the target's status in a Data-Out, which has no command number.
     pub(super) fn stamp_data(&self, header: Header) -> Header {
         header.with(EXPECTED_STATUS_NUMBER, self.status)
     }
 
-    /// Uses up a command number.
+    /// Advances to the next command number.
     pub(super) fn next_command(&mut self) {
         self.command = self.command.wrapping_add(1);
     }

@@ -1,31 +1,31 @@
-//! The SCSI commands that a disk needs, and what its answers mean.
+//! The SCSI commands for disks, and the interpretation of their answers.
 //!
-//! Source: SPC-4 (INCITS 513) for INQUIRY, MODE SENSE, sense data; SBC-3 (INCITS 514) for commands
-//! of disks; SAM-5 (INCITS 515) for status codes and logical unit numbers. The specifications are
-//! cited by the name of the command or page, because section numbers differ between revisions. All
-//! numbers are big-endian.
+//! Source: SPC-4 (INCITS 513) for INQUIRY, MODE SENSE and sense data, SBC-3 (INCITS 514) for
+//! commands of disks, SAM-5 (INCITS 515) for status codes and logical unit numbers. The
+//! specifications are cited by the name of the command or page, because section numbers differ
+//! between revisions. All numbers are big-endian.
 
 use std::fmt;
 
 use crate::network::wire::printable;
 use crate::request::Op;
 
-/// A command descriptor block: operation code and parameters of a command.
+/// A command descriptor block, which contains the operation code and parameters of a command.
 pub(super) type CommandBlock = [u8; 16];
 
-/// Sizes of the answers that this client requests (bytes): standard INQUIRY data up to the product
-/// revision, "READ CAPACITY (16) parameter data", "Block Limits VPD page", and MODE SENSE with one
-/// block descriptor and the caching page.
+/// The sizes of the answers that this client requests (bytes): standard INQUIRY data up to the
+/// product revision, "READ CAPACITY (16) parameter data", "Block Limits VPD page", and MODE SENSE
+/// with one block descriptor and the caching page.
 pub(super) const INQUIRY_BYTES: u8 = 36;
 pub(super) const CAPACITY_BYTES: u8 = 32;
 pub(super) const LIMITS_BYTES: u8 = 64;
 pub(super) const MODE_BYTES: u8 = 64;
 
-/// "Block Limits VPD page" (SBC-3).
+/// The code of the "Block Limits VPD page" (SBC-3).
 pub(super) const LIMITS_PAGE: u8 = 0xb0;
-/// "Caching mode page" (SBC-3).
+/// The code of the "Caching mode page" (SBC-3).
 pub(super) const CACHING_PAGE: u8 = 0x08;
-/// All mode pages (SPC-4, "MODE SENSE (6) command").
+/// The code that requests all mode pages (SPC-4, "MODE SENSE (6) command").
 pub(super) const ALL_PAGES: u8 = 0x3f;
 
 /// Status codes (SAM-5, "Status codes").
@@ -43,8 +43,8 @@ const DATA_PROTECT: u8 = 0x7;
 const ABORTED_COMMAND: u8 = 0xb;
 const VOLUME_OVERFLOW: u8 = 0xd;
 
-/// The logical unit number as eight bytes (SAM-5, "Logical unit numbers"): peripheral device
-/// addressing up to 255, flat space addressing up to 16383. None beyond that.
+/// Encodes a logical unit number in eight bytes (SAM-5, "Logical unit numbers"): peripheral device
+/// addressing up to 255, flat space addressing up to 16383. None for larger numbers.
 pub(super) fn lun_bytes(lun: u16) -> Option<[u8; 8]> {
     let [high, low] = lun.to_be_bytes();
     match lun {
@@ -54,7 +54,7 @@ pub(super) fn lun_bytes(lun: u16) -> Option<[u8; 8]> {
     }
 }
 
-/// "INQUIRY command" (SPC-4), for a page of vital product data or the standard data.
+/// Builds an "INQUIRY command" (SPC-4), for a page of vital product data or for the standard data.
 pub(super) fn inquiry(page: Option<u8>, bytes: u8) -> CommandBlock {
     let mut block = [0; 16];
     (block[0], block[4]) = (0x12, bytes);
@@ -64,27 +64,28 @@ pub(super) fn inquiry(page: Option<u8>, bytes: u8) -> CommandBlock {
     block
 }
 
-/// "TEST UNIT READY command" (SPC-4).
+/// Builds a "TEST UNIT READY command" (SPC-4).
 pub(super) fn test_unit_ready() -> CommandBlock {
     [0; 16]
 }
 
-/// "READ CAPACITY (16) command" (SBC-3): service action 0x10 of SERVICE ACTION IN (16).
+/// Builds a "READ CAPACITY (16) command" (SBC-3), which is service action 0x10 of SERVICE ACTION IN
+/// (16).
 pub(super) fn read_capacity() -> CommandBlock {
     let mut block = [0; 16];
     (block[0], block[1], block[13]) = (0x9e, 0x10, CAPACITY_BYTES);
     block
 }
 
-/// "MODE SENSE (6) command" (SPC-4), for the current values of a page.
+/// Builds a "MODE SENSE (6) command" (SPC-4), for the current values of a page.
 pub(super) fn mode_sense(page: u8) -> CommandBlock {
     let mut block = [0; 16];
     (block[0], block[2], block[4]) = (0x1a, page, MODE_BYTES);
     block
 }
 
-/// "READ (16) command" or "WRITE (16) command" (SBC-3). FUA (force unit access): the write is on
-/// the medium before its status.
+/// Builds a "READ (16) command" or "WRITE (16) command" (SBC-3). With FUA (force unit access), the
+/// disk reports success of a write only when the data is on the medium.
 pub(super) fn transfer(op: Op, first_block: u64, blocks: u32, fua: bool) -> CommandBlock {
     let mut block = [0; 16];
     block[0] = match op {
@@ -97,21 +98,21 @@ pub(super) fn transfer(op: Op, first_block: u64, blocks: u32, fua: bool) -> Comm
     block
 }
 
-/// "SYNCHRONIZE CACHE (16) command" (SBC-3) for all blocks.
+/// Builds a "SYNCHRONIZE CACHE (16) command" (SBC-3) for all blocks.
 pub(super) fn synchronize_cache() -> CommandBlock {
     let mut block = [0; 16];
     block[0] = 0x91;
     block
 }
 
-/// What INQUIRY says about a logical unit ("Standard INQUIRY data", SPC-4).
+/// The data about a logical unit that INQUIRY returns ("Standard INQUIRY data", SPC-4).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// Whether there is a unit of this number.
+    /// Whether a unit with this number exists.
     pub is_present: bool,
-    /// "Peripheral device type": 0 is a disk.
+    /// The "Peripheral device type", which is 0 for a disk.
     pub device_type: u8,
-    /// Vendor and product.
+    /// The names of the vendor and the product.
     pub name: String,
 }
 
@@ -124,13 +125,13 @@ impl Unit {
         Some(Unit { is_present: first >> 5 == 0, device_type: first & 0x1f, name })
     }
 
-    /// Whether it is a disk with random access ("direct access block device").
+    /// Returns true if the unit is a disk with random access ("direct access block device").
     pub(super) fn is_disk(&self) -> bool {
         self.device_type == 0
     }
 }
 
-/// Number and size of blocks ("READ CAPACITY (16) parameter data", SBC-3).
+/// The number of the last block, and the block size ("READ CAPACITY (16) parameter data", SBC-3).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Capacity {
     pub last_block: u64,
@@ -143,7 +144,7 @@ impl Capacity {
         Some(Capacity { last_block, block_bytes: be32(data.get(8..12)?)? })
     }
 
-    /// Size of the disk (bytes); None if it is 2^63 or more.
+    /// Returns the size of the disk (bytes). None if the size is 2^63 or more.
     pub(super) fn bytes(&self) -> Option<u64> {
         let bytes = self.last_block.checked_add(1)?.checked_mul(self.block_bytes.into())?;
         (bytes <= i64::MAX as u64).then_some(bytes)
@@ -154,20 +155,20 @@ fn be32(bytes: &[u8]) -> Option<u32> {
     bytes.try_into().ok().map(u32::from_be_bytes)
 }
 
-/// What MODE SENSE (6) says about writing.
+/// The data about writing that MODE SENSE (6) returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mode {
-    /// The disk is write-protected.
+    /// Whether the disk is write-protected.
     pub is_read_only: bool,
-    /// The disk knows the FUA bit.
+    /// Whether the disk supports the FUA bit.
     pub has_fua: bool,
-    /// Whether the write cache is on; None if the disk does not say.
+    /// Whether the write cache is on. None if the disk does not report it.
     pub write_cache: Option<bool>,
 }
 
 impl Mode {
-    /// Reads the "Mode parameter header(6)" (SPC-4) with the bits WP and DPOFUA of SBC-3, and WCE
-    /// of the caching page.
+    /// Parses the "Mode parameter header(6)" (SPC-4) with the bits WP and DPOFUA of SBC-3, and the
+    /// bit WCE of the caching page.
     pub(super) fn parse(data: &[u8]) -> Option<Mode> {
         let (specific, descriptors) = (*data.get(2)?, usize::from(*data.get(3)?));
         let mut mode = Mode {
@@ -187,8 +188,8 @@ impl Mode {
     }
 }
 
-/// The most blocks that one command may transfer ("Block Limits VPD page", SBC-3); None if there is
-/// no limit.
+/// Returns the maximum number of blocks that one command may transfer ("Block Limits VPD page",
+/// SBC-3). None if there is no limit.
 pub(super) fn blocks_max(page: &[u8]) -> Option<u32> {
     if page.get(1) != Some(&LIMITS_PAGE) {
         return None;
@@ -196,7 +197,7 @@ pub(super) fn blocks_max(page: &[u8]) -> Option<u32> {
     be32(page.get(8..12)?).filter(|blocks| *blocks > 0)
 }
 
-/// Why a command failed: key, additional code and qualifier ("Sense data", SPC-4).
+/// The reason why a command failed: key, additional code and qualifier ("Sense data", SPC-4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sense {
     key: u8,
@@ -205,8 +206,8 @@ pub(super) struct Sense {
 }
 
 impl Sense {
-    /// Reads sense data in the fixed format (response code 0x70, 0x71) or the descriptor format
-    /// (0x72, 0x73). Fields that are missing count as 0.
+    /// Parses sense data in the fixed format (response codes 0x70, 0x71) or in the descriptor
+    /// format (0x72, 0x73). Missing fields count as 0.
     fn parse(data: &[u8]) -> Sense {
         let at = |position: usize| data.get(position).copied().unwrap_or(0);
         match at(0) & 0x7f {
@@ -217,7 +218,6 @@ impl Sense {
     }
 }
 
-/// A command that did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     status: u8,
@@ -225,8 +225,8 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// The failure that a status and its sense data describe; None if the command succeeded.
-    /// A recovered error is a success: the data was moved.
+    /// Returns the failure that a status and its sense data describe. None if the command
+    /// succeeded. A recovered error counts as success, because the data was transferred.
     pub(super) fn of(status: u8, sense_data: &[u8]) -> Option<Failure> {
         let sense = Sense::parse(sense_data);
         match status {
@@ -237,34 +237,35 @@ impl Failure {
         }
     }
 
-    /// The target failed before the disk could answer.
+    /// Returns the failure of a command that failed in the target, before the disk could answer.
     pub(super) fn of_target() -> Failure {
         Failure { status: CHECK_CONDITION, sense: Sense::default() }
     }
 
-    /// Whether the disk reported a change, such as a reset, instead of executing the command.
+    /// Returns true if the disk reported a change, such as a reset, instead of executing the
+    /// command.
     pub(super) fn is_unit_attention(&self) -> bool {
         self.status == CHECK_CONDITION && self.sense.key == UNIT_ATTENTION
     }
 
-    /// Whether the disk does not know the command ("INVALID COMMAND OPERATION CODE").
+    /// Returns true if the disk does not know the command ("INVALID COMMAND OPERATION CODE").
     pub(super) fn is_unknown_command(&self) -> bool {
         self.sense == Sense { key: ILLEGAL_REQUEST, code: 0x20, qualifier: 0 }
     }
 
-    /// Whether there is no such unit ("LOGICAL UNIT NOT SUPPORTED").
+    /// Returns true if the unit does not exist ("LOGICAL UNIT NOT SUPPORTED").
     pub(super) fn is_unknown_unit(&self) -> bool {
         (self.sense.key, self.sense.code) == (ILLEGAL_REQUEST, 0x25)
     }
 
-    /// The error number of Linux (positive). EAGAIN means that the command was not executed and may
-    /// be sent again.
+    /// Returns the corresponding error number of Linux (positive). EAGAIN means that the command
+    /// was not executed and may be sent again.
     pub(super) fn errno(&self) -> i32 {
         let Sense { key, code, qualifier } = self.sense;
         match (self.status, key) {
             (BUSY | TASK_SET_FULL, _) => libc::EAGAIN,
             (RESERVATION_CONFLICT, _) => libc::EBUSY,
-            // Damaged protection information: sending the command again does not help.
+            // The protection information is damaged, so sending the command again does not help.
             (CHECK_CONDITION, ABORTED_COMMAND) if code == 0x10 => libc::EILSEQ,
             (CHECK_CONDITION, UNIT_ATTENTION | ABORTED_COMMAND) => libc::EAGAIN,
             (CHECK_CONDITION, ILLEGAL_REQUEST) => match code {
@@ -272,7 +273,7 @@ impl Failure {
                 0x25 => libc::ENXIO,
                 _ => libc::EINVAL,
             },
-            // "SPACE ALLOCATION FAILED WRITE PROTECT" of thinly provisioned disks.
+            // This is the "SPACE ALLOCATION FAILED WRITE PROTECT" of thinly provisioned disks.
             (CHECK_CONDITION, DATA_PROTECT) if (code, qualifier) == (0x27, 0x07) => libc::ENOSPC,
             (CHECK_CONDITION, DATA_PROTECT) => libc::EROFS,
             (CHECK_CONDITION, VOLUME_OVERFLOW) => libc::ENOSPC,
@@ -282,7 +283,7 @@ impl Failure {
 }
 
 impl fmt::Display for Failure {
-    /// For example "illegal request (5/25/00)", or "status 08 (busy)".
+    /// Formats the failure, for example as "illegal request (5/25/00)" or "status 08 (busy)".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const KEYS: [&str; 16] = [
             "no sense",

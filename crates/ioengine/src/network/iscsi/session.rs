@@ -1,15 +1,16 @@
-//! A logged-in session with one connection: requests become SCSI commands, and the PDUs of the
-//! target become completions.
+//! A session with one connection after its login. It converts requests to SCSI commands, and PDUs
+//! of the target to completions.
 //!
-//! Source: RFC 7143, sections 4.2 and 11. The initiator task tag of a command is the slot of its
-//! request. Data-In goes directly into the slot; the status comes with the last Data-In or in a
-//! SCSI Response. The data of a write is sent unsolicited with the command, up to the negotiated
-//! limits. The rest is sent in Data-Out sequences for which the target asks (R2T). The negotiated
-//! error recovery level is 0: whatever breaks the protocol ends the connection.
+//! Source: RFC 7143, sections 4.2 and 11. The initiator task tag of a command is the slot number of
+//! its request. The data of Data-In PDUs is received directly into the slot. The status arrives
+//! with the last Data-In or in a SCSI Response. The data of a write is sent unsolicited with the
+//! command, up to the negotiated limits. The rest is sent in Data-Out sequences when the target
+//! requests it (R2T). The negotiated error recovery level is 0: every violation of the protocol
+//! ends the connection.
 //!
-//! A connection is read only while a request is outstanding, so pings on an idle connection are not
-//! answered. The target may close it then, usually after 20 s (15 s until a ping and 5 s for the
-//! answer), and the next request fails.
+//! The client reads from a connection only while a request is outstanding, so it does not answer
+//! pings on an idle connection. The target may then close the connection, usually after 20 s (15 s
+//! until a ping and 5 s for the answer), and the next request fails.
 
 use crate::error::{Error, ErrorKind};
 use crate::network::iscsi::pdu::{
@@ -23,50 +24,53 @@ use crate::network::protocol::{FLUSH_SLOT, Outbox, Protocol, Step};
 use crate::network::wire::violated;
 use crate::request::{Completion, Op, Request};
 
-/// The longest data segment that this client accepts, MaxRecvDataSegmentLength (bytes).
+/// The maximum length of a data segment that this client accepts, MaxRecvDataSegmentLength (bytes).
 pub(super) const RECEIVE_SEGMENT_BYTES: u32 = 256 << 10;
-/// The task tag of a flush. No slot has this number, and it is not the reserved one.
+/// The task tag of a flush. This number is neither a slot number nor the reserved tag.
 const FLUSH_TAG: u32 = NO_TAG - 1;
-/// The most PDUs in a row that neither move data nor complete a command. Targets send a ping about
-/// every 15 s, and pings accumulate while a connection is idle.
+/// The maximum number of consecutive PDUs that neither transfer data nor complete a command.
+/// Targets send a ping about every 15 s, and pings accumulate while a connection is idle.
 const IDLE_PDUS_MAX: u32 = 10_000;
-/// How often a flush is sent again while the disk answers with a unit attention.
+/// The maximum number of times that a flush is sent again while the disk answers with a unit
+/// attention.
 const FLUSH_RETRIES_MAX: u32 = 10;
 
-/// What was negotiated for the transfer of data (RFC 7143, section 13).
+/// The negotiated limits for the transfer of data (RFC 7143, section 13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// The longest data segment that the target accepts, its MaxRecvDataSegmentLength (bytes).
+    /// The maximum length of a data segment that the target accepts, its MaxRecvDataSegmentLength
+    /// (bytes).
     pub send_segment_bytes: u32,
-    /// The longest Data-Out sequence that the target may ask for, MaxBurstLength (bytes).
+    /// The maximum length of a Data-Out sequence that the target may request, MaxBurstLength
+    /// (bytes).
     pub burst_bytes: u32,
-    /// The most data of a write that is sent without being asked for, FirstBurstLength (bytes).
+    /// The maximum amount of unsolicited data of a write, FirstBurstLength (bytes).
     pub first_burst_bytes: u32,
-    /// Data-Out PDUs are sent only when the target asks for them, InitialR2T.
+    /// Whether Data-Out PDUs are sent only when the target requests them, InitialR2T.
     pub waits_for_r2t: bool,
-    /// Data may be sent in the PDU of the command, ImmediateData.
+    /// Whether data may be sent in the PDU of the command, ImmediateData.
     pub sends_immediate: bool,
 }
 
-/// What must be known of the disk to send requests to it.
+/// The properties of a disk that are needed to send requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Disk {
-    /// Size of a block (bytes; at least 1).
+    /// The block size (bytes, at least 1).
     pub block_bytes: u32,
-    /// The largest transfer of one command (bytes); whole blocks.
+    /// The maximum transfer size of one command, a multiple of the block size (bytes).
     pub request_bytes_max: u32,
-    /// Writes have the FUA bit.
+    /// Whether writes are sent with the FUA bit.
     pub fua: bool,
-    /// The disk says that it has no write cache, so a flush has nothing to do.
+    /// Whether the disk reports that it has no write cache. Then a flush has no effect.
     pub is_write_through: bool,
 }
 
-/// What a command does with data.
+/// The kind of a command, which determines how its data is transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
     Write,
-    /// A command of the set-up, whose answer may be shorter than what was asked for.
+    /// A command of the set-up. The answer may be shorter than requested.
     Query,
     Flush,
 }
@@ -75,27 +79,26 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Task {
     kind: Kind,
-    /// Expected data transfer length (bytes).
+    /// The expected data transfer length (bytes).
     length: u32,
-    /// Bytes received, or added to the outbox, so far.
+    /// The number of bytes that were received, or added to the outbox, so far.
     moved: u32,
 }
 
-/// What the next bytes of the target are.
+/// The meaning of the next bytes that the target sends.
 #[derive(Clone, Copy, Debug)]
 enum Awaited {
     Header,
-    /// Additional header segments, data and padding of a PDU other than Data-In.
+    /// The additional header segments, data and padding of a PDU other than Data-In.
     Rest(Header),
-    /// Additional header segments of a Data-In.
+    /// The additional header segments of a Data-In.
     Extra(Header),
-    /// Data of a Data-In, into the slot.
+    /// The data of a Data-In, which is received into the slot.
     Data(Header),
-    /// Padding of a Data-In.
+    /// The padding of a Data-In.
     Padding(Header),
 }
 
-/// The state of one connection.
 #[derive(Debug)]
 pub(super) struct Session {
     name: String,
@@ -113,7 +116,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A session after its login, whose disk is not known yet.
+    /// Creates a session after its login. The properties of the disk are not known yet.
     pub(super) fn new(name: String, lun: [u8; 8], limits: Limits, numbers: Numbers) -> Session {
         let disk =
             Disk { block_bytes: 1, request_bytes_max: 0, fua: false, is_write_through: false };
@@ -133,13 +136,13 @@ impl Session {
         }
     }
 
-    /// Ends the set-up: from now on, there are only requests to this disk.
+    /// Ends the set-up. After this call, the session only sends requests to `disk`.
     pub(super) fn begin(&mut self, disk: Disk) {
         self.disk = disk;
         self.window = self.numbers.window().max(1);
     }
 
-    /// Adds a command of the set-up, which is completed with slot 0, to the outbox.
+    /// Adds a command of the set-up to the outbox. Its completion has slot number 0.
     pub(super) fn query(&mut self, block: &CommandBlock, bytes: u32, out: &mut Outbox) {
         let task = Task { kind: Kind::Query, length: bytes, moved: 0 };
         self.begin_task(0, task);
@@ -147,7 +150,8 @@ impl Session {
         out.bytes(self.command(flags, 0, bytes, block).to_vec());
     }
 
-    /// Takes out why the last command failed. None if it succeeded, or if this was called before.
+    /// Returns and removes the failure of the last command. None if the command succeeded, or if
+    /// the failure was already removed.
     pub(super) fn take_failure(&mut self) -> Option<Failure> {
         self.failure.take()
     }
@@ -168,17 +172,17 @@ impl Session {
         if tag == FLUSH_TAG { Some(&mut self.flush) } else { self.tasks.get_mut(tag as usize) }
     }
 
-    /// The outstanding command that a PDU belongs to.
+    /// Returns the outstanding command to which a PDU belongs.
     fn outstanding(&mut self, header: &Header) -> Result<&mut Task, Error> {
         let tag = header.number(TASK_TAG);
-        // Not `ok_or`: the name would be copied for each PDU.
+        // `ok_or` would create the error for each PDU, which copies the name.
         if !matches!(self.task(tag), Some(Some(_))) {
-            return Err(violated(&self.name, "answered a request that is not outstanding"));
+            return Err(violated(&self.name, "sent a reply to a request that is not outstanding"));
         }
-        Ok(self.task(tag).and_then(Option::as_mut).expect("it was just there"))
+        Ok(self.task(tag).and_then(Option::as_mut).expect("the task was found above"))
     }
 
-    /// The header of a SCSI Command (section 11.3).
+    /// Returns the header of a SCSI Command (section 11.3), and uses up a command number.
     fn command(&mut self, flags: u8, tag: u32, bytes: u32, block: &CommandBlock) -> Header {
         let header = Header::new(SCSI_COMMAND, flags)
             .with_bytes(LUN, &self.lun)
@@ -190,8 +194,8 @@ impl Session {
         header
     }
 
-    /// Adds a write with its unsolicited data: immediate data in its PDU, then unsolicited Data-Out
-    /// (sections 11.3.4, 13.10, 13.11 and 13.14).
+    /// Adds a write with its unsolicited data: immediate data in the PDU of the command, then
+    /// unsolicited Data-Out PDUs (sections 11.3.4, 13.10, 13.11 and 13.14).
     fn write(&mut self, slot: u32, length: u32, block: &CommandBlock, out: &mut Outbox) {
         let limits = self.limits;
         let burst = length.min(limits.first_burst_bytes);
@@ -237,7 +241,7 @@ impl Session {
         }
     }
 
-    /// Begins with a PDU whose header has arrived.
+    /// Starts to process a PDU whose header has arrived.
     fn begin_pdu(&mut self, header: Header, out: &mut Outbox) -> Result<Step, Error> {
         self.numbers.learn_window(&header);
         self.idle_pdus += 1;
@@ -265,36 +269,36 @@ impl Session {
         Ok(Step::Take(rest))
     }
 
-    /// A Data-In whose data comes next (section 11.7). Data comes in order, because DataPDUInOrder
-    /// and DataSequenceInOrder are Yes.
+    /// Processes the header of a Data-In, whose data follows (section 11.7). Data arrives in order,
+    /// because DataPDUInOrder and DataSequenceInOrder are Yes.
     fn data_in(&mut self, header: Header) -> Result<Step, Error> {
         let (slot, length) = (header.number(TASK_TAG), header.data_bytes());
         let within = header.number(BUFFER_OFFSET);
         let task = *self.outstanding(&header)?;
         if !matches!(task.kind, Kind::Read | Kind::Query) {
-            return Err(violated(&self.name, "sent data for a request that is no read"));
+            return Err(violated(&self.name, "sent data for a request that is not a read"));
         }
         if length == 0 {
             return self.data_arrived(&header);
         }
         if within != task.moved || length > task.length - task.moved {
-            return Err(violated(&self.name, "sent data that was not asked for"));
+            return Err(violated(&self.name, "sent data that was not requested"));
         }
         self.awaited = Awaited::Data(header);
         Ok(Step::Fill { slot, within, length })
     }
 
-    /// Continues after the data and padding of a Data-In, which may have the status as well.
+    /// Continues after the data and padding of a Data-In, which may also contain the status.
     fn data_arrived(&mut self, header: &Header) -> Result<Step, Error> {
         if header.flags() & HAS_STATUS == 0 {
             return Ok(Step::Next);
         }
         self.numbers.learn_status(header);
-        // Sense data comes in a SCSI Response only (section 11.7.1).
+        // Sense data is sent only in a SCSI Response (section 11.7.1).
         self.complete(header, Failure::of(header.byte(3), &[]))
     }
 
-    /// Handles a PDU other than Data-In, which has arrived.
+    /// Processes a complete PDU other than Data-In.
     fn message(&mut self, header: &Header, data: &[u8], out: &mut Outbox) -> Result<Step, Error> {
         match header.opcode() {
             SCSI_RESPONSE => self.response(header, data, out),
@@ -312,8 +316,8 @@ impl Session {
         }
     }
 
-    /// A SCSI Response (section 11.4). Its data consists of the length of the sense data and the
-    /// sense data.
+    /// Processes a SCSI Response (section 11.4). Its data consists of the length of the sense data
+    /// and the sense data.
     fn response(&mut self, header: &Header, data: &[u8], out: &mut Outbox) -> Result<Step, Error> {
         self.numbers.learn_status(header);
         let sense = match data {
@@ -339,7 +343,7 @@ impl Session {
         self.complete(header, failure)
     }
 
-    /// An R2T (section 11.8): the target asks for the next part of a write.
+    /// Processes an R2T (section 11.8), in which the target requests the next part of a write.
     fn ready_to_transfer(&mut self, header: &Header, out: &mut Outbox) -> Result<Step, Error> {
         let (offset, bytes) = (header.number(BUFFER_OFFSET), header.number(DESIRED_BYTES));
         let burst_bytes = self.limits.burst_bytes;
@@ -347,7 +351,7 @@ impl Session {
         let left = task.length - task.moved;
         let is_next = task.kind == Kind::Write && offset == task.moved;
         if !is_next || bytes == 0 || bytes > left.min(burst_bytes) {
-            let what = format!("asked for {bytes} bytes at {offset} of a request, out of turn");
+            let what = format!("requested {bytes} bytes at offset {offset} out of turn");
             return Err(violated(&self.name, &what));
         }
         task.moved += bytes;
@@ -357,7 +361,8 @@ impl Session {
         Ok(Step::Next)
     }
 
-    /// A NOP-In, which is answered if it has a tag (sections 11.18 and 11.19).
+    /// Processes a NOP-In, which must be answered if it has a target transfer tag (sections 11.18
+    /// and 11.19).
     fn ping(&mut self, header: &Header, out: &mut Outbox) -> Result<Step, Error> {
         if header.number(TASK_TAG) != NO_TAG {
             return Err(violated(&self.name, "answered a ping that was not sent"));
@@ -373,25 +378,26 @@ impl Session {
         Ok(Step::Next)
     }
 
-    /// An asynchronous message (section 11.9.1). Event 0 is sense data of the disk, 255 is
-    /// specific to a vendor; all others end the connection, or the commands on it.
+    /// Processes an asynchronous message (section 11.9.1). Event 0 is sense data of the disk, and
+    /// event 255 is specific to a vendor. All other events end the connection, or the commands on
+    /// it.
     fn async_message(&mut self, header: &Header) -> Result<Step, Error> {
         self.numbers.learn_status(header);
         let what = match header.byte(36) {
             0 | 255 => return Ok(Step::Next),
-            1 => "the target asks for a logout",
+            1 => "the target requests a logout",
             2 => "the target drops the connection",
             3 => "the target drops the session",
-            4 => "the target asks for another negotiation",
+            4 => "the target requests a new negotiation",
             5 => "the target ends all outstanding requests",
             _ => "the target reports an unknown event",
         };
         Err(Error::new(ErrorKind::Io, format!("{}: {what}", self.name))
-            .with_remedy("look into the log of the target"))
+            .with_remedy("check the log of the target"))
     }
 
-    /// Completes the command to which a PDU with a status belongs. `failure` says why it failed, if
-    /// it did.
+    /// Completes the command to which a PDU with a status belongs. `failure` is the reason why the
+    /// command failed, None if it succeeded.
     fn complete(&mut self, header: &Header, failure: Option<Failure>) -> Result<Step, Error> {
         let task = *self.outstanding(header)?;
         let tag = header.number(TASK_TAG);
@@ -411,12 +417,12 @@ impl Session {
         Ok(Step::Complete(Completion { slot, result }))
     }
 
-    /// How much a successful command transferred (bytes). Checks the residual count (section
-    /// 11.4.5).
+    /// Returns how much a successful command transferred (bytes). Checks the residual count
+    /// (section 11.4.5).
     fn transferred(&self, header: &Header, task: &Task) -> Result<i32, Error> {
         let (flags, residual) = (header.flags(), header.number(RESIDUAL_BYTES));
         if flags & OVERFLOW != 0 && task.kind != Kind::Query {
-            let what = "has more data for a request than was asked for";
+            let what = "has more data than the command requested";
             return Err(violated(&self.name, what));
         }
         let missing = if flags & UNDERFLOW != 0 { residual } else { 0 };
@@ -493,7 +499,7 @@ impl Protocol for Session {
 
     fn filled(&mut self, payload: &[u8], _out: &mut Outbox) -> Result<Step, Error> {
         let Awaited::Data(header) = std::mem::replace(&mut self.awaited, Awaited::Header) else {
-            return Err(violated(&self.name, "sent data that was not asked for"));
+            return Err(violated(&self.name, "sent data that was not requested"));
         };
         let padding = padding(header.data_bytes());
         let task = self.outstanding(&header)?;
@@ -541,21 +547,22 @@ mod tests {
         Request { offset, length, within: 0, slot, file: 0, op }
     }
 
-    /// A session with a read of 4 KiB in slot 3.
+    /// Creates a session with a read of 4 KiB in slot 3.
     fn reading() -> Session {
         let mut session = session(LIMITS, DISK);
         session.request(&request(Op::Read, 3, 0, 4096), &[], &mut Outbox::default());
         session
     }
 
-    /// A session with a write in slot 3, and what it sends.
+    /// Creates a session with a write in slot 3. Returns the session and the PDUs that it sends.
     fn writing(limits: Limits, length: u32) -> (Session, Vec<Sent>) {
         let (mut session, mut out) = (session(limits, DISK), Outbox::default());
         session.request(&request(Op::Write, 3, 0, length), &[], &mut out);
         (session, sent(&mut out))
     }
 
-    /// A PDU in an outbox: its header, the data of the slot, and the padding.
+    /// A PDU in an outbox: the header, the position and length of the data in the slot, and the
+    /// size of the padding.
     #[derive(Debug, PartialEq)]
     struct Sent {
         header: Vec<u8>,
@@ -588,7 +595,7 @@ mod tests {
         pdus
     }
 
-    /// Receives PDUs, and tells the completions. Data is `size` zeroes at a time.
+    /// Passes the PDUs in `bytes` to the session and returns the completions.
     fn receive(
         session: &mut Session,
         bytes: &[u8],
@@ -636,7 +643,6 @@ mod tests {
         pdu(DATA_IN, flags, &[(TASK_TAG, 3), (BUFFER_OFFSET, offset)], &vec![7; bytes])
     }
 
-    /// A SCSI Response with this status.
     fn response(flags: u8, status: u8, residual: u32, data: &[u8]) -> Vec<u8> {
         let first = u32::from_be_bytes([SCSI_RESPONSE, FINAL | flags, 0, status]);
         let numbers = [(0, first), (TASK_TAG, 3), (RESIDUAL_BYTES, residual)];
@@ -659,7 +665,7 @@ mod tests {
         session.request(&request(Op::Read, 4, 0, 2 << 20), &[], &mut out);
         let second = Header::parse(&sent(&mut out)[0].header).unwrap();
         assert_eq!(second.number(COMMAND_NUMBER), 2);
-        assert_eq!(second.number(EXPECTED_BYTES), 1 << 20, "shortened");
+        assert_eq!(second.number(EXPECTED_BYTES), 1 << 20, "the request is shortened");
     }
 
     #[test]
@@ -701,10 +707,10 @@ mod tests {
 
     #[test]
     fn data_that_does_not_fit_ends_the_connection() {
-        breaks(&mut reading(), &data_in(0, 512, 512), "not asked for");
-        breaks(&mut reading(), &data_in(0, 0, 4100), "not asked for");
+        breaks(&mut reading(), &data_in(0, 512, 512), "not requested");
+        breaks(&mut reading(), &data_in(0, 0, 4100), "not requested");
         let twice = [data_in(0, 0, 4096), data_in(0, 4096, 4)].concat();
-        breaks(&mut reading(), &twice, "not asked for");
+        breaks(&mut reading(), &twice, "not requested");
         for tag in [2, 4, FLUSH_TAG, NO_TAG] {
             let bytes = pdu(DATA_IN, 0, &[(TASK_TAG, tag)], &[0; 512]);
             breaks(&mut reading(), &bytes, NO_REQUEST);
@@ -713,7 +719,7 @@ mod tests {
             breaks(&mut reading(), &ask, NO_REQUEST);
         }
         let (mut session, _) = writing(LIMITS, 4096);
-        breaks(&mut session, &data_in(0, 0, 512), "no read");
+        breaks(&mut session, &data_in(0, 0, 512), "not a read");
         let mut long = data_in(0, 0, 4);
         long[5..8].copy_from_slice(&[4, 0, 1]);
         breaks(&mut reading(), &long, "a data segment of 262145 bytes");
@@ -723,7 +729,7 @@ mod tests {
         assert!(reading().filled(&[0; 512], &mut Outbox::default()).is_err());
     }
 
-    /// Flags, position and length of each PDU that is sent, and the tag of the target.
+    /// Returns the operation code, flags, position, length and target transfer tag of each PDU.
     fn summary(sent: &[Sent]) -> Vec<(u8, u8, u32, u32, u32)> {
         let of = |pdu: &Sent| {
             let header = Header::parse(&pdu.header).unwrap();
@@ -774,7 +780,7 @@ mod tests {
         assert!(done.is_empty());
         let pdus = sent(&mut out);
         assert_eq!(pdus[1].header[8..16], [0, 5, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(pdus[2].header[36..40], [0, 0, 0, 2], "the third of its sequence");
+        assert_eq!(pdus[2].header[36..40], [0, 0, 0, 2], "the third PDU of the sequence");
         let k = KIB;
         let expected =
             [(5, 0, 8 * k, 8 * k, 9), (5, 0, 16 * k, 8 * k, 9), (5, FINAL, 24 * k, 4 * k, 9)];

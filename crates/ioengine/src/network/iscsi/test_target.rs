@@ -1,10 +1,11 @@
-//! What a target sends, for tests: single PDUs and the answers to a whole set-up.
+//! Builds what a target sends, for tests: single PDUs, and the answers to a whole set-up.
 
 use crate::network::iscsi::pdu::{
     DATA_IN, FINAL, HAS_STATUS, Header, LOGIN_RESPONSE, SCSI_RESPONSE, padding,
 };
 
-/// What `tgtd` 1.0.85 sends during the set-up of a read-write connection to a disk of 64 MiB.
+/// The bytes that `tgtd` 1.0.85 sends during the set-up of a read-write connection to a disk of 64
+/// MiB, in hexadecimal.
 const RECORDED: &str = "\
     238100000000002780c55f52f6470000000000000000000000000000000000010000000200000000\
     0000000000000000546172676574506f7274616c47726f75705461673d3100417574684d6574686f\
@@ -29,14 +30,15 @@ const RECORDED: &str = "\
     00b0003c008000000000000000000000000000000000000000000000000000000000000000000000\
     000000000000000000000000000000000000000000000000";
 
-/// The bytes of [`RECORDED`].
+/// Returns the decoded bytes of [`RECORDED`].
 pub(super) fn recorded_setup() -> Vec<u8> {
     let digits = RECORDED.as_bytes().chunks(2);
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     digits.map(byte).collect()
 }
 
-/// A PDU with the given numbers at the given positions, which accepts the commands 1 to 64.
+/// Builds a PDU with the given numbers at the given offsets. Its command window accepts the
+/// commands 1 to 64.
 pub(super) fn pdu(opcode: u8, flags: u8, numbers: &[(usize, u32)], data: &[u8]) -> Vec<u8> {
     let length = data.len() as u32;
     let header = Header::new(opcode, flags).with_data(length).with(28, 1).with(32, 64);
@@ -47,14 +49,13 @@ pub(super) fn pdu(opcode: u8, flags: u8, numbers: &[(usize, u32)], data: &[u8]) 
     bytes
 }
 
-/// A Login Response.
 pub(super) fn login_response(flags: u8, status: [u8; 2], text: &str) -> Vec<u8> {
     let status = u32::from_be_bytes([status[0], status[1], 0, 0]);
     pdu(LOGIN_RESPONSE, flags, &[(36, status)], text.as_bytes())
 }
 
-/// The answers to the set-up, with these keys in the operational negotiation, of a disk with
-/// `blocks` blocks of 512 bytes that knows FUA and has a write cache.
+/// Returns the answers to the set-up of a disk with `blocks` blocks of 512 bytes, which supports
+/// FUA and has a write cache. `keys` is the answer to the operational negotiation.
 pub(super) fn setup(keys: &str, blocks: u64) -> Vec<u8> {
     let answer = |data: &[u8]| pdu(DATA_IN, FINAL | HAS_STATUS, &[(20, u32::MAX)], data);
     let mut inquiry = [b' '; 36];
@@ -72,7 +73,7 @@ pub(super) fn setup(keys: &str, blocks: u64) -> Vec<u8> {
         pdu(SCSI_RESPONSE, FINAL, &[], &[]),
         answer(&capacity),
         answer(&mode),
-        // Block limits: an unknown page.
+        // The disk does not know the block limits page.
         pdu(SCSI_RESPONSE, FINAL, &[(0, 0x2180_0002)], &[0, 4, 0x72, 5, 0x24, 0]),
     ]
     .concat()

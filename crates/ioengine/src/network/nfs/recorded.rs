@@ -1,7 +1,9 @@
-//! What nfs-ganesha 4.3 sent while a file was opened for reading and writing, 4 KiB were read (the
-//! file had 16 bytes) and 4 KiB were written, both at once. For tests.
+//! Recorded replies of the server nfs-ganesha 4.3, for tests.
+//!
+//! A client opened a file of 16 bytes for reading and writing. Then the client sent a read of 4 KiB
+//! and a write of 4 KiB at the same time.
 
-/// The bytes of the server, in hexadecimal.
+/// The bytes that the server sent, in hexadecimal.
 const REPLIES: &str = "\
     800000680000000100000001000000000000000000000000000000000000000000000000000000010000002a \
     000000006b06af4d00000002000000010001000100000000000000000000000000000002766d00000000000f \
@@ -35,8 +37,8 @@ const REPLIES: &str = "\
     00000001000000010000003f0000003f00000001000000160000000000000026000000000000100000000000 \
     4daf066b00000000";
 
-/// The replies, each with its record mark: seven while the file is opened, then those to the read
-/// and to the write.
+/// Returns the replies, each with its record mark. The server sent the first seven replies while
+/// the client opened the file. The last two are the replies to the read and to the write.
 pub(super) fn replies() -> Vec<Vec<u8>> {
     let digits: Vec<u32> = REPLIES.chars().filter_map(|digit| digit.to_digit(16)).collect();
     let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();

@@ -1,8 +1,8 @@
-//! Opens a file on a server of NFS 4.1: registers a new client, creates a session, follows the path
+//! Opens a file on an NFS 4.1 server: registers a new client, creates a session, follows the path
 //! from the root of the exports, and opens the file.
 //!
-//! Each connection registers as a client of its own, so that no state of an earlier connection
-//! interferes. The server forgets the client some time after its lease has expired.
+//! Each connection registers as a separate client, so that no state of an earlier connection
+//! interferes. The server forgets the client some time after the client's lease has expired.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -19,92 +19,96 @@ use crate::error::Error;
 use crate::network::Access;
 use crate::network::wire::Wire;
 
-/// How many slots are requested for a session: the most requests outstanding on one connection.
-/// Each slot has a bit in a 64-bit number.
+/// The number of slots that are requested for a session. It limits how many requests can be
+/// outstanding on one connection. Each slot has a bit in a 64-bit number.
 pub(super) const SLOTS_MAX: u32 = 64;
-/// The largest payload of one request (bytes).
+/// The maximum payload of one request (bytes).
 const PAYLOAD_BYTES_MAX: u32 = 1 << 20;
-/// Room in a message for everything but the payload (bytes). A call needs less than 500. A reply
-/// needs 104, or a few hundred more if the server sends a verifier.
+/// The space in a message for everything except the payload (bytes). A call needs less than 500
+/// bytes. A reply needs 104 bytes, or a few hundred more if the server sends a verifier.
 const HEAD_BYTES: u32 = 1024;
-/// The largest message that the client asks the server to allow (bytes). Linux allows a page beyond
-/// the payload.
+/// The maximum message size that the client requests (bytes). Linux servers allow 4096 bytes in
+/// addition to the payload.
 const MESSAGE_BYTES: u32 = PAYLOAD_BYTES_MAX + 4096;
-/// Requests are cut to a multiple of this (bytes).
+/// The maximum payload of a request is rounded down to a multiple of this size (bytes).
 const UNIT_BYTES: u32 = 4096;
-/// The largest reply that the server is to cache (bytes). The client never asks for a cached reply.
+/// The maximum size of a reply that the server should cache (bytes). The client never requests a
+/// cached reply.
 const KEPT_BYTES: u32 = 1024;
-/// The most operations of a call here: SEQUENCE, PUTFH, LOOKUP, GETFH, GETATTR.
+/// The maximum number of operations in a call. The longest call that this client makes consists of
+/// SEQUENCE, PUTFH, LOOKUP, GETFH and GETATTR.
 const OPERATIONS_MAX: u32 = 5;
-/// The longest reply while a file is opened (bytes). Servers send a few hundred bytes.
+/// The maximum size of a reply while a file is opened (bytes). Servers send a few hundred bytes.
 const REPLY_BYTES_MAX: usize = 16 << 10;
-/// The longest file handle (NFS4_FHSIZE; RFC 8881, section 3.1) (bytes).
+/// The maximum size of a file handle (bytes; NFS4_FHSIZE in RFC 8881, section 3.1).
 const HANDLE_BYTES_MAX: u32 = 128;
-/// The longest bit map (words) and list of attributes (bytes) that are accepted. Both are longer
-/// than what the client asks for.
+/// The maximum length of a bit map (words), and of a list of attributes (bytes). The attributes
+/// that the client requests need less.
 const MAP_WORDS_MAX: u32 = 8;
 const ATTRIBUTES_BYTES_MAX: u32 = 256;
 /// If the server is busy, a call is repeated after a pause. These are the first pause and the
-/// longest one (ns); each pause is twice as long as the one before it.
+/// longest pause (ns). Each pause is twice as long as the previous one.
 const PAUSE_NS: u64 = 50_000_000;
 const PAUSE_NS_MAX: u64 = 1_000_000_000;
 
-/// EXCHGID4_FLAG_USE_NON_PNFS: data goes through this server (RFC 8881, section 18.35).
+/// EXCHGID4_FLAG_USE_NON_PNFS: all data is transferred through this server (RFC 8881, section
+/// 18.35).
 const USE_NON_PNFS: u32 = 0x0001_0000;
-/// SP4_NONE: no protection of the client's state beyond its credential.
+/// SP4_NONE: the client's state on the server is protected only by the client's credential.
 const PROTECT_NONE: u32 = 0;
-/// The RPC program of callbacks from the server, which this client does not accept.
+/// The RPC program number for callbacks from the server. This client accepts no callbacks.
 const CALLBACK_PROGRAM: u32 = 0x4000_0000;
-/// Attributes (RFC 8881, section 5.6 and 5.7), as bits of the first word of a bit map.
+/// Attributes (RFC 8881, sections 5.6 and 5.7), as bits of the first word of a bit map.
 const TYPE: u32 = 1 << 1;
 const SIZE: u32 = 1 << 4;
 const LEASE_TIME: u32 = 1 << 10;
 const MAX_READ: u32 = 1 << 30;
 const MAX_WRITE: u32 = 1 << 31;
-/// Types of files (RFC 8881, section 3.2, nfs_ftype4).
+/// File types (nfs_ftype4; RFC 8881, section 3.2).
 const REGULAR: u32 = 1;
 const FOLDER: u32 = 2;
 const LINK: u32 = 5;
-/// Arguments of OPEN (RFC 8881, section 18.16): the access, no delegation, no access denied to
-/// others, no creation, and the current file handle as the file.
+/// Arguments of OPEN (RFC 8881, section 18.16). The client requests the access that it needs and no
+/// delegation, denies no access to other clients, creates no file, and opens the file of the
+/// current file handle.
 const ACCESS_READ: u32 = 1;
 const ACCESS_BOTH: u32 = 3;
 const WANT_NO_DELEGATION: u32 = 0x0400;
 const DENY_NONE: u32 = 0;
 const NO_CREATE: u32 = 0;
 const CLAIM_CURRENT: u32 = 4;
-/// OPEN_DELEGATE_NONE and OPEN_DELEGATE_NONE_EXT.
+/// OPEN_DELEGATE_NONE and OPEN_DELEGATE_NONE_EXT: the server has granted no delegation.
 const NO_DELEGATION: [u32; 2] = [0, 3];
 
 /// A session with a server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Session {
-    /// Its name.
+    /// The identifier of the session.
     pub id: SessionId,
     /// The number of slots, from 1 to [`SLOTS_MAX`].
     pub slots: u32,
     /// The sequence number of the last call in slot 0. No other slot was used.
     pub sequence: u32,
-    /// The largest payload of a request (bytes).
+    /// The maximum payload of a request (bytes).
     payload_bytes: u32,
 }
 
 /// An open file.
 #[derive(Clone, Debug)]
 pub(super) struct OpenFile {
-    /// The file handle, which names the file in requests.
+    /// The file handle, which identifies the file in requests.
     pub handle: Vec<u8>,
-    /// The stateid of the OPEN, which names the right to use the file.
+    /// The stateid from OPEN, which proves in requests that this client has opened the file.
     pub stateid: [u8; 16],
-    /// Its size (bytes).
+    /// The size of the file (bytes).
     pub size_bytes: u64,
-    /// The largest request (bytes).
+    /// The maximum size of a request (bytes).
     pub request_bytes_max: u32,
-    /// How long the server keeps the file open without any request.
+    /// The lease time: how long the server keeps the file open if the client sends no request.
     pub lease: Duration,
 }
 
-/// Creates a session and opens the file of an address.
+/// Creates a session and opens the file that the address specifies.
 pub(super) fn set_up(
     wire: &mut Wire,
     caller: &Caller,
@@ -121,21 +125,21 @@ pub(super) fn set_up(
 
 #[cfg(test)]
 impl Session {
-    /// A session for tests, whose slot 0 was used for `sequence` calls.
+    /// Returns a session for tests, whose slot 0 was used for `sequence` calls.
     pub(super) fn of_test(id: SessionId, slots: u32, sequence: u32) -> Session {
         Session { id, slots, sequence, payload_bytes: 0 }
     }
 }
 
-/// A client as the server knows it.
+/// A client that is registered with the server.
 #[derive(Clone, Copy, Debug)]
 struct Client {
     id: u64,
-    /// The sequence number of its next CREATE_SESSION.
+    /// The sequence number that the client must use in its next CREATE_SESSION.
     sequence: u32,
 }
 
-/// The attributes of a file that the client asks for.
+/// The attributes of a file that the client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attributes {
     kind: u32,
@@ -147,11 +151,11 @@ struct Attributes {
 /// The reply to a call whose operations all succeeded.
 struct Answer {
     record: Vec<u8>,
-    /// Where in `record` the results after SEQUENCE begin.
+    /// The position in `record` at which the results after SEQUENCE begin.
     at: usize,
 }
 
-/// The calls of the set-up, one after the other.
+/// Makes the calls of the set-up, one at a time.
 struct Setup<'a> {
     wire: &'a mut Wire,
     caller: &'a Caller,
@@ -163,7 +167,8 @@ struct Setup<'a> {
 impl Setup<'_> {
     /// Registers a new client (RFC 8881, section 18.35).
     fn exchange_id(&mut self) -> Result<Client, Error> {
-        // No other client, not even an earlier one of this process, may have the same name.
+        // The name must differ from the names of all other clients, including earlier clients of
+        // this process.
         let random = || RandomState::new().hash_one(());
         let name = format!("halfpower {} {} {:016x}", machine(), std::process::id(), random());
         let mut operation = Encoder::default();
@@ -177,23 +182,25 @@ impl Setup<'_> {
         });
         match self.sound(read)? {
             (client, PROTECT_NONE) => Ok(client),
-            _ => Err(self.wire.violated("requires a protection of state that was not asked for")),
+            _ => Err(self.wire.violated("requires state protection other than SP4_NONE")),
         }
     }
 
-    /// Creates a session (RFC 8881, section 18.36). It has no channel back to the client, so that
-    /// the server grants nothing that it would have to recall.
+    /// Creates a session (RFC 8881, section 18.36). The session has no callback channel, so the
+    /// server cannot grant anything that it would have to recall.
     fn create_session(&mut self, client: Client) -> Result<Session, Error> {
         let mut operation = Encoder::default();
         operation.word(CREATE_SESSION).hyper(client.id).word(client.sequence).word(0);
-        // Padding of the head, largest request, largest reply, largest kept reply, operations,
-        // slots, and nothing for RDMA: for calls to the server, then for calls back.
+        // The request contains the attributes of the channel for calls, followed by the attributes
+        // of the channel for callbacks. Each list consists of the padding of the head, the maximum
+        // sizes of a request, a reply and a cached reply, the numbers of operations and slots, and
+        // the number of RDMA attributes.
         let forward = [0, MESSAGE_BYTES, MESSAGE_BYTES, KEPT_BYTES, OPERATIONS_MAX, SLOTS_MAX, 0];
         let back = [0, 4096, 4096, 0, 2, 1, 0];
         for attribute in forward.into_iter().chain(back) {
             operation.word(attribute);
         }
-        // Callbacks would have one kind of credential: AUTH_NONE.
+        // The list of credentials for callbacks has one entry, which is AUTH_NONE.
         operation.word(CALLBACK_PROGRAM).word(1).word(0);
         let answer = self.call("creating a session", &[operation])?;
         let read = answer.read(CREATE_SESSION, |results| {
@@ -212,13 +219,13 @@ impl Setup<'_> {
                 "the server grants only {slots} slots, messages of {message_bytes} bytes and \
                  {operations} operations per message"
             );
-            return Err(self.wire.refused(what, "raise the limits of the server"));
+            return Err(self.wire.refused(what, "raise these limits on the server"));
         }
         Ok(Session { id, slots: slots.min(SLOTS_MAX), sequence: 0, payload_bytes })
     }
 
-    /// Tells the server that this client has no state to reclaim from before a restart (RFC 8881,
-    /// section 18.51). A server refuses to open files before that.
+    /// Tells the server that this client has no state to reclaim after a restart of the server (RFC
+    /// 8881, section 18.51). Before this call, the server refuses to open files.
     fn reclaim_complete(&mut self) -> Result<(), Error> {
         let mut operation = Encoder::default();
         operation.word(RECLAIM_COMPLETE).word(0);
@@ -226,7 +233,7 @@ impl Setup<'_> {
         self.call_unless(doing, &[operation], COMPLETE_ALREADY).map(drop)
     }
 
-    /// Follows the path and opens the file.
+    /// Looks up each part of the path, and opens the file.
     fn open_file(
         &mut self,
         client_id: u64,
@@ -235,9 +242,9 @@ impl Setup<'_> {
     ) -> Result<OpenFile, Error> {
         let mut names = access.address.path.split('/').filter(|name| !name.is_empty()).peekable();
         if names.peek().is_none() {
-            return Err(self.wire.refused("the address names no file", "append its path"));
+            return Err(self.wire.refused("the address contains no file path", "append the path"));
         }
-        let answer = self.call("reading the root", &[plain(PUTROOTFH), plain(GETFH)])?;
+        let answer = self.call("reading the root directory", &[plain(PUTROOTFH), plain(GETFH)])?;
         let read = answer.read(PUTROOTFH, handle);
         let mut found = (self.sound(read)?, None);
         for name in names {
@@ -254,16 +261,16 @@ impl Setup<'_> {
             found = self.sound(read)?;
         }
         let (handle, Some(attributes)) = found else {
-            return Err(self.wire.violated("has no root"));
+            return Err(self.wire.violated("sent no attributes of the file"));
         };
         match attributes.kind {
             REGULAR => {}
-            FOLDER => return Err(self.wire.refused("it is a directory", "name a file")),
+            FOLDER => return Err(self.wire.refused("this is a directory", "specify a file")),
             LINK => {
-                let what = "it is a symbolic link";
-                return Err(self.wire.refused(what, "name the file that it points to"));
+                let what = "this is a symbolic link";
+                return Err(self.wire.refused(what, "specify its target instead"));
             }
-            _ => return Err(self.wire.refused("it is no regular file", "name a regular file")),
+            _ => return Err(self.wire.refused("not a regular file", "specify a regular file")),
         }
         let stateid = self.open_handle(client_id, &handle, access.writable)?;
         let at_most = u32::try_from(attributes.request_bytes_max).unwrap_or(u32::MAX);
@@ -294,26 +301,27 @@ impl Setup<'_> {
         let read = answer.read(PUTFH, |results| {
             succeeded(results, OPEN)?;
             let stateid = results.array()?;
-            // The change_info4 of the folder (atomic, before, after), then the flags of the result.
+            // These bytes are the change_info4 of the directory (atomic, before, after) and the
+            // flags of the result.
             results.fixed(4 + 8 + 8 + 4)?;
             bit_map(results)?;
             Ok((stateid, results.word()?))
         });
         let (stateid, delegation) = self.sound(read)?;
         if !NO_DELEGATION.contains(&delegation) {
-            let what = "the server grants this client a delegation, although it wants none";
-            return Err(self.wire.refused(what, "switch off delegations on the server"));
+            let what = "the server grants a delegation that this client did not request";
+            return Err(self.wire.refused(what, "disable delegations on the server"));
         }
         Ok(stateid)
     }
 
-    /// Runs operations, all of which must succeed.
+    /// Makes a call. All of its operations must succeed.
     fn call(&mut self, doing: &str, operations: &[Encoder]) -> Result<Answer, Error> {
         self.call_unless(doing, operations, OK)
     }
 
-    /// As [`Setup::call`], but the status `or` counts as success too. Repeats the call while the
-    /// server is busy, up to the time limit of the address.
+    /// Makes a call, and accepts the status `or` as success too. While the server is busy, the call
+    /// is repeated until the timeout of the address has passed.
     fn call_unless(
         &mut self,
         doing: &str,
@@ -337,8 +345,8 @@ impl Setup<'_> {
         }
     }
 
-    /// Sends a call, in slot 0 of the session if there is one. Returns the status of the last
-    /// operation that was run.
+    /// Makes a call once. If there is a session, the call uses slot 0. Returns the status of the
+    /// last operation that the server executed, and the reply.
     fn call_once(&mut self, operations: &[Encoder]) -> Result<(u32, Answer), Error> {
         self.xid += 1;
         let turn = self.session.map(|Session { id, sequence, .. }| Turn {
@@ -365,7 +373,7 @@ impl Setup<'_> {
             Outcome::Results { status, count } => (status, count),
             Outcome::Refused(what, remedy) => return Err(self.wire.refused(what, remedy)),
         };
-        // A server that does not know the minor version sends no result at all.
+        // A server that does not support the minor version sends no result at all.
         if let (Some(turn), true) = (turn, results > 0) {
             let sequenced = self.sound(sequenced(&mut decoder, &turn))?;
             if let (Sequenced::Run { .. }, Some(session)) = (sequenced, &mut self.session) {
@@ -376,7 +384,7 @@ impl Setup<'_> {
         Ok((status, Answer { record, at }))
     }
 
-    /// Receives a whole message, which may come in several fragments (RFC 5531, section 11).
+    /// Receives a whole message, which may consist of several fragments (RFC 5531, section 11).
     fn record(&mut self) -> Result<Vec<u8>, Error> {
         let mut record = Vec::new();
         loop {
@@ -384,7 +392,7 @@ impl Setup<'_> {
             let mark = Decoder::new(&mark).word().expect("four bytes were received");
             let (length, is_last) = ((mark & !LAST_FRAGMENT) as usize, mark & LAST_FRAGMENT != 0);
             if record.len() + length > REPLY_BYTES_MAX || (length == 0 && !is_last) {
-                return Err(self.wire.violated(&format!("sent a fragment of {length} bytes")));
+                return Err(self.wire.violated(&format!("sent a wrong fragment ({length} bytes)")));
             }
             record.extend(self.wire.receive(length)?);
             if is_last {
@@ -393,7 +401,7 @@ impl Setup<'_> {
         }
     }
 
-    /// The value read from a reply, or the error for a reply that cannot be read.
+    /// Converts a failure to decode a reply into an error for the user.
     fn sound<T>(&self, read: Result<T, Flaw>) -> Result<T, Error> {
         read.map_err(|flaw| match flaw {
             Flaw::Short(_) => self.wire.violated("sent a reply that is cut short"),
@@ -403,7 +411,8 @@ impl Setup<'_> {
 }
 
 impl Answer {
-    /// Reads the results from that of the operation `first` on.
+    /// Checks that the operation `first` has the first result, and passes the results after its
+    /// status to `read`.
     fn read<T>(
         &self,
         first: u32,
@@ -415,42 +424,43 @@ impl Answer {
     }
 }
 
-/// Reads the beginning of the result of an operation in a reply without failures.
+/// Checks that the next result belongs to `operation` and reports success.
 fn succeeded(results: &mut Decoder<'_>, operation: u32) -> Result<(), Flaw> {
     match result(results, operation)? {
         OK => Ok(()),
-        _ => Err(Flaw::Wrong("reports success and failure of one call")),
+        _ => Err(Flaw::Wrong("reports both success and failure of a call")),
     }
 }
 
-/// An operation without arguments, or the beginning of another one.
+/// Returns an operation without arguments. The caller may append arguments.
 fn plain(operation: u32) -> Encoder {
     let mut encoder = Encoder::default();
     encoder.word(operation);
     encoder
 }
 
-/// The operation that makes a handle the current one (RFC 8881, section 18.19).
+/// Returns the operation that sets the current file handle (RFC 8881, section 18.19).
 fn put(handle: &[u8]) -> Encoder {
     let mut operation = plain(PUTFH);
     operation.opaque(handle);
     operation
 }
 
-/// The operation that looks up a name in the current folder (RFC 8881, section 18.13).
+/// Returns the operation that looks up a name in the directory of the current file handle (RFC
+/// 8881, section 18.13).
 fn look_up(name: &str) -> Encoder {
     let mut operation = plain(LOOKUP);
     operation.opaque(name.as_bytes());
     operation
 }
 
-/// The result of GETFH (RFC 8881, section 18.8).
+/// Reads the file handle from the result of GETFH (RFC 8881, section 18.8).
 fn handle(results: &mut Decoder<'_>) -> Result<Vec<u8>, Flaw> {
     succeeded(results, GETFH)?;
     Ok(results.opaque(HANDLE_BYTES_MAX)?.to_vec())
 }
 
-/// A bit map; all but its first word must be zero.
+/// Reads a bit map, and returns its first word. All other words must be zero.
 fn bit_map(results: &mut Decoder<'_>) -> Result<u32, Flaw> {
     let words = results.word()?;
     if words > MAP_WORDS_MAX {
@@ -461,22 +471,23 @@ fn bit_map(results: &mut Decoder<'_>) -> Result<u32, Flaw> {
         match (index, results.word()?) {
             (0, word) => first = word,
             (_, 0) => {}
-            _ => return Err(Flaw::Wrong("sent attributes that were not asked for")),
+            _ => return Err(Flaw::Wrong("sent attributes that were not requested")),
         }
     }
     Ok(first)
 }
 
-/// The result of GETATTR (RFC 8881, section 18.7). Its values are in the order of their bits.
+/// Reads the result of GETATTR (RFC 8881, section 18.7). The values have the order of the
+/// attributes' bits.
 fn attributes(results: &mut Decoder<'_>) -> Result<Attributes, Flaw> {
     let map = bit_map(results)?;
     let mut values = Decoder::new(results.opaque(ATTRIBUTES_BYTES_MAX)?);
     if map & !(TYPE | SIZE | LEASE_TIME | MAX_READ | MAX_WRITE) != 0 {
-        return Err(Flaw::Wrong("sent attributes that were not asked for"));
+        return Err(Flaw::Wrong("sent attributes that were not requested"));
     }
     let has = |attribute| map & attribute != 0;
     if !has(TYPE) || !has(SIZE) || !has(LEASE_TIME) {
-        return Err(Flaw::Wrong("does not tell type, size and lease time of the file"));
+        return Err(Flaw::Wrong("does not report type, size and lease time of the file"));
     }
     let (kind, size_bytes, lease_s) = (values.word()?, values.hyper()?, values.word()?);
     let read_max = if has(MAX_READ) { values.hyper()? } else { u64::MAX };

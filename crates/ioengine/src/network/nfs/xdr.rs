@@ -1,19 +1,22 @@
-//! XDR (RFC 4506), the encoding of RPC messages: big-endian words, padded to four bytes.
+//! XDR (RFC 4506), the encoding of RPC messages: big-endian values, padded to multiples of four
+//! bytes.
 //!
-//! A [`Decoder`] reads bytes of an untrusted server. It never reads beyond the bytes that it has.
-//! If they are too few, it says how many it needs, so that a message can be decoded while it is
-//! still arriving.
+//! A [`Decoder`] reads bytes of an untrusted server, and never reads beyond the received bytes. If
+//! the message is incomplete, the error contains the number of bytes that are needed. So a message
+//! can be decoded while it is still arriving.
 
-/// A value that cannot be decoded.
+/// Why a value cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// The message is incomplete: it has at least this many bytes.
+    /// The message is incomplete. At least this many bytes are needed in total.
     Short(usize),
-    /// What the server did wrong.
+    /// The server violated the protocol. The text completes a sentence that begins with "the
+    /// server".
     Wrong(&'static str),
 }
 
-/// Bytes that must follow `length` bytes of variable-length data (RFC 4506, section 4.10).
+/// Returns the number of padding bytes after `length` bytes of variable-length data (RFC 4506,
+/// section 4.10).
 pub(super) fn padding(length: u32) -> u32 {
     length.wrapping_neg() % 4
 }
@@ -23,7 +26,7 @@ pub(super) fn padding(length: u32) -> u32 {
 pub(super) struct Encoder(pub(super) Vec<u8>);
 
 impl Encoder {
-    /// An empty message with room for `bytes` bytes.
+    /// Returns an empty message with room for `bytes` bytes.
     pub(super) fn with_capacity(bytes: usize) -> Encoder {
         Encoder(Vec::with_capacity(bytes))
     }
@@ -40,13 +43,14 @@ impl Encoder {
         self
     }
 
-    /// Adds bytes whose number both sides know, a multiple of four (section 4.9).
+    /// Adds fixed-length data (section 4.9). The number of bytes must be a multiple of four,
+    /// because no padding is added.
     pub(super) fn fixed(&mut self, bytes: &[u8]) -> &mut Encoder {
         self.0.extend(bytes);
         self
     }
 
-    /// Adds the length of some bytes, the bytes, and the padding (section 4.10).
+    /// Adds variable-length data: the length, the bytes, and the padding (section 4.10).
     pub(super) fn opaque(&mut self, bytes: &[u8]) -> &mut Encoder {
         let length = bytes.len() as u32;
         self.word(length).fixed(bytes);
@@ -54,7 +58,7 @@ impl Encoder {
     }
 }
 
-/// Reads a message from its beginning.
+/// Reads the values of a message in order.
 #[derive(Clone, Debug)]
 pub(super) struct Decoder<'a> {
     bytes: &'a [u8],
@@ -62,17 +66,17 @@ pub(super) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Reads `bytes`.
+    /// Returns a decoder at the beginning of `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Decoder<'a> {
         Decoder { bytes, at: 0 }
     }
 
-    /// How many bytes have been read.
+    /// Returns the number of bytes that have been read.
     pub(super) fn position(&self) -> usize {
         self.at
     }
 
-    /// The next `length` bytes.
+    /// Reads the next `length` bytes.
     pub(super) fn fixed(&mut self, length: usize) -> Result<&'a [u8], Flaw> {
         let end = self.at.checked_add(length).ok_or(Flaw::Wrong("sent an impossible length"))?;
         let bytes = self.bytes.get(self.at..end).ok_or(Flaw::Short(end))?;
@@ -80,22 +84,22 @@ impl<'a> Decoder<'a> {
         Ok(bytes)
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Flaw> {
-        Ok(self.fixed(N)?.try_into().expect("`fixed` returns as many bytes as it was asked for"))
+        Ok(self.fixed(N)?.try_into().expect("`fixed` returns exactly `N` bytes"))
     }
 
-    /// An unsigned integer, an enumeration or a boolean.
+    /// Reads an unsigned integer, an enumeration or a boolean.
     pub(super) fn word(&mut self) -> Result<u32, Flaw> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// An unsigned hyper integer.
+    /// Reads an unsigned hyper integer.
     pub(super) fn hyper(&mut self) -> Result<u64, Flaw> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
-    /// Variable-length data of at most `most` bytes, with its padding.
+    /// Reads variable-length data of at most `most` bytes, and skips its padding.
     pub(super) fn opaque(&mut self, most: u32) -> Result<&'a [u8], Flaw> {
         let length = self.word()?;
         if length > most {
@@ -115,7 +119,7 @@ mod tests {
     fn values_are_encoded_as_in_the_specification() {
         let mut message = Encoder::default();
         message.word(259).hyper(0x0102_0304_0506_0708).fixed(b"abcd").opaque(b"sillyprog");
-        // The example of RFC 4506, section 7, encodes "sillyprog" so.
+        // The encoding of "sillyprog" is that of the example in RFC 4506, section 7.
         let expected = b"\0\0\x01\x03\x01\x02\x03\x04\x05\x06\x07\x08abcd\0\0\0\x09sillyprog\0\0\0";
         assert_eq!(message.0, expected);
         let mut decoder = Decoder::new(&message.0);

@@ -1,17 +1,17 @@
-//! Walks through the body of a response: which bytes are payload, and which belong to the framing.
+//! Determines which bytes of a response's body are payload, and which belong to the framing.
 //!
-//! Source: RFC 9112, sections 6.3 (length of a body) and 7.1 (chunks). It does no I/O; the blocking
-//! connection and the protocol of the I/O engine both follow it.
+//! Source: RFC 9112, sections 6.3 (length of a body) and 7.1 (chunks). This module does no I/O. The
+//! blocking connection and the protocol of the I/O engine both use it.
 
 use crate::network::s3::http::{Flaw, Framing, LINE_END, TRAILERS_MAX, chunk_bytes};
 
-/// What comes next in a body.
+/// What the next bytes of a body are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// At most this many bytes of payload, and at least 1. Tell [`Body::moved`] how many were
-    /// received.
+    /// At least 1 and at most this many bytes of payload. Pass the number of bytes that were
+    /// received to [`Body::moved`].
     Payload(u64),
-    /// A line; pass it with its end to [`Body::line`].
+    /// A line. Pass the line, including its end, to [`Body::line`].
     Line,
     /// The body is complete.
     End,
@@ -25,11 +25,11 @@ pub(super) struct Body {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// This many bytes of the body are left.
+    /// This many bytes of the body have not arrived yet.
     Length(u64),
     UntilClosed,
     ChunkSize,
-    /// This many bytes of the chunk are left.
+    /// This many bytes of the chunk have not arrived yet.
     Chunk(u64),
     ChunkEnd,
     /// This many fields of the trailer were read.
@@ -38,7 +38,7 @@ enum State {
 }
 
 impl Body {
-    /// The beginning of a body.
+    /// Returns the position at the beginning of a body.
     pub(super) fn new(framing: Framing) -> Body {
         let state = match framing {
             Framing::Length(0) => State::End,
@@ -49,7 +49,7 @@ impl Body {
         Body { state }
     }
 
-    /// What comes next.
+    /// Returns what the next bytes are.
     pub(super) fn next(&self) -> Next {
         match self.state {
             State::Length(left) | State::Chunk(left) => Next::Payload(left),
@@ -59,7 +59,7 @@ impl Body {
         }
     }
 
-    /// Moves on by `count` bytes of payload.
+    /// Advances by `count` bytes of payload.
     pub(super) fn moved(&mut self, count: u64) {
         self.state = match self.state {
             State::Length(left) if left > count => State::Length(left - count),
@@ -70,7 +70,7 @@ impl Body {
         };
     }
 
-    /// Moves on by a line.
+    /// Advances by a line.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<(), Flaw> {
         self.state = match self.state {
             State::ChunkSize => match chunk_bytes(line)? {
@@ -78,7 +78,7 @@ impl Body {
                 bytes => State::Chunk(bytes),
             },
             State::ChunkEnd if line == LINE_END => State::ChunkSize,
-            State::ChunkEnd => return Err("sent a chunk that is longer than its size"),
+            State::ChunkEnd => return Err("sent a chunk that is longer than announced"),
             State::Trailer(_) if line == LINE_END => State::End,
             State::Trailer(TRAILERS_MAX) => return Err("sent a trailer with too many fields"),
             State::Trailer(count) => State::Trailer(count + 1),
@@ -87,7 +87,7 @@ impl Body {
         Ok(())
     }
 
-    /// Whether the end of the connection ends the body.
+    /// Returns whether the body ends when the server closes the connection.
     pub(super) fn ends_with_connection(&self) -> bool {
         self.state == State::UntilClosed
     }

@@ -1,9 +1,10 @@
-//! A keep-alive connection that makes one request after the other and waits for each response.
+//! A keep-alive connection that makes one request at a time and waits for its response.
 //!
-//! Source: RFC 9112. It is used while a target is opened and by the object client. Each response is
-//! timed. A connection that the server has closed between two requests is opened again. The header
-//! of a response is peeked at before it is read from the socket. The body can then be received
-//! directly into the caller's memory, and no byte after the response is read.
+//! Source: RFC 9112. This connection is used while a target is opened, and by the object client.
+//! Each response is timed. If the server has closed the connection between two requests, the
+//! connection is opened again. The header of a response is peeked at before it is read from the
+//! socket. The body can then be received directly into the caller's memory, and bytes that follow
+//! the response stay in the socket.
 
 use std::io;
 
@@ -17,25 +18,25 @@ use crate::network::s3::http::{
 use crate::network::s3::message::Method;
 use crate::network::wire::Wire;
 
-/// The longest body of an error, of which only the beginning is of interest (bytes).
+/// The maximum number of bytes that are read from the body of an error response.
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// How many received bytes are peeked at in one call to find the end of a header. Headers of S3
-/// servers are shorter.
+/// The number of bytes that are peeked at in one call to find the end of a header. The headers of
+/// S3 servers are shorter.
 const PEEK_BYTES: usize = 1 << 10;
-/// What to do about a server that speaks TLS only.
+/// The remedy if the server accepts only TLS connections.
 pub(super) const TLS_REMEDY: &str =
     "use the plain HTTP port of the server, or a tunnel such as stunnel in front of it";
-/// How much of a text is received at once (bytes). Nothing larger is allocated before it arrives.
+/// The maximum number of bytes by which the buffer of a text grows before the bytes arrive.
 const PIECE_BYTES: usize = 64 << 10;
-/// The most interim responses to one request.
+/// The maximum number of interim responses to one request.
 const INTERIMS_MAX: usize = 4;
 
-/// Where the body of a successful response goes.
+/// Where the body of a successful response is stored.
 #[derive(Debug)]
 pub(in crate::network) enum Sink<'a> {
-    /// Into memory, which must be large enough.
+    /// The body is stored in this memory. A longer body is an error.
     Memory(&'a mut [u8]),
-    /// Into [`Reply::text`], if the body has at most this many bytes.
+    /// The body is stored in [`Reply::text`]. A body of more than this many bytes is an error.
     Text(usize),
 }
 
@@ -43,9 +44,10 @@ pub(in crate::network) enum Sink<'a> {
 #[derive(Debug)]
 pub(in crate::network) struct Reply {
     pub head: Head,
-    /// The body, unless it went into memory. The body of an error may be incomplete.
+    /// The body, unless it was stored in [`Sink::Memory`]. The body of an error response may be
+    /// incomplete.
     pub text: Vec<u8>,
-    /// Size of the body (bytes).
+    /// The size of the body (bytes).
     pub bytes: u64,
     /// When the first byte arrived (ns on the connection's clock).
     pub first_byte_ns: u64,
@@ -54,7 +56,7 @@ pub(in crate::network) struct Reply {
 }
 
 impl Reply {
-    /// Whether the request was carried out (RFC 9110, section 15.3).
+    /// Returns whether the status says that the request succeeded (RFC 9110, section 15.3).
     pub(in crate::network) fn is_success(&self) -> bool {
         (200..300).contains(&self.head.status)
     }
@@ -64,12 +66,13 @@ impl Reply {
 #[derive(Debug)]
 pub(in crate::network) struct Connection {
     address: Address,
-    /// None if the connection has ended.
+    /// The TCP connection. None if it has ended.
     wire: Option<Wire>,
     /// Whether the server has answered on this connection.
     answered: bool,
     reconnects: u64,
-    /// Whether the set-up has ended, so that its time limit no longer applies.
+    /// Whether the set-up of the target has ended, so that the time limit of the set-up no longer
+    /// applies.
     is_set_up: bool,
     clock: Monotonic,
 }
@@ -78,30 +81,30 @@ pub(in crate::network) struct Connection {
 enum Failure {
     /// The connection ended before the first byte of the response.
     Ended(io::Error),
-    /// Anything else.
+    /// The response could not be received for another reason.
     Other(Error),
 }
 
 impl Connection {
-    /// Uses a new connection.
+    /// Creates a connection from a TCP connection that has just been opened.
     pub(in crate::network) fn over(wire: Wire, address: &Address) -> Connection {
         let (address, clock) = (address.clone(), Monotonic::new());
         let is_set_up = wire.is_set_up();
         Connection { address, wire: Some(wire), answered: false, reconnects: 0, is_set_up, clock }
     }
 
-    /// The time (ns on the connection's clock).
+    /// Returns the current time (ns on the connection's clock).
     pub(in crate::network) fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
 
-    /// How often the connection was opened again.
+    /// Returns how often the connection was opened again.
     pub(in crate::network) fn reconnects(&self) -> u64 {
         self.reconnects
     }
 
-    /// Gives away the connection, and whether the server has answered on it. A connection that has
-    /// ended is opened again first.
+    /// Returns the TCP connection, and whether the server has answered on it. If the connection has
+    /// ended, a new one is opened.
     pub(super) fn into_wire(mut self) -> Result<(Wire, bool), Error> {
         match self.wire.take() {
             Some(wire) => Ok((wire, self.answered)),
@@ -109,7 +112,7 @@ impl Connection {
         }
     }
 
-    /// Makes a request, whose payload is `body`, and waits for its response. A response with an
+    /// Makes a request with the payload `body`, and waits for the response. A response with an
     /// error status is returned like any other.
     ///
     /// # Errors
@@ -128,7 +131,7 @@ impl Connection {
             && self.answered
             && method.is_idempotent()
         {
-            // The server has closed the idle connection while the request was on its way.
+            // The server has closed the idle connection before the request arrived.
             wire = self.connect()?;
             reply = self.attempt(&mut wire, method, message, body, sink);
         }
@@ -141,7 +144,8 @@ impl Connection {
         Ok(reply)
     }
 
-    /// The connection; a new one if the server has closed it or has sent something unrequested.
+    /// Takes the TCP connection. Opens a new one if the server has closed the connection or has
+    /// sent unexpected bytes.
     fn take_wire(&mut self) -> Result<Wire, Error> {
         match self.wire.take() {
             Some(wire) if !self.answered || !wire.has_news() => Ok(wire),
@@ -166,7 +170,8 @@ impl Connection {
     ) -> Result<Reply, Failure> {
         let (mut head, first_byte_ns) = match wire.send_both(message, body) {
             Ok(()) => self.head(wire, method)?,
-            // A server may refuse a request and close before it has read the whole request.
+            // A server may refuse a request and close the connection before it has read the whole
+            // request. The response may have arrived nevertheless.
             Err(error) if has_ended(&error) => match self.head(wire, method) {
                 Ok((head, first_byte_ns)) => (Head { closes: true, ..head }, first_byte_ns),
                 Err(_) => return Err(Failure::Ended(error)),
@@ -196,7 +201,7 @@ impl Connection {
         Ok(Reply { head, text: filling.text, bytes, first_byte_ns, end_ns })
     }
 
-    /// Receives the header of a response. Also returns when its first byte arrived (ns).
+    /// Receives the header of a response. Returns the header, and when its first byte arrived (ns).
     fn head(&self, wire: &mut Wire, method: Method) -> Result<(Head, u64), Failure> {
         for _ in 0..=INTERIMS_MAX {
             let (bytes, first_byte_ns) = until(wire, &self.clock, HEAD_END, HEAD_BYTES_MAX)?;
@@ -208,11 +213,11 @@ impl Connection {
                 return Ok((head, first_byte_ns));
             }
         }
-        Err(Failure::Other(wire.violated("sends one interim response after the other")))
+        Err(Failure::Other(wire.violated("sends too many interim responses")))
     }
 }
 
-/// Whether an error means that the server has ended the connection.
+/// Returns whether an error means that the server has closed the connection.
 fn has_ended(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -223,7 +228,8 @@ fn has_ended(error: &io::Error) -> bool {
     )
 }
 
-/// Receives up to and including `end`. Also returns when the first byte arrived (ns).
+/// Receives the bytes up to and including `end`. Returns these bytes, and the time at which the
+/// first byte arrived (ns).
 fn until(
     wire: &mut Wire,
     clock: &Monotonic,
@@ -245,7 +251,7 @@ fn until(
         let first_byte_ns = *first_byte_ns.get_or_insert_with(|| clock.now_ns());
         bytes.truncate(before + arrived);
         if http::is_tls(&bytes) {
-            let what = "the server answered with TLS, which is not supported here";
+            let what = "the server answered with TLS, which halfpower does not support";
             return Err(Failure::Other(wire.refused(what, TLS_REMEDY)));
         }
         let searched = before.saturating_sub(end.len() - 1);
@@ -264,16 +270,17 @@ fn until(
 
 /// The memory for a body.
 struct Filling<'a> {
-    /// None: the body goes into `text`, which grows as bytes arrive.
+    /// The caller's memory. None if the body is stored in `text`, which grows as bytes arrive.
     memory: Option<&'a mut [u8]>,
     text: Vec<u8>,
-    /// How many bytes fit.
+    /// The maximum size of the body (bytes).
     size: usize,
     filled: usize,
 }
 
 impl Filling<'_> {
-    /// Where the next `left` bytes go, or as many of them as fit. Empty if nothing more fits.
+    /// Returns the memory for the next `left` bytes, or for fewer if not all of them fit. The
+    /// result is empty if nothing more fits.
     fn room(&mut self, left: u64) -> &mut [u8] {
         let fits = (self.size - self.filled).min(usize::try_from(left).unwrap_or(usize::MAX));
         match &mut self.memory {
@@ -287,7 +294,8 @@ impl Filling<'_> {
     }
 }
 
-/// Receives a body. Returns false if it does not fit; then the connection cannot be used any more.
+/// Receives a body. Returns false if the body does not fit. In that case the connection cannot be
+/// used any more.
 fn receive_body(
     wire: &mut Wire,
     clock: &Monotonic,

@@ -1,24 +1,25 @@
-//! The beginning of a response: status, the header fields that matter, and how the body is framed.
+//! Parses the beginning of a response: the status, some header fields, and the framing of the body.
 //!
-//! Source: RFC 9112 (HTTP/1.1) and RFC 9110 (HTTP semantics). It does no I/O. It is stricter than
-//! the RFCs allow: lines end with CR LF, and whatever leaves the length of a body in doubt is an
-//! error, since what follows on the connection would be misread.
+//! Source: RFC 9112 (HTTP/1.1) and RFC 9110 (HTTP semantics). This module does no I/O. The parser
+//! is stricter than the RFCs require. Lines must end with CR LF. A header that leaves the length of
+//! the body in doubt is an error, because the next response would be read from a wrong position.
 
-/// The beginning of a status line: version, a space and the status (RFC 9112, section 4).
+/// The size of the beginning of a status line (bytes): version, space and status (RFC 9112, section
+/// 4).
 pub(super) const STATUS_BYTES: usize = "HTTP/1.1 200".len();
 /// The end of a header (RFC 9112, section 2.1).
 pub(super) const HEAD_END: &[u8] = b"\r\n\r\n";
 /// The end of a line.
 pub(super) const LINE_END: &[u8] = b"\r\n";
-/// The longest header (bytes). Headers of S3 servers have less than 1 KiB, plus at most 2 KiB of
-/// user metadata.
+/// The maximum size of a header (bytes). The headers of S3 servers have less than 1 KiB, plus at
+/// most 2 KiB of user metadata.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
-/// The longest line with the size of a chunk, or in the trailer (bytes).
+/// The maximum length of a chunk-size line and of a trailer line (bytes).
 pub(super) const LINE_BYTES_MAX: usize = 1 << 10;
-/// The most fields in the trailer of a chunked body.
+/// The maximum number of fields in the trailer of a chunked body.
 pub(super) const TRAILERS_MAX: usize = 32;
 
-/// The fields that matter, by their names in lower case.
+/// The header fields that are read, in lower case.
 const FIELDS: [&str; 7] = [
     "content-length",
     "transfer-encoding",
@@ -35,52 +36,53 @@ pub(super) type Flaw = &'static str;
 /// The status line of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Status {
-    /// Such as 200.
+    /// The status code, such as 200.
     pub code: u16,
-    /// Whether the version is 1.1 or a later 1.x.
+    /// Whether the HTTP version is 1.1 or a later 1.x, in which connections are kept alive by
+    /// default.
     keeps_alive: bool,
 }
 
 impl Status {
-    /// Whether this is an interim response, which another response follows (RFC 9110, section
-    /// 15.2).
+    /// Returns whether this is an interim response, which is followed by another response (RFC
+    /// 9110, section 15.2).
     pub(super) fn is_interim(self) -> bool {
         (100..200).contains(&self.code)
     }
 }
 
-/// How the length of a body is known (RFC 9112, section 6.3).
+/// How the end of a body is determined (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::network) enum Framing {
-    /// This many bytes.
+    /// The body has this many bytes.
     Length(u64),
-    /// In chunks with their sizes.
+    /// The body consists of chunks, each preceded by its size.
     Chunked,
-    /// Until the server closes the connection.
+    /// The body ends when the server closes the connection.
     UntilClosed,
 }
 
-/// The range of an object in a body (RFC 9110, section 14.4).
+/// The range of an object that a body contains (RFC 9110, section 14.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::network) struct ContentRange {
-    /// Position of the first byte.
+    /// The position of the first byte.
     pub first: u64,
-    /// Position of the last byte.
+    /// The position of the last byte.
     pub last: u64,
-    /// Size of the object (bytes), if the field has it.
+    /// The size of the object (bytes). None if the server does not report it.
     pub total: Option<u64>,
 }
 
 /// The header of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::network) struct Head {
-    /// The status, such as 200.
+    /// The status code, such as 200.
     pub status: u16,
-    /// How the length of the body is known; `Length(0)` for a response without a body.
+    /// How the end of the body is determined. `Length(0)` if the response has no body.
     pub framing: Framing,
-    /// Whether the connection ends after this response (RFC 9112, section 9.3).
+    /// Whether the server closes the connection after this response (RFC 9112, section 9.3).
     pub closes: bool,
-    /// The field `Content-Length`: for HEAD the size of the object (bytes).
+    /// The field `Content-Length` (bytes). In a response to HEAD, this is the size of the object.
     pub length: Option<u64>,
     /// The field `Content-Range`.
     pub range: Option<ContentRange>,
@@ -92,12 +94,12 @@ pub(in crate::network) struct Head {
     pub region: Option<String>,
 }
 
-/// Whether these are the first bytes of a TLS record (RFC 8446, section 5.1).
+/// Returns whether these are the first bytes of a TLS record (RFC 8446, section 5.1).
 pub(super) fn is_tls(bytes: &[u8]) -> bool {
     matches!(bytes, [0x14..=0x17, 3, ..])
 }
 
-/// Reads the first [`STATUS_BYTES`] bytes of a response.
+/// Parses the first [`STATUS_BYTES`] bytes of a response.
 pub(super) fn status(start: &[u8]) -> Result<Status, Flaw> {
     let (version, code) = start.split_at_checked(9).unwrap_or_default();
     let keeps_alive = match version {
@@ -110,14 +112,14 @@ pub(super) fn status(start: &[u8]) -> Result<Status, Flaw> {
             let digit = |byte: u8| u16::from(byte - b'0');
             Ok(Status { code: digit(a) * 100 + digit(b) * 10 + digit(c), keeps_alive })
         }
-        _ => Err("sent a status that is no number"),
+        _ => Err("sent a status that is not a number"),
     }
 }
 
-/// Reads the rest of a header, from after the status to the empty line. `bodyless`: the response
-/// has no body, because it answers HEAD.
+/// Parses the part of a header that follows the status, including the empty line. `bodyless` means
+/// that the response has no body, because the request was HEAD.
 pub(super) fn head(status: Status, rest: &[u8], bodyless: bool) -> Result<Head, Flaw> {
-    let rest = rest.strip_suffix(HEAD_END).ok_or("sent a header without its end")?;
+    let rest = rest.strip_suffix(HEAD_END).ok_or("sent an incomplete header")?;
     let text = String::from_utf8_lossy(rest);
     let mut head = Head {
         status: status.code,
@@ -152,7 +154,7 @@ pub(super) fn head(status: Status, rest: &[u8], bodyless: bool) -> Result<Head, 
         }
     }
     head.framing = match (chunked, head.length) {
-        (true, Some(_)) => return Err("sent a body with two different lengths"),
+        (true, Some(_)) => return Err("sent a chunked body with a Content-Length"),
         _ if bodyless || status.is_interim() || matches!(status.code, 204 | 304) => {
             Framing::Length(0)
         }
@@ -166,9 +168,9 @@ pub(super) fn head(status: Status, rest: &[u8], bodyless: bool) -> Result<Head, 
 
 impl Head {
     fn learn_length(&mut self, value: &str) -> Result<(), Flaw> {
-        let length = number(value).ok_or("sent a Content-Length that is no number of bytes")?;
+        let length = number(value).ok_or("sent a Content-Length that is not a number of bytes")?;
         match self.length.replace(length) {
-            Some(other) if other != length => Err("sent a body with two different lengths"),
+            Some(other) if other != length => Err("sent two different values of Content-Length"),
             _ => Ok(()),
         }
     }
@@ -202,9 +204,10 @@ fn content_range(value: &str) -> Option<ContentRange> {
     })
 }
 
-/// Reads the line in front of a chunk, with its end; 0 for the last chunk (RFC 9112, section 7.1).
+/// Parses the line that precedes a chunk, including the line's end, and returns the size of the
+/// chunk. The last chunk has size 0 (RFC 9112, section 7.1).
 pub(super) fn chunk_bytes(line: &[u8]) -> Result<u64, Flaw> {
-    let wrong = "sent a chunk without a proper size";
+    let wrong = "sent a chunk without a valid size";
     let line = line.strip_suffix(LINE_END).ok_or(wrong)?;
     let text = std::str::from_utf8(line).map_err(|_| wrong)?;
     let size = text.split(';').next().unwrap_or_default().trim_end_matches([' ', '\t']);

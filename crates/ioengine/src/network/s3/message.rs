@@ -8,13 +8,13 @@ use crate::error::{Error, ErrorKind};
 use crate::network::s3::sign::{Signed, Signer, encoded, payload_hash, time_stamp};
 use crate::network::{Access, Address};
 
-/// The region of a bucket if the address names none.
+/// The default region of a bucket.
 pub(super) const REGION: &str = "us-east-1";
-/// The hash of an empty payload.
+/// The SHA-256 hash of an empty payload.
 const EMPTY_HASH: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-/// Replaces the hash of a payload that is not signed.
+/// The value that is sent instead of the hash if the payload is not signed.
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
-/// Bytes of a request without its path and query, rounded up.
+/// An upper bound on the size of a request without its path and query (bytes).
 const MESSAGE_BYTES: usize = 512;
 
 /// The method of a request (RFC 9110, section 9.3).
@@ -38,52 +38,53 @@ impl Method {
         }
     }
 
-    /// Whether the request may be sent again when the server may already have executed it (RFC
-    /// 9110, section 9.2.2).
+    /// Returns whether a request with this method may be sent again although the server may already
+    /// have executed it (RFC 9110, section 9.2.2).
     pub(super) fn is_idempotent(self) -> bool {
         self != Method::Post
     }
 }
 
-/// A request.
+/// The content of a request, before it is signed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::network) struct Call<'a> {
     pub method: Method,
     /// The path, from [`Endpoint::path`].
     pub path: &'a str,
-    /// The query without question mark: each name with '=' and its value, both encoded, sorted by
-    /// name.
+    /// The query without the question mark. It consists of `name=value` pairs, which are encoded
+    /// and sorted by name.
     pub query: &'a str,
-    /// The first and the last byte wanted.
+    /// The positions of the first and the last byte that are requested. None for the whole object.
     pub range: Option<(u64, u64)>,
-    /// The payload; None for a request without one.
+    /// The payload. None if the request has no payload.
     pub body: Option<&'a [u8]>,
 }
 
 impl<'a> Call<'a> {
-    /// A request without query, range and payload.
+    /// Returns a request without query, range and payload.
     pub(in crate::network) fn new(method: Method, path: &'a str) -> Call<'a> {
         Call { method, path, query: "", range: None, body: None }
     }
 }
 
-/// The bucket as requests name it, and the access key that signs them.
+/// The bucket that requests are sent to, and the access key that signs them.
 #[derive(Debug)]
 pub(in crate::network) struct Endpoint {
     /// The value of the header `Host`.
     host: String,
-    /// Name of the bucket, not encoded.
+    /// The name of the bucket, not encoded.
     bucket: String,
-    /// None: anonymous.
+    /// Signs the requests. None if the requests are anonymous.
     signer: Option<Signer>,
     signs_payload: bool,
 }
 
 impl Endpoint {
-    /// The endpoint of an address and its bucket.
+    /// Creates the endpoint for the bucket in an address.
     ///
     /// # Errors
-    /// The address names no bucket, or the access key cannot be sent.
+    /// The address contains no bucket, or the access key is empty or has characters that HTTP does
+    /// not allow.
     pub(in crate::network) fn new(access: &Access, signs_payload: bool) -> Result<Endpoint, Error> {
         let Access { address, credentials, .. } = access;
         let refused = |what: &str, remedy: &str| {
@@ -92,8 +93,8 @@ impl Endpoint {
         let (bucket, _) = address.first_and_rest();
         if bucket.is_empty() {
             return Err(refused(
-                "the address names no bucket",
-                "write s3://HOST[:PORT]/BUCKET/KEY",
+                "the address contains no bucket",
+                "use s3://HOST[:PORT]/BUCKET/KEY",
             ));
         }
         let plain = |user: &str| !user.is_empty() && user.bytes().all(|b| b.is_ascii_graphic());
@@ -106,23 +107,24 @@ impl Endpoint {
         Ok(Endpoint { host: host(address), bucket: bucket.to_owned(), signer, signs_payload })
     }
 
-    /// The path of an object; of the bucket itself if the key is empty.
+    /// Returns the path of an object. If the key is empty, returns the path of the bucket.
     pub(in crate::network) fn path(&self, key: &str) -> String {
         let separator = if key.is_empty() { "" } else { "/" };
         format!("/{}{separator}{}", encoded(&self.bucket, false), encoded(key, true))
     }
 
-    /// Whether requests are signed.
+    /// Returns whether requests are signed.
     pub(super) fn is_signed(&self) -> bool {
         self.signer.is_some()
     }
 
-    /// The bytes of a request up to its payload, signed for this moment.
+    /// Returns the bytes of a request up to its payload, signed with the current time.
     pub(in crate::network) fn message(&mut self, call: &Call) -> Vec<u8> {
         self.message_at(call, clock::unix_ns() / 1_000_000_000)
     }
 
-    /// The bytes of a request up to its payload, signed for a time (s since 1970).
+    /// Returns the bytes of a request up to its payload, signed with the time `unix_s` (s since
+    /// 1970).
     fn message_at(&mut self, call: &Call, unix_s: i64) -> Vec<u8> {
         let mut message = String::with_capacity(MESSAGE_BYTES + call.path.len() + call.query.len());
         message.extend([call.method.name(), " ", call.path]);
@@ -130,7 +132,7 @@ impl Endpoint {
             message.extend(["?", call.query]);
         }
         message.extend([" HTTP/1.1\r\nHost: ", &self.host, "\r\nUser-Agent: halfpower\r\n"]);
-        // Without this field the server may compress what it sends (RFC 9110, section 12.5.3).
+        // Without this field, the server may compress the body (RFC 9110, section 12.5.3).
         message.push_str("Accept-Encoding: identity\r\n");
         let range = call.range.map(|(first, last)| format!("bytes={first}-{last}"));
         if let Some(range) = &range {
@@ -170,8 +172,8 @@ impl Endpoint {
     }
 }
 
-/// The value of the header `Host`: the port is left out if it is that of HTTP (RFC 9110, section
-/// 7.2).
+/// Returns the value of the header `Host`. The value omits the default port of HTTP (RFC 9110,
+/// section 7.2).
 fn host(address: &Address) -> String {
     let server = address.server();
     match server.strip_suffix(":80") {

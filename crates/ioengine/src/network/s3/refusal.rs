@@ -1,8 +1,8 @@
-//! Explains responses with an error status.
+//! Converts responses with an error status into messages for the user.
 //!
-//! Source: Amazon S3 API Reference, "Error responses": an XML document whose element `Code` names
-//! the error. Only this code is repeated, and only if it looks like one, because every byte of the
-//! server is untrusted.
+//! Source: Amazon S3 API Reference, "Error responses". An error response is an XML document whose
+//! element `Code` contains an error code. The server is not trusted, so a message to the user
+//! repeats nothing of the document except this code, and only if its characters are plausible.
 
 use crate::error::{Error, ErrorKind};
 use crate::network::Access;
@@ -11,12 +11,12 @@ use crate::network::s3::message::REGION;
 use crate::network::s3::xml;
 use crate::network::wire::printable;
 
-/// The longest code that is repeated (bytes).
+/// The maximum length of an error code (bytes).
 const CODE_BYTES_MAX: usize = 64;
-/// How much of a message is searched if it is not XML (bytes).
+/// The maximum number of bytes of a plain text response that are searched for words about TLS.
 const TEXT_BYTES: usize = 1 << 10;
 
-/// The code of an error document; None if there is none.
+/// Returns the code in an error document. None if there is no plausible code.
 pub(in crate::network) fn code(document: &[u8]) -> Option<String> {
     let leaves = xml::leaves(document).ok()?;
     let code = leaves.iter().find(|leaf| leaf.parent == "Error" && leaf.name == "Code")?;
@@ -26,7 +26,7 @@ pub(in crate::network) fn code(document: &[u8]) -> Option<String> {
     plausible.then(|| text.clone().into_owned())
 }
 
-/// The error of a refused request. `action` is what was tried, such as "PUT of 'key'".
+/// Returns the error for a refused request. `action` describes the request, such as "PUT of 'key'".
 pub(in crate::network) fn refusal(access: &Access, action: &str, reply: &Reply) -> Error {
     let status = reply.head.status;
     let code = code(&reply.text);
@@ -37,14 +37,14 @@ pub(in crate::network) fn refusal(access: &Access, action: &str, reply: &Reply) 
         .with_remedy(remedy)
 }
 
-/// What the error means, what to do about it, and its category.
+/// Returns what is wrong, the remedy, and the category of the error.
 fn explained(access: &Access, reply: &Reply, code: Option<&str>) -> (String, String, ErrorKind) {
     let address = &access.address;
     let (bucket, _) = address.first_and_rest();
     let user = access.credentials.as_ref().map_or("", |credentials| &credentials.user);
     let said = |what: &str, remedy: &str, kind| (what.to_owned(), remedy.to_owned(), kind);
     if wants_tls(reply) {
-        let what = "the server requires https, and TLS is not supported here";
+        let what = "the server requires https, but halfpower does not support TLS";
         return said(what, TLS_REMEDY, ErrorKind::Unsupported);
     }
     let ours = address.region.as_deref().unwrap_or(REGION);
@@ -61,10 +61,10 @@ fn explained(access: &Access, reply: &Reply, code: Option<&str>) -> (String, Str
         }
         ("NoSuchUpload", _) => said(
             "there is no such multipart upload",
-            "check whether something else has completed or aborted it",
+            "check whether another program has completed or aborted the upload",
             ErrorKind::Usage,
         ),
-        // The second code is that of versitygw.
+        // The server versitygw sends the second code.
         ("InvalidAccessKeyId" | "XAdminUserNotFound", _) => {
             let what = format!("the server does not know the access key '{user}'");
             (what, "check the access key".to_owned(), ErrorKind::Usage)
@@ -75,39 +75,37 @@ fn explained(access: &Access, reply: &Reply, code: Option<&str>) -> (String, Str
         }
         ("RequestTimeTooSkewed", _) => said(
             "the clocks of the server and of this host differ",
-            "set the clocks",
+            "synchronize the clocks",
             ErrorKind::Usage,
         ),
         (_, 401 | 403) if user.is_empty() => said(
             "the server refuses anonymous access",
-            "give an access key as the user and its secret as the password",
+            "pass an access key as the user and its secret as the password",
             ErrorKind::NotWritable,
         ),
         (_, 401 | 403) => {
             let what = format!("the server denies access to the access key '{user}'");
-            let remedy = format!("grant it the rights for the bucket '{bucket}'");
+            let remedy = format!("grant the key access to the bucket '{bucket}'");
             (what, remedy, ErrorKind::NotWritable)
         }
-        (_, 404) => said("not found", "check the bucket and the key", ErrorKind::Usage),
+        (_, 404) => said("object not found", "check the bucket and the key", ErrorKind::Usage),
         (_, 301 | 302 | 307 | 308) => said(
-            "the bucket is served under another name",
+            "the bucket is served at another address",
             "use the server, port and region of the bucket",
             ErrorKind::Usage,
         ),
         (_, 429 | 503) => said(
-            "the server has too much to do",
-            "repeat later, with fewer requests at a time",
+            "the server is overloaded",
+            "try again later, with fewer concurrent requests",
             ErrorKind::Io,
         ),
-        (_, 507) => said("the server has no space left", "free space", ErrorKind::NoSpace),
-        _ => {
-            said("the server refuses the request", "look into the log of the server", ErrorKind::Io)
-        }
+        (_, 507) => said("the server has no space left", "free space there", ErrorKind::NoSpace),
+        _ => said("the server refuses the request", "check the log of the server", ErrorKind::Io),
     }
 }
 
-/// Whether the server asks for TLS: by a redirect, or by a message in plain text on its TLS port,
-/// as the servers of Go, nginx and Apache do.
+/// Returns whether the server requires TLS. Some servers send a redirect to https. Servers that are
+/// written in Go, nginx and Apache send a plain text message if their TLS port receives HTTP.
 fn wants_tls(reply: &Reply) -> bool {
     let location = reply.head.location.as_deref().unwrap_or_default();
     let redirected = (300..400).contains(&reply.head.status)
@@ -117,7 +115,7 @@ fn wants_tls(reply: &Reply) -> bool {
     redirected || (reply.head.status == 400 && told.iter().any(|words| text.contains(words)))
 }
 
-/// Whether `region` is a valid name of a region and differs from `ours`.
+/// Returns whether `region` is a valid region name that differs from `ours`.
 fn is_other(region: &str, ours: &str) -> bool {
     let usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     region != ours && (1..=32).contains(&region.len()) && region.bytes().all(usual)

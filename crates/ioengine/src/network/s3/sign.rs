@@ -1,29 +1,30 @@
-//! Signatures of requests: AWS Signature Version 4 in the header `Authorization`.
+//! Signs requests with AWS Signature Version 4 in the header `Authorization`.
 //!
 //! Source: Amazon S3 API Reference, "Signature Calculations for the Authorization Header:
 //! Transferring Payload in a Single Chunk (AWS Signature Version 4)". A signature covers the
-//! method, the path, the query, the headers that are handed in, and the hash of the payload. The
-//! signing key is derived once a day. It does not read the clock.
+//! method, the path, the query, the headers that the caller passes, and the hash of the payload.
+//! The signing key is derived once a day. The caller passes the time, so this module reads no
+//! clock.
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::network::Credentials;
 
-/// The name of the algorithm.
+/// The name of the signature algorithm.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// The service that is called, part of the scope of a signature.
+/// The name of the service, which is a part of a signature's scope.
 const SERVICE: &str = "s3";
-/// The end of the scope of a signature.
+/// The last part of a signature's scope.
 const TERMINATOR: &str = "aws4_request";
-/// The length of "YYYYMMDD" at the beginning of a time stamp.
+/// The length of "YYYYMMDD" at the beginning of a time stamp (bytes).
 const DAY_BYTES: usize = 8;
 
 /// Signs requests with one access key.
 pub(super) struct Signer {
     credentials: Credentials,
     region: String,
-    /// The day of the signing key, and the key.
+    /// The current signing key with its day ("YYYYMMDD"). None before the first signature.
     key: Option<(String, [u8; 32])>,
 }
 
@@ -37,14 +38,15 @@ impl std::fmt::Debug for Signer {
 /// The parts of a request that are signed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signed<'a> {
-    /// Such as "GET".
+    /// The method, such as "GET".
     pub method: &'a str,
     /// The path, encoded by [`encoded`].
     pub path: &'a str,
-    /// The query without question mark: each name with '=' and its value, both encoded, sorted by
-    /// name.
+    /// The query without the question mark. It consists of `name=value` pairs, which are encoded
+    /// and sorted by name.
     pub query: &'a str,
-    /// The headers: name in lower case, and value, sorted by name. `x-amz-date` is among them.
+    /// The headers as pairs of name (in lower case) and value, sorted by name. They must include
+    /// `x-amz-date`.
     pub headers: &'a [(&'a str, &'a str)],
     /// The value of `x-amz-content-sha256`.
     pub payload_hash: &'a str,
@@ -53,12 +55,12 @@ pub(super) struct Signed<'a> {
 }
 
 impl Signer {
-    /// Signs for a region, such as "us-east-1".
+    /// Creates a signer for a region, such as "us-east-1".
     pub(super) fn new(credentials: Credentials, region: String) -> Signer {
         Signer { credentials, region, key: None }
     }
 
-    /// The value of the header `Authorization`.
+    /// Returns the value of the header `Authorization`.
     pub(super) fn authorization(&mut self, signed: &Signed) -> String {
         let day = signed.time.get(..DAY_BYTES).unwrap_or_default();
         let scope = format!("{day}/{}/{SERVICE}/{TERMINATOR}", self.region);
@@ -69,7 +71,7 @@ impl Signer {
         format!("{ALGORITHM} Credential={user}/{scope},SignedHeaders={names},Signature={signature}")
     }
 
-    /// The signing key of a day.
+    /// Returns the signing key of a day. The last key is cached.
     fn key(&mut self, day: &str) -> [u8; 32] {
         match &self.key {
             Some((known, key)) if known == day => *key,
@@ -86,7 +88,7 @@ impl Signer {
 }
 
 impl Signed<'_> {
-    /// The text whose hash is signed.
+    /// Returns the text whose hash is signed.
     fn canonical_request(&self) -> String {
         let Signed { method, path, query, .. } = *self;
         let mut text = format!("{method}\n{path}\n{query}\n");
@@ -102,7 +104,7 @@ impl Signed<'_> {
     }
 }
 
-/// The SHA-256 hash of a payload in hexadecimal digits.
+/// Returns the SHA-256 hash of a payload as hexadecimal digits.
 pub(super) fn payload_hash(payload: &[u8]) -> String {
     hex(&Sha256::digest(payload))
 }
@@ -119,8 +121,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Encodes text for a path or a query: everything except letters, digits, '-', '.', '_' and '~',
-/// and except '/' if `keeps_slashes` ("UriEncode()" of the source).
+/// Percent-encodes text for a path or a query ("UriEncode()" in the API Reference). Letters,
+/// digits, '-', '.', '_' and '~' are kept. '/' is kept if `keeps_slashes` is set.
 pub(in crate::network) fn encoded(text: &str, keeps_slashes: bool) -> String {
     let mut result = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -135,7 +137,8 @@ pub(in crate::network) fn encoded(text: &str, keeps_slashes: bool) -> String {
     result
 }
 
-/// A time stamp such as "20130524T000000Z" from seconds since 1970 (UTC), for the years up to 9999.
+/// Formats a time (s since 1970, UTC) as a time stamp such as "20130524T000000Z". The year must not
+/// exceed 9999.
 pub(super) fn time_stamp(unix_s: i64) -> String {
     let (days, second) = (unix_s.div_euclid(86_400), unix_s.rem_euclid(86_400));
     let (year, month, day) = date(days);
@@ -143,9 +146,9 @@ pub(super) fn time_stamp(unix_s: i64) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// Year, month and day of the month from days since 1970, in the Gregorian calendar.
+/// Converts days since 1970 into year, month and day of the month in the Gregorian calendar.
 fn date(days: i64) -> (i64, i64, i64) {
-    // Count from 1 March of the year 0, so that the leap day is the last day of a year.
+    // Days are counted from 1 March of the year 0, so that the leap day is the last day of a year.
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let leap_days = day_of_era / 1460 - day_of_era / 36_524 + day_of_era / 146_096;
@@ -161,13 +164,13 @@ fn date(days: i64) -> (i64, i64, i64) {
 mod tests {
     use super::*;
 
-    /// The hash of an empty payload.
+    /// The SHA-256 hash of an empty payload.
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     const HOST: (&str, &str) = ("host", "examplebucket.s3.amazonaws.com");
     const TIME: &str = "20130524T000000Z";
     const DATE: (&str, &str) = ("x-amz-date", TIME);
 
-    /// The access key of the examples in the documentation.
+    /// Returns a signer with the access key of the examples in the S3 API Reference.
     fn example() -> Signer {
         let (user, password) = ("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");
         let credentials = Credentials { user: user.to_owned(), password: password.to_owned() };

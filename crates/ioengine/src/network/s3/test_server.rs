@@ -1,9 +1,9 @@
-//! An S3 server for tests, in this process: it checks the signature of each request, and answers
-//! what the test says.
+//! An S3 server for tests that runs in this process. It checks the signature of each request, and
+//! sends the answers that the test specifies.
 //!
-//! The signature is computed here once more, from the bytes that arrived, and this computation is
-//! checked against the examples of the documentation, so that client and server do not agree on
-//! something wrong.
+//! The server has a separate implementation of the signature, which uses the bytes that arrived. A
+//! test compares the server's signatures with the examples of the S3 API Reference. So an error
+//! that client and server have in common is noticed.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::network::{Access, Credentials};
 
-/// The access key that the server knows.
+/// The access key that the server accepts.
 pub(crate) const USER: &str = "AKIAIOSFODNN7EXAMPLE";
 /// The secret of [`USER`].
 pub(crate) const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
@@ -25,28 +25,29 @@ pub(crate) struct Received {
     pub method: String,
     pub path: String,
     pub query: String,
-    /// The names in lower case.
+    /// Name (in lower case) and value of each header.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// Number of the connection, from 0 on.
+    /// The number of the connection, counted from 0.
     pub connection: usize,
 }
 
-/// What the server answers.
+/// What the server does with a request.
 pub(crate) enum Answer {
     Send(Vec<u8>),
     SendAndClose(Vec<u8>),
     Close,
 }
 
-/// A running server. It ends with this process.
+/// A running server, which ends with this process.
 pub(crate) struct Server {
     port: u16,
     requests: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Server {
-    /// Starts a server, which answers a request with the right signature as `answer` says.
+    /// Starts a server. `answer` decides what the server does with a request that has the right
+    /// signature.
     pub(crate) fn new(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -62,7 +63,7 @@ impl Server {
         Server { port, requests }
     }
 
-    /// How to reach a target on the server, with the known access key.
+    /// Returns the address of a target on the server, with the accepted access key.
     pub(crate) fn access(&self, target: &str) -> Access {
         let address = format!("s3://127.0.0.1:{}/{target}", self.port);
         let (user, password) = (USER.to_owned(), SECRET.to_owned());
@@ -70,7 +71,7 @@ impl Server {
         Access { address: address.parse().unwrap(), credentials, writable: false, durable: false }
     }
 
-    /// The requests that arrived up to now.
+    /// Returns the requests that have arrived.
     pub(crate) fn requests(&self) -> Vec<Received> {
         self.requests.lock().unwrap().clone()
     }
@@ -111,13 +112,13 @@ fn receive(stream: &mut TcpStream) -> std::io::Result<Received> {
     Ok(request)
 }
 
-/// A response with a body.
+/// Returns a response with a body.
 pub(crate) fn response(status: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{fields}\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
-/// A response in chunks of `chunk_bytes`.
+/// Returns a response whose body consists of chunks of `chunk_bytes` bytes.
 pub(crate) fn chunked(status: &str, fields: &str, body: &[u8], chunk_bytes: usize) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\n{fields}Transfer-Encoding: chunked\r\n\r\n");
     let mut message = head.into_bytes();
@@ -129,7 +130,7 @@ pub(crate) fn chunked(status: &str, fields: &str, body: &[u8], chunk_bytes: usiz
     message
 }
 
-/// A response with an error document, which a response to HEAD has not.
+/// Returns a response with an error document. A response to HEAD omits the document.
 pub(crate) fn failure(status: u16, code: &str, method: &str) -> Vec<u8> {
     let document = format!("<?xml version=\"1.0\"?>\n<Error><Code>{code}</Code></Error>");
     let head = format!("HTTP/1.1 {status} Failed\r\nContent-Length: {}\r\n\r\n", document.len());
@@ -161,13 +162,13 @@ impl Received {
         found.map(|(_, value)| &**value)
     }
 
-    /// First and last byte of the header `Range`.
+    /// Returns the first and the last position in the header `Range`.
     pub(crate) fn range(&self) -> Option<(u64, u64)> {
         let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
         Some((first.parse().ok()?, last.parse().ok()?))
     }
 
-    /// Checks the signature and the hash of the payload, if the request has a signature.
+    /// Checks the signature and the hash of the payload. A request without a signature passes.
     fn check(&self) -> Result<(), String> {
         let Some(authorization) = self.header("authorization") else { return Ok(()) };
         let (_, signature) = authorization.split_once("Signature=").ok_or("no signature")?;
@@ -179,7 +180,7 @@ impl Received {
         right.then_some(()).ok_or("wrong hash of the payload".to_owned())
     }
 
-    /// What the signature must be.
+    /// Computes the signature that the request must have.
     fn signature(&self, authorization: &str, secret: &str) -> Option<String> {
         let (_, credential) = authorization.split_once("Credential=")?;
         let (_, scope) = credential.split_once(',')?.0.split_once('/')?;
@@ -213,8 +214,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The requests of "Examples: Signature Calculations" in the Amazon S3 API Reference, without the
-/// end of the header `Authorization`, and their signatures.
+/// Checks the requests of "Examples: Signature Calculations" in the Amazon S3 API Reference.
 #[test]
 fn the_examples_of_the_documentation_have_their_signatures() {
     let scope = "Authorization: AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/\

@@ -1,4 +1,4 @@
-//! The target on a server in this process: right and wrong responses.
+//! Tests of the S3 target with a server in this process that sends valid and invalid responses.
 
 use std::sync::Arc;
 
@@ -19,10 +19,11 @@ use crate::target::Target;
 
 const OBJECT_BYTES: u64 = 1 << 20;
 
-/// How a served object is answered: status line and fields, and the bytes.
+/// A function that returns the answer to a read. The arguments are the status, the header fields
+/// and the requested bytes of the object.
 type Wrap = fn(&str, &str, &[u8]) -> Answer;
 
-/// A server with one object in which every sector begins with its position.
+/// Starts a server with one object in which every sector begins with its position.
 fn object(wrap: Wrap) -> Server {
     let mut file = tempfile::tempfile().unwrap();
     write_positions(&mut file, OBJECT_BYTES);
@@ -39,7 +40,7 @@ fn object(wrap: Wrap) -> Server {
     })
 }
 
-/// The response to HEAD.
+/// Returns the response to a HEAD of an object with `bytes` bytes.
 fn of_size(bytes: u64) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\nETag: \"a\"\r\n\r\n").into_bytes()
 }
@@ -103,7 +104,7 @@ fn interim_responses_are_passed_over() {
     reads_bring_the_bytes_of_their_offset(&make, OBJECT_BYTES);
 }
 
-/// An engine on an object of 1 MiB, whose reads are answered as `answer` says.
+/// Returns an engine on an object of 1 MiB. `answer` makes the server's answers to reads.
 fn engine(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> HostEngine {
     let server = Server::new(move |request| match &*request.method {
         "HEAD" => Answer::Send(of_size(OBJECT_BYTES)),
@@ -112,7 +113,7 @@ fn engine(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> HostE
     HostTarget::connect(server.access("bucket/key")).unwrap().engine(&spec(1, 4096)).unwrap()
 }
 
-/// Reads 4096 bytes.
+/// Reads 4096 bytes, and returns the result of the request.
 fn outcome(engine: &mut HostEngine) -> Result<i32, Error> {
     let mut done = Vec::new();
     engine.submit_and_wait(&[read(0, 8192)], 1, None, &mut done)?;
@@ -120,12 +121,13 @@ fn outcome(engine: &mut HostEngine) -> Result<i32, Error> {
     Ok(result)
 }
 
-/// The result of a read that is answered with these bytes.
+/// Returns the result of a read that the server answers with `bytes`.
 fn answered(bytes: Vec<u8>) -> Result<i32, Error> {
     outcome(&mut engine(move |_| Answer::SendAndClose(bytes.clone())))
 }
 
-/// The error of a read that is answered with these bytes, which end the connection.
+/// Checks that the connection fails if the server answers a read with `bytes`, and that the error
+/// message contains `expected`.
 #[track_caller]
 fn breaks(bytes: impl Into<Vec<u8>>, expected: &str) {
     let error = answered(bytes.into()).expect_err(expected);
@@ -163,7 +165,7 @@ fn statuses_of_failed_reads_are_error_numbers_and_the_connection_goes_on() {
         assert_eq!(done, [Completion { slot: 0, result: expected }], "{status}");
     }
     let connections = server.requests().iter().map(|r| r.connection).max();
-    assert_eq!(connections, Some(1), "one connection of the target, one of the engine");
+    assert_eq!(connections, Some(1), "the target has one connection, and the engine has another");
 }
 
 #[test]
@@ -189,14 +191,14 @@ fn bodies_that_do_not_fit_the_request_end_the_connection() {
     breaks(format!("HTTP/1.1 206 P\r\n{RIGHT_RANGE}\r\n"), "without its length");
     let announced =
         |length: &str| format!("HTTP/1.1 206 P\r\n{RIGHT_RANGE}Content-Length: {length}\r\n\r\n");
-    breaks(announced("-1"), "no number of bytes");
-    breaks(announced("18446744073709551616"), "no number of bytes");
+    breaks(announced("-1"), "not a number of bytes");
+    breaks(announced("18446744073709551616"), "not a number of bytes");
     breaks(announced("18446744073709551615"), "differs from its Content-Range");
-    breaks(chunked("206 P", RIGHT_RANGE, &[1; 4097], 4097), "more than was asked for");
+    breaks(chunked("206 P", RIGHT_RANGE, &[1; 4097], 4097), "more than was requested");
     breaks(chunked("206 P", RIGHT_RANGE, &[1; 4095], 4095), "less than it announced");
     let huge = format!("HTTP/1.1 206 P\r\n{RIGHT_RANGE}Transfer-Encoding: chunked\r\n\r\n");
-    breaks(huge + "ffffffffffffffff\r\n", "more than was asked for");
-    breaks("HTTP/1.1 500 E\r\nContent-Length: 9999999\r\n\r\n", "more than was asked for");
+    breaks(huge + "ffffffffffffffff\r\n", "more than was requested");
+    breaks("HTTP/1.1 500 E\r\nContent-Length: 9999999\r\n\r\n", "more than was requested");
 }
 
 #[test]
@@ -211,7 +213,7 @@ fn a_connection_that_ends_in_a_response_is_an_error() {
 fn headers_without_end_and_other_protocols_are_errors() {
     let long = format!("HTTP/1.1 206 P\r\nx: {}\r\n\r\n", "x".repeat(1 << 20));
     breaks(long, "a header of more than 16384 bytes");
-    breaks("HTTP/1.1 103 E\r\n\r\n".repeat(9), "one interim response after the other");
+    breaks("HTTP/1.1 103 E\r\n\r\n".repeat(9), "too many interim responses");
     breaks("NBDMAGIC, not HTTP", "does not speak HTTP/1.1");
     let line = "1".repeat(2000);
     let chunked = format!("HTTP/1.1 206 P\r\n{RIGHT_RANGE}Transfer-Encoding: chunked\r\n\r\n");
@@ -224,7 +226,7 @@ fn a_server_that_only_closes_is_not_asked_again_and_again() {
     assert!(error.contains("closed the connection"), "{error}");
 }
 
-/// The error of opening a target.
+/// Opens a target, which must fail, and returns the error message.
 fn open_error(access: Access) -> String {
     HostTarget::connect(access).expect_err("an error").to_string()
 }
@@ -244,10 +246,10 @@ fn a_target_that_cannot_be_opened_says_why() {
     let error = open_error(Access { writable: true, ..missing().access("bucket/key") });
     assert!(error.contains("objects cannot be written in place"), "{error}");
     let error = open_error(missing().access("bucket"));
-    assert!(error.contains("the address names no object; write s3://HOST"), "{error}");
+    assert!(error.contains("the address contains no object key; use s3://HOST"), "{error}");
     let no_size = Server::new(|_| Answer::Send(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()));
     let error = open_error(no_size.access("bucket/key"));
-    assert!(error.contains("did not tell the size of the object"), "{error}");
+    assert!(error.contains("did not report the size of the object"), "{error}");
 }
 
 #[test]
@@ -262,8 +264,8 @@ fn a_server_with_tls_is_recognised() {
     }
 }
 
-/// What versitygw 1.8.0 answered to HEAD, and to a read of 4 KiB of an object of 100 bytes, without
-/// these bytes.
+/// Recorded headers of the server versitygw 1.8.0 for an object of 100 bytes: the response to HEAD,
+/// and the header of the response to a read of 4 KiB.
 const RECORDED: &str = "HTTP/1.1 200 OK\r\nServer: VERSITYGW\r\n\
     Date: Wed, 25 Nov 2026 10:19:25 GMT\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Content-Length: 100\r\nX-Amz-Request-Id: SKK0GEQBRT6VL65V\r\n\
@@ -285,11 +287,11 @@ fn no_bytes_of_a_server_make_the_client_panic_or_hang() {
     let opened = |answer: &[u8]| [&of_size(OBJECT_BYTES)[..], answer].concat();
     let recorded = [RECORDED.as_bytes(), &[b'x'; 100]].concat();
     let seeds = [opened(&part), opened(&in_chunks), opened(&error), recorded, refused];
-    // The scheme is chosen by the first byte.
+    // The first byte of the fuzzer's input selects the scheme.
     let scheme = crate::network::Scheme::ALL.len() as u8 - 1;
     for (seed, completions) in seeds.iter().zip([1, 1, 1, 1, 0]) {
         let bytes = [&[scheme], &seed[..]].concat();
-        assert_eq!(crate::fuzz::network_server(&bytes), completions, "the seed reaches so far");
+        assert_eq!(crate::fuzz::network_server(&bytes), completions, "completions of the seed");
     }
     let mut state = 1_u64;
     let mut random = |below: usize| {

@@ -1,15 +1,16 @@
-//! A small strict scanner for the XML documents of S3: the text of elements without children.
+//! A small strict scanner for the XML documents of S3. It returns the text of elements without
+//! children.
 //!
 //! Source: "Extensible Markup Language (XML) 1.0", sections 2.1 (well-formed documents), 3.1 (tags)
-//! and 4.1 (references). It knows elements, attributes, comments, the XML declaration, the five
-//! named entities and references to characters. Everything else, such as document types and CDATA
-//! sections, is an error; S3 does not use it.
+//! and 4.1 (references). The scanner accepts elements, attributes, comments, the XML declaration,
+//! the five predefined entities and character references. Everything else, such as document types
+//! and CDATA sections, is an error. S3 does not use these.
 
 use std::borrow::Cow;
 
-/// The deepest nesting of elements that is accepted.
+/// The maximum nesting depth of elements.
 const DEPTH_MAX: usize = 32;
-/// The longest reference, such as "&#x10FFFF;", without '&' and ';' (bytes).
+/// The maximum length of a reference, such as "&#x10FFFF;", without '&' and ';' (bytes).
 const REFERENCE_BYTES_MAX: usize = 8;
 
 /// What is wrong with a document, as the end of a sentence that begins with "the server".
@@ -18,21 +19,21 @@ const MALFORMED: &str = "sent XML that is not well-formed";
 /// An element without children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::network) struct Leaf<'a> {
-    /// The name of the element around it; "" for the root.
+    /// The name of the enclosing element. Empty if this element is the root.
     pub parent: &'a str,
-    /// Its name.
+    /// The name of the element.
     pub name: &'a str,
-    /// Its text, decoded.
+    /// The text of the element, with its references decoded.
     pub text: Cow<'a, str>,
 }
 
-/// Walks through a document.
+/// Splits a document into pieces.
 #[derive(Debug)]
 struct Scanner<'a> {
     rest: &'a str,
-    /// The open elements, from the root on.
+    /// The names of the open elements, beginning with the root.
     open: Vec<&'a str>,
-    /// Whether the root has ended.
+    /// Whether the root element has ended.
     ended: bool,
 }
 
@@ -42,27 +43,27 @@ enum Piece<'a> {
     /// An element without content.
     Empty(&'a str),
     End(&'a str),
-    /// Text between tags, not decoded.
+    /// Text between tags, with its references not decoded.
     Text(&'a str),
 }
 
-/// All elements without children, in their order.
+/// Returns all elements without children, in the order of the document.
 ///
 /// # Errors
-/// The document is not well-formed or uses more than S3 does: the end of a sentence that begins
-/// with "the server".
+/// The document is not well-formed, or contains something that S3 does not use. The error completes
+/// a sentence that begins with "the server".
 pub(in crate::network) fn leaves(document: &[u8]) -> Result<Vec<Leaf<'_>>, &'static str> {
     let rest = std::str::from_utf8(document).map_err(|_| MALFORMED)?;
     let mut scanner = Scanner { rest, open: Vec::new(), ended: false };
     let mut leaves = Vec::new();
-    // The text of the innermost element as long as it has no children.
+    // The text of the innermost element. None after a child of this element has ended.
     let mut content = None;
     while let Some(piece) = scanner.next()? {
         match piece {
             Piece::Start => content = Some(""),
             Piece::Text(text) => {
                 if let Some(before) = &mut content {
-                    // A comment inside the text, which is not supported.
+                    // Two consecutive texts have a comment between them, which is not supported.
                     if !before.is_empty() {
                         return Err(MALFORMED);
                     }
@@ -85,12 +86,12 @@ pub(in crate::network) fn leaves(document: &[u8]) -> Result<Vec<Leaf<'_>>, &'sta
 }
 
 impl<'a> Scanner<'a> {
-    /// The name of the innermost open element.
+    /// Returns the name of the innermost open element.
     fn innermost(&self) -> &'a str {
         self.open.last().copied().unwrap_or("")
     }
 
-    /// The next piece; None at the end of a complete document.
+    /// Returns the next piece. None at the end of a complete document.
     fn next(&mut self) -> Result<Option<Piece<'a>>, &'static str> {
         loop {
             if self.rest.is_empty() {
@@ -113,14 +114,14 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The text before the next tag, if there is any.
+    /// Returns the text before the next tag. None if there is no text.
     fn text(&mut self) -> Option<&'a str> {
         let (text, rest) = self.rest.split_at(self.rest.find('<').unwrap_or(self.rest.len()));
         self.rest = rest;
         (!text.is_empty()).then_some(text)
     }
 
-    /// A tag, which begins here.
+    /// Reads the tag at the current position.
     fn tag(&mut self) -> Result<Piece<'a>, &'static str> {
         let inside = self.rest.strip_prefix('<').ok_or(MALFORMED)?;
         if let Some(inside) = inside.strip_prefix('/') {
@@ -149,14 +150,14 @@ impl<'a> Scanner<'a> {
             return Ok(Piece::Empty(name));
         }
         if self.open.len() == DEPTH_MAX {
-            return Err("sent XML with too many elements inside each other");
+            return Err("sent XML whose elements are nested too deeply");
         }
         self.open.push(name);
         Ok(Piece::Start)
     }
 }
 
-/// The position of the '>' that ends a tag, outside of the values of attributes.
+/// Returns the position of the '>' that ends a tag. A '>' in the value of an attribute is skipped.
 fn tag_end(inside: &str) -> Result<usize, &'static str> {
     let mut quote = None;
     for (at, byte) in inside.bytes().enumerate() {
@@ -206,7 +207,7 @@ fn character(reference: &str) -> Option<char> {
     char::from_u32(number).filter(|c| *c != '\0')
 }
 
-/// Writes text so that it can stand between tags.
+/// Escapes the characters of a text that must not occur between tags.
 pub(in crate::network) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -1,11 +1,12 @@
-//! Messages of SMB 2: the header, and where messages begin and end in the stream of the server.
+//! Messages of SMB 2: encodes and decodes headers, and finds the messages in the received stream.
 //!
-//! Source: MS-SMB2. Numbers are little-endian, except the length in front of a message. A server
-//! may send several messages in one frame (section 3.2.5.1.9).
+//! Source: MS-SMB2. Numbers are little-endian, except the length in the transport header, which is
+//! big-endian. A server may send several messages in one frame (section 3.2.5.1.9).
 
-/// Size of the transport header: a zero byte and the length of what follows (section 2.1).
+/// The size of the transport header (bytes). The header consists of a zero byte and the length of
+/// the frame (section 2.1).
 pub(super) const TRANSPORT_BYTES: usize = 4;
-/// Size of the header of a message (section 2.2.1).
+/// The size of the header of a message (bytes; section 2.2.1).
 pub(super) const HEADER_BYTES: usize = 64;
 
 /// Commands (section 2.2.1.2).
@@ -26,7 +27,7 @@ pub(super) const FLAG_SIGNED: u32 = 1 << 3;
 
 /// "\xfeSMB", the first bytes of a message (section 2.2.1.2).
 const PROTOCOL_ID: [u8; 4] = [0xfe, b'S', b'M', b'B'];
-/// Offsets of the fields in the header.
+/// Offsets of the fields in the header (bytes).
 const AT_CREDIT_CHARGE: usize = 6;
 const AT_STATUS: usize = 8;
 const AT_COMMAND: usize = 12;
@@ -36,17 +37,17 @@ const AT_NEXT_COMMAND: usize = 20;
 const AT_MESSAGE_ID: usize = 24;
 const AT_TREE_ID: usize = 36;
 const AT_SESSION_ID: usize = 40;
-/// Offset of the signature in the header. It is the last field.
+/// The offset of the signature in the header (bytes). The signature is the last field.
 pub(super) const AT_SIGNATURE: usize = 48;
-/// The message identifier of a message that no request asked for: the break of an oplock (section
-/// 2.2.23).
+/// The message identifier of a message that is not a response: the notification of an oplock break
+/// (section 2.2.23).
 const UNREQUESTED: u64 = u64::MAX;
 
-/// A request while it is built: the transport header and the header, then the body.
+/// A request under construction: the transport header, the header and the body.
 #[derive(Debug)]
 pub(super) struct Message(Vec<u8>);
 
-/// The fields of a request's header that vary.
+/// The fields of a request's header that differ between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestHeader {
     pub command: u16,
@@ -58,7 +59,7 @@ pub(super) struct RequestHeader {
 }
 
 impl Message {
-    /// A body that begins with its structure size.
+    /// Begins a request whose body has the structure size `structure_bytes`.
     pub(super) fn new(structure_bytes: u16) -> Message {
         let mut bytes = Vec::with_capacity(128);
         bytes.resize(TRANSPORT_BYTES + HEADER_BYTES, 0);
@@ -86,8 +87,8 @@ impl Message {
         self
     }
 
-    /// Fills the headers. `payload_bytes` is the size of a payload that is sent separately after
-    /// these bytes.
+    /// Fills in both headers, and returns the bytes. `payload_bytes` is the size of the payload,
+    /// which is sent separately after these bytes.
     pub(super) fn finish(self, header: &RequestHeader, payload_bytes: usize) -> Vec<u8> {
         let mut bytes = self.0;
         let length = (bytes.len() - TRANSPORT_BYTES + payload_bytes) as u32;
@@ -120,8 +121,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads a header of [`HEADER_BYTES`] bytes. Returns it with the offset of the next message in
-    /// the frame, 0 if there is none.
+    /// Parses a header of [`HEADER_BYTES`] bytes. Returns the header, and the offset of the next
+    /// message in the frame. The offset is 0 if there is no next message.
     fn parse(bytes: &[u8]) -> Result<(Header, usize), &'static str> {
         match bytes.get(..4) {
             Some(id) if id == PROTOCOL_ID => {}
@@ -139,41 +140,42 @@ impl Header {
             session_id: le64(bytes, AT_SESSION_ID)?,
         };
         if le16(bytes, 4)? as usize != HEADER_BYTES || header.flags & FLAG_RESPONSE == 0 {
-            return Err("sent a header that is no header of a response");
+            return Err("sent a header that is not a response header");
         }
         Ok((header, le32(bytes, AT_NEXT_COMMAND)? as usize))
     }
 
-    /// Whether the server sent this message without a request.
+    /// Returns whether the message is not a response to a request.
     pub(super) fn is_unrequested(&self) -> bool {
         self.message_id == UNREQUESTED
     }
 
-    /// Whether the message has a signature.
+    /// Returns whether the message has a signature.
     pub(super) fn is_signed(&self) -> bool {
         self.flags & FLAG_SIGNED != 0
     }
 }
 
-/// Where the next message begins.
+/// The position in the current frame.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// Bytes of the frame after the current message.
+    /// The number of bytes of the frame after the current message.
     left: usize,
 }
 
 impl Frames {
-    /// Size of the beginning of the next message: its header, and before it the transport header if
-    /// it is the first of a frame (bytes).
+    /// Returns the size of the next message's header (bytes). For the first message of a frame, the
+    /// size includes the transport header.
     pub(super) fn header_bytes(&self) -> usize {
         if self.left == 0 { TRANSPORT_BYTES + HEADER_BYTES } else { HEADER_BYTES }
     }
 
-    /// Reads the beginning of a message. Returns its header, and how many bytes follow it in the
-    /// message.
+    /// Parses the beginning of a message. Returns the header, and the number of bytes of the
+    /// message that follow the header.
     ///
     /// # Errors
-    /// What the server did wrong.
+    /// The server violated the protocol. The error completes a sentence that begins with "the
+    /// server".
     pub(super) fn begin(&mut self, bytes: &[u8]) -> Result<(Header, usize), &'static str> {
         let mut left = self.left;
         let mut bytes = bytes;
@@ -191,14 +193,14 @@ impl Frames {
         let length = if next == 0 { left } else { next };
         let aligned = next % 8 == 0 && next <= left.saturating_sub(HEADER_BYTES);
         if length < HEADER_BYTES || !aligned {
-            return Err("sent a frame whose messages do not fit into it");
+            return Err("sent messages that do not fit into their frame");
         }
         self.left = left - length;
         Ok((header, length - HEADER_BYTES))
     }
 }
 
-/// What is wrong with a message that ends before a field.
+/// The error for a message that ends before a field.
 const SHORT: &str = "sent a message that is too short";
 
 pub(super) fn le16(bytes: &[u8], at: usize) -> Result<u16, &'static str> {
@@ -213,7 +215,7 @@ pub(super) fn le64(bytes: &[u8], at: usize) -> Result<u64, &'static str> {
     Ok(u64::from_le_bytes(array(bytes, at)?))
 }
 
-/// Bytes at a position that the server may have chosen.
+/// Returns the bytes at a position. The position may be untrusted data from the server.
 pub(super) fn array<const BYTES: usize>(
     bytes: &[u8],
     at: usize,
@@ -221,8 +223,8 @@ pub(super) fn array<const BYTES: usize>(
     bytes.get(at..).and_then(|rest| rest.first_chunk().copied()).ok_or(SHORT)
 }
 
-/// A range that the server specified: `length` bytes at `offset`, which counts from the beginning
-/// of the header. The range lies in the body, which follows the header.
+/// Returns a range of the body that the server specified: `length` bytes at `offset`. The offset
+/// counts from the beginning of the header, which precedes the body.
 ///
 /// # Errors
 /// The range is not inside the body.
@@ -238,7 +240,7 @@ pub(super) fn named(body: &[u8], offset: u16, length: u16) -> Result<&[u8], &'st
 mod tests {
     use super::*;
 
-    /// A response without a body, as the specification describes it, behind a transport header.
+    /// Returns a response without a body, with its transport header.
     fn response() -> Vec<u8> {
         let mut bytes = vec![0, 0, 0, 64];
         bytes.extend(b"\xfeSMB\x40\0\x01\0\x22\0\0\xc0\x08\0\x05\0\x01\0\0\0\0\0\0\0");
@@ -289,15 +291,16 @@ mod tests {
         assert_eq!(wrong(|b| b[4] = 0xfd), "sent an encrypted message");
         assert_eq!(wrong(|b| b[4] = b'H'), "does not speak SMB");
         assert_eq!(wrong(|b| b[3] = 63), "sent a message without a header");
-        assert!(wrong(|b| b[8] = 65).contains("no header of a response"));
-        assert!(wrong(|b| b[20] = 0).contains("no header of a response"));
+        assert!(wrong(|b| b[8] = 65).contains("not a response header"));
+        assert!(wrong(|b| b[20] = 0).contains("not a response header"));
         assert_eq!(wrong(|b| b.truncate(40)), SHORT);
-        // The next message begins beyond the frame, inside this one, or unaligned.
+        // The next message begins after the end of the frame, inside the current message, or at an
+        // unaligned position.
         assert!(wrong(|b| b[24] = 64).contains("do not fit"));
         assert!(wrong(|b| b[25] = 0xff).contains("do not fit"));
         assert!(wrong(|b| (b[3], b[24]) = (200, 8)).contains("do not fit"));
         assert!(wrong(|b| (b[3], b[24]) = (200, 68)).contains("do not fit"));
-        // The last message of the frame has no room for a header.
+        // The last message of the frame is too short for a header.
         assert!(wrong(|b| (b[3], b[24]) = (135, 72)).contains("do not fit"));
     }
 

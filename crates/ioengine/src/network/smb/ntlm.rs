@@ -1,9 +1,9 @@
-//! NTLM version 2: proves the knowledge of a password, and derives the key for signatures.
+//! NTLM version 2: authenticates with a password, and derives the key for signatures.
 //!
-//! Source: MS-NLMP. Three messages: the client's NEGOTIATE, the server's CHALLENGE, the client's
-//! AUTHENTICATE (section 2.2.1). The session key is derived from the password and the challenges;
-//! no key is exchanged, which is optional (section 2.2.2.5, flag V). Nothing here reads a clock or
-//! random numbers: both are arguments.
+//! Source: MS-NLMP. The protocol has three messages: the client's NEGOTIATE, the server's CHALLENGE
+//! and the client's AUTHENTICATE (section 2.2.1). The session key is derived from the password and
+//! the challenges. The optional key exchange is not used (section 2.2.2.5, flag V). The caller
+//! passes the time and the random numbers.
 
 use hmac::{Hmac, Mac};
 use md4::{Digest, Md4};
@@ -18,26 +18,26 @@ const TYPE_NEGOTIATE: u32 = 1;
 const TYPE_CHALLENGE: u32 = 2;
 const TYPE_AUTHENTICATE: u32 = 3;
 
-/// Flags (section 2.2.2.5): text is UTF-16.
+/// Flag (section 2.2.2.5, as for all flags below): text is encoded as UTF-16.
 const UNICODE: u32 = 1;
-/// The challenge names the server.
+/// The challenge contains the name of the server.
 const REQUEST_TARGET: u32 = 1 << 2;
-/// A key for signatures is wanted.
+/// The client requests a key for signatures.
 const SIGN: u32 = 1 << 4;
-/// NTLM authentication.
+/// The client authenticates with NTLM.
 const NTLM: u32 = 1 << 9;
 /// The client is anonymous.
 const ANONYMOUS: u32 = 1 << 11;
-/// A session key is derived even if nothing is signed.
+/// A session key is derived even if no messages are signed.
 const ALWAYS_SIGN: u32 = 1 << 15;
-/// The session security of NTLM version 2.
+/// The session security of NTLM version 2 is used.
 const EXTENDED_SECURITY: u32 = 1 << 19;
-/// The challenge has information on the server.
+/// The challenge contains information about the server.
 const TARGET_INFO: u32 = 1 << 23;
-/// Keys of 128 and of 56 bits.
+/// Keys of 128 bits and of 56 bits are supported.
 const BITS_128: u32 = 1 << 29;
 const BITS_56: u32 = 1 << 31;
-/// What this client asks for.
+/// The flags that this client requests.
 const FLAGS: u32 = UNICODE
     | REQUEST_TARGET
     | SIGN
@@ -48,36 +48,39 @@ const FLAGS: u32 = UNICODE
     | BITS_128
     | BITS_56;
 
-/// Identifiers of the pairs in the information on the server (section 2.2.2.1): the end, flags,
-/// time of the server.
+/// Identifiers of pairs in the information about the server (section 2.2.2.1): the end of the
+/// pairs, the flags, and the server's time.
 const PAIR_END: u16 = 0;
 const PAIR_FLAGS: u16 = 6;
 const PAIR_TIME: u16 = 7;
-/// Flag of [`PAIR_FLAGS`]: the AUTHENTICATE message has a MIC (section 2.2.2.1).
+/// The flag in [`PAIR_FLAGS`] that means that the AUTHENTICATE message has a message integrity code
+/// (MIC; section 2.2.2.1).
 const HAS_MIC: u32 = 2;
 
-/// The most information on the server (bytes), so that the answer, which repeats it, fits into
-/// lengths of 16 bits. Servers send a few hundred bytes.
+/// The maximum size of the information about the server (bytes). The client's answer repeats this
+/// information, and the length of the answer must fit into 16 bits. Servers send a few hundred
+/// bytes.
 const INFO_BYTES_MAX: u16 = 16 << 10;
-/// Size of an AUTHENTICATE message without its payload, and where its MIC is (section 2.2.1.3).
+/// The size of an AUTHENTICATE message without its payload, and the offset of its MIC (bytes;
+/// section 2.2.1.3).
 const AUTHENTICATE_BYTES: usize = 88;
 const AT_MIC: usize = 72;
 
-/// A user with the password.
+/// The name and the password of a user.
 #[derive(Clone, Copy)]
 pub(super) struct Login<'a> {
-    /// Domain or name of the server that knows the user; empty: the server's own.
+    /// The domain or the server that the user belongs to. Empty for the server's own domain.
     pub domain: &'a str,
     pub user: &'a str,
     pub password: &'a str,
 }
 
-/// What varies between two authentications of the same user.
+/// The values that differ between two authentications of the same user.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nonce {
     /// A random number.
     pub client_challenge: [u8; 8],
-    /// The time in the server's units: 100 ns since 1601.
+    /// The server's time (100 ns since 1601).
     pub time: [u8; 8],
 }
 
@@ -87,21 +90,21 @@ pub(super) struct Challenge<'a> {
     message: &'a [u8],
     flags: u32,
     server_challenge: [u8; 8],
-    /// Pairs of identifier and value, without the pair that ends them.
+    /// Pairs of identifier and value, without the final pair [`PAIR_END`].
     pairs: Vec<(u16, &'a [u8])>,
 }
 
-/// The client's last message, and the key that it establishes.
+/// The client's last message, and the session key that both sides derive.
 pub(super) struct Authentication {
     pub message: Vec<u8>,
-    /// None for an anonymous client.
+    /// The session key. None for an anonymous client.
     pub session_key: Option<[u8; 16]>,
-    /// Whether the message has a MIC, which protects the earlier messages too. Then the list of
-    /// mechanisms must be signed as well.
+    /// Whether the message has a MIC, which also protects the earlier messages. In this case the
+    /// list of SPNEGO mechanisms must be signed.
     pub has_mic: bool,
 }
 
-/// The NEGOTIATE message (section 2.2.1.1), without names.
+/// Returns the NEGOTIATE message (section 2.2.1.1), without domain and workstation names.
 pub(super) fn negotiate() -> Vec<u8> {
     let mut message = SIGNATURE.to_vec();
     message.extend(TYPE_NEGOTIATE.to_le_bytes());
@@ -111,13 +114,14 @@ pub(super) fn negotiate() -> Vec<u8> {
 }
 
 impl<'a> Challenge<'a> {
-    /// Reads the message of the server.
+    /// Parses the server's message.
     ///
     /// # Errors
-    /// What the server did wrong.
+    /// The server violated the protocol. The error completes a sentence that begins with "the
+    /// server".
     pub(super) fn parse(message: &'a [u8]) -> Result<Challenge<'a>, &'static str> {
         if !message.starts_with(&SIGNATURE) || le32(message, 8)? != TYPE_CHALLENGE {
-            return Err("sent no challenge of NTLM");
+            return Err("sent no NTLM challenge");
         }
         let flags = le32(message, 20)?;
         if flags & UNICODE == 0 || flags & EXTENDED_SECURITY == 0 {
@@ -127,15 +131,16 @@ impl<'a> Challenge<'a> {
         if flags & TARGET_INFO != 0 {
             let (length, offset) = (le16(message, 40)?, le32(message, 44)?);
             if length > INFO_BYTES_MAX {
-                return Err("sent a challenge of NTLM that is too long");
+                return Err("sent an NTLM challenge that is too long");
             }
             let info = message.get(offset as usize..).and_then(|m| m.get(..usize::from(length)));
-            pairs = parse_pairs(info.ok_or("sent a challenge of NTLM that is too short")?)?;
+            pairs = parse_pairs(info.ok_or("sent an NTLM challenge that is too short")?)?;
         }
         Ok(Challenge { message, flags, server_challenge: array(message, 24)?, pairs })
     }
 
-    /// The answer for a user, or for an anonymous client if `login` is None (section 3.1.5.1.2).
+    /// Returns the answer for a user, or for an anonymous client if `login` is None (section
+    /// 3.1.5.1.2).
     pub(super) fn answer(&self, login: Option<Login<'_>>, nonce: &Nonce) -> Authentication {
         let flags = self.flags & FLAGS;
         let Some(login) = login else {
@@ -147,7 +152,7 @@ impl<'a> Challenge<'a> {
         let nonce = Nonce { time: server_time.unwrap_or(nonce.time), ..*nonce };
         let key = response_key(login);
         let (nt_response, session_key) = self.nt_response(&key, &nonce, server_time.is_some());
-        // If the server has sent its time, the older LM response is all zeros (section 3.1.5.1.2).
+        // If the server has sent its time, the LM response is all zeros (section 3.1.5.1.2).
         let lm_response = match server_time {
             Some(_) => vec![0; 24],
             None => lm_response(&key, &self.server_challenge, &nonce.client_challenge),
@@ -163,7 +168,7 @@ impl<'a> Challenge<'a> {
         Authentication { message, session_key: Some(session_key), has_mic }
     }
 
-    /// The NTLMv2 response and the session key (sections 2.2.2.7, 2.2.2.8 and 3.3.2).
+    /// Returns the NTLMv2 response and the session key (sections 2.2.2.7, 2.2.2.8 and 3.3.2).
     fn nt_response(&self, key: &[u8; 16], nonce: &Nonce, has_mic: bool) -> (Vec<u8>, [u8; 16]) {
         let mut blob = vec![1, 1, 0, 0, 0, 0, 0, 0];
         blob.extend(nonce.time);
@@ -193,8 +198,8 @@ impl<'a> Challenge<'a> {
 }
 
 impl Authentication {
-    /// The client's first signature (sections 2.2.2.9.2 and 3.4.4.2), which covers the list of
-    /// mechanisms. None if it is not needed.
+    /// Returns the client's first signature (sections 2.2.2.9.2 and 3.4.4.2), which covers the list
+    /// of SPNEGO mechanisms. None if the server does not require the signature.
     pub(super) fn signature(&self, signed: &[u8]) -> Option<[u8; 16]> {
         let key = signing_key(&self.session_key.filter(|_| self.has_mic)?);
         let (version, number) = (1_u32.to_le_bytes(), [0; 4]);
@@ -207,13 +212,13 @@ impl Authentication {
     }
 }
 
-/// SIGNKEY of the client (section 3.4.5.2).
+/// Returns the client's signing key (SIGNKEY; section 3.4.5.2).
 fn signing_key(session_key: &[u8; 16]) -> [u8; 16] {
     let constant = b"session key to client-to-server signing key magic constant\0";
     Md5::new().chain_update(session_key).chain_update(constant).finalize().into()
 }
 
-/// Reads pairs of identifier and value up to their end (section 2.2.2.1).
+/// Parses pairs of identifier and value up to the final pair (section 2.2.2.1).
 fn parse_pairs(mut info: &[u8]) -> Result<Vec<(u16, &[u8])>, &'static str> {
     let mut pairs = Vec::new();
     loop {
@@ -223,14 +228,14 @@ fn parse_pairs(mut info: &[u8]) -> Result<Vec<(u16, &[u8])>, &'static str> {
         }
         let rest = &info[4..];
         let (value, behind) =
-            rest.split_at_checked(length).ok_or("sent a challenge of NTLM that is too short")?;
+            rest.split_at_checked(length).ok_or("sent an NTLM challenge that is too short")?;
         pairs.push((id, value));
         info = behind;
     }
 }
 
-/// An AUTHENTICATE message (section 2.2.1.3) with its fields in order: responses of LM and NT,
-/// domain, user, workstation, session key.
+/// Returns an AUTHENTICATE message (section 2.2.1.3). The order of the fields is LM response, NT
+/// response, domain, user, workstation and session key.
 fn authenticate(flags: u32, fields: &[&[u8]; 6]) -> Vec<u8> {
     let mut message = SIGNATURE.to_vec();
     message.extend(TYPE_AUTHENTICATE.to_le_bytes());
@@ -242,26 +247,27 @@ fn authenticate(flags: u32, fields: &[&[u8]; 6]) -> Vec<u8> {
         offset += field.len();
     }
     message.extend(flags.to_le_bytes());
-    // No version, and no MIC yet: it is computed over a message in which it is zero.
+    // The version and the MIC are zero. The MIC is computed later over this message.
     message.resize(AUTHENTICATE_BYTES, 0);
     fields.iter().for_each(|field| message.extend_from_slice(field));
     message
 }
 
-/// NTOWFv2, the key that follows from user and password (section 3.3.2).
+/// Derives the key NTOWFv2 from user, domain and password (section 3.3.2).
 fn response_key(login: Login<'_>) -> [u8; 16] {
     let password_hash = Md4::digest(utf16(login.password));
     let user = utf16(&upper_case(login.user));
     hmac_md5(&password_hash, &[&user, &utf16(login.domain)])
 }
 
-/// The LMv2 response (section 3.3.2).
+/// Returns the LMv2 response (section 3.3.2).
 fn lm_response(key: &[u8; 16], server_challenge: &[u8; 8], client_challenge: &[u8; 8]) -> Vec<u8> {
     let proof = hmac_md5(key, &[server_challenge, client_challenge]);
     [&proof[..], client_challenge].concat()
 }
 
-/// Converts each character to upper case, except those whose upper case has several characters.
+/// Converts text to upper case. A character whose upper case consists of several characters stays
+/// unchanged.
 fn upper_case(text: &str) -> String {
     let upper = |character: char| {
         let mut upper = character.to_uppercase();
@@ -270,7 +276,7 @@ fn upper_case(text: &str) -> String {
     text.chars().map(upper).collect()
 }
 
-/// UTF-16 in little-endian, without a terminating zero.
+/// Encodes text as little-endian UTF-16, without a terminating zero.
 pub(super) fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
@@ -285,11 +291,11 @@ fn hmac_md5(key: &[u8], parts: &[&[u8]]) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    /// The example of section 4.2.1.
+    /// The user of the example in section 4.2.1.
     const LOGIN: Login<'_> = Login { domain: "Domain", user: "User", password: "Password" };
     const NONCE: Nonce = Nonce { client_challenge: [0xaa; 8], time: [0; 8] };
 
-    /// A challenge with the pairs of section 4.2.4, and further ones.
+    /// Returns a challenge with the pairs of section 4.2.4, followed by the pairs in `further`.
     fn challenge(further: &[u8]) -> Vec<u8> {
         let mut info = vec![2, 0, 12, 0];
         info.extend(utf16("Domain"));
@@ -308,7 +314,7 @@ mod tests {
 
     #[test]
     fn keys_and_responses_are_those_of_the_specification() {
-        // Sections 4.2.4.1.1, 4.2.4.2.2, 4.2.4.2.1 and 4.2.4.1.2.
+        // The expected values are those of sections 4.2.4.1.1, 4.2.4.2.2, 4.2.4.2.1 and 4.2.4.1.2.
         let key = response_key(LOGIN);
         let expected = *b"\x0c\x86\x8a\x40\x3b\xfd\x7a\x93\xa3\0\x1e\xf2\x2e\xf0\x2e\x3f";
         assert_eq!(key, expected);
@@ -328,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_key_of_signatures_is_that_of_the_specification() {
-        // Section 4.2.4.4.
+        // The expected key is that of section 4.2.4.4.
         let expected = *b"\x47\x88\xdc\x86\x1b\x47\x82\xf3\x5d\x43\xfd\x98\xfe\x1a\x2d\x39";
         assert_eq!(signing_key(&[0x55; 16]), expected);
         let mut answer =
@@ -352,7 +358,7 @@ mod tests {
         };
         assert_eq!((field(28), field(36)), (&utf16("Domain")[..], &utf16("User")[..]));
         assert_eq!((field(44), field(52)), (&[][..], &[][..]));
-        // Flags that both sides know; no MIC without the time of the server.
+        // The flags are those that both sides support. Without the server's time there is no MIC.
         assert_eq!(answer[60..64], [0x11, 0x82, 0x88, 0xa0]);
         assert_eq!(answer[64..88], [0; 24]);
     }
@@ -363,7 +369,8 @@ mod tests {
         let challenge = Challenge::parse(&message).unwrap();
         let answer = challenge.answer(Some(LOGIN), &NONCE);
         let mut bytes = answer.message;
-        // Response of LM: zeros. Response of NT: time, and the pair of flags.
+        // The LM response is zero. The NT response contains the server's time and the pair of
+        // flags.
         assert_eq!(bytes[88..112], [0; 24]);
         assert_eq!(bytes[112 + 24..112 + 32], [1, 2, 3, 4, 5, 6, 7, 8]);
         let flags = [6, 0, 4, 0, 2, 0, 0, 0, 0, 0, 0, 0];
@@ -392,13 +399,13 @@ mod tests {
         }
         let mut other = message.clone();
         other[40] -= 4;
-        assert!(Challenge::parse(&other).is_err(), "pairs without an end");
+        assert!(Challenge::parse(&other).is_err(), "the pairs have no end");
         let mut other = message.clone();
         other[41] = 0x41;
         assert!(Challenge::parse(&other).is_err(), "too much information");
         let mut other = message;
         other[44..48].fill(0xff);
-        assert!(Challenge::parse(&other).is_err(), "information outside of the message");
+        assert!(Challenge::parse(&other).is_err(), "the information lies outside the message");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The state of a connection that all messages share: identifiers, credits and signatures.
 //!
-//! Source: MS-SMB2. Each message uses as many identifiers and credits as it has units of 64 KiB
-//! (section 3.2.4.1.5). The server grants credits with each response (section 3.2.5.1.4), and this
-//! client asks for enough to keep many of its largest requests outstanding (section 3.2.4.1.2).
+//! Source: MS-SMB2. A request uses one message identifier and one credit for each 64 KiB of payload
+//! (section 3.2.4.1.5). The server grants credits with each response (section 3.2.5.1.4). This
+//! client requests enough credits to keep many requests of maximum size outstanding (section
+//! 3.2.4.1.2).
 
 use crate::error::{Error, ErrorKind};
 use crate::network::wire::Wire;
@@ -11,71 +12,71 @@ use super::message::{FLAG_ASYNC, Frames, HEADER_BYTES, Header, Message, RequestH
 use super::signing::{Signer, Verifier};
 use super::status;
 
-/// Payload that one credit pays for (bytes; section 3.1.5.2).
+/// The payload that one credit allows (bytes; section 3.1.5.2).
 pub(super) const CREDIT_BYTES: u32 = 64 << 10;
-/// The client asks for at least this many credits, so that as many small requests can be
-/// outstanding.
+/// The minimum number of credits that the client wants to have. Each credit allows one outstanding
+/// request of at most 64 KiB.
 const CREDITS_MIN: u32 = 512;
-/// The client asks for at most this many credits, which is the most that common servers grant.
+/// The maximum number of credits that the client wants to have. Common servers do not grant more.
 const CREDITS_MAX: u32 = 8192;
-/// How many of its largest requests the client wants to have credits for.
+/// The number of outstanding requests of the largest size that the client wants credits for.
 const LARGE_REQUESTS: u32 = 64;
-/// How many credits one message asks for at most.
+/// The maximum number of credits that one message requests.
 const CREDITS_ASKED_MAX: u32 = 512;
-/// The longest response other than the data of a read (bytes).
+/// The maximum size of a response, without the data of a read (bytes).
 pub(super) const RESPONSE_BYTES_MAX: usize = 64 << 10;
-/// The most messages that the server may send in answer to one request of the set-up.
+/// The maximum number of messages that the server may send after one request of the set-up.
 const ANSWERS_MAX: usize = 4;
 
-/// What messages of one connection have in common.
+/// The state of a connection that all its messages share.
 #[derive(Debug)]
 pub(super) struct Session {
     pub session_id: u64,
     pub tree_id: u32,
-    /// Signs and verifies messages; None for a guest.
+    /// Signs and verifies messages. None if messages are not signed, as for guests.
     pub signer: Option<Signer>,
-    /// Whether a message can use several credits (SMB2_GLOBAL_CAP_LARGE_MTU).
+    /// Whether a request may use several credits (SMB2_GLOBAL_CAP_LARGE_MTU).
     pub multi_credit: bool,
     pub frames: Frames,
     next_message_id: u64,
-    /// Credits that can be used now.
+    /// The number of credits that can be used now.
     credits: u32,
-    /// Credits that outstanding requests have asked for.
+    /// The number of credits that the outstanding requests have requested.
     asked: u32,
-    /// The most credits that a request has needed so far.
+    /// The largest number of credits that a request has needed.
     largest_charge: u32,
 }
 
-/// What is remembered of a message that was sent, to find its response and to count its credits.
+/// A message that was sent, with the values that are needed to process its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     pub message_id: u64,
     pub command: u16,
-    /// Credits that the message asked for and that no response has answered yet.
+    /// The number of credits that the message has requested. 0 after the first response.
     pub asked: u32,
-    /// Whether the server has announced a later response.
+    /// Whether the server has sent an interim response, so that the final response follows later.
     pub interim: bool,
 }
 
-/// What a response means for its request.
+/// The kind of a response.
 pub(super) enum Arrival {
-    /// The final response, with the verification of its signature if messages are signed.
+    /// The final response. The verifier checks its signature. None if messages are not signed.
     Final(Option<Verifier>),
-    /// The server answers later.
+    /// An interim response. The server sends the final response later.
     Interim,
 }
 
-/// A response of the set-up.
+/// A response during the set-up.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub header: Header,
-    /// The header as it was received.
+    /// The bytes of the header.
     pub head: [u8; HEADER_BYTES],
     pub body: Vec<u8>,
 }
 
 impl Session {
-    /// A new connection, which has one credit (section 3.2.5.1.4).
+    /// Returns the state of a new connection, which has one credit (section 3.2.5.1.4).
     pub(super) fn new() -> Session {
         Session {
             session_id: 0,
@@ -90,36 +91,37 @@ impl Session {
         }
     }
 
-    /// A connection with `credits` credits, on which a request may use several.
+    /// Returns a connection with `credits` credits. A request may use several of them.
     #[cfg(test)]
     pub(super) fn with_credits(credits: u32) -> Session {
         Session { multi_credit: true, credits, ..Session::new() }
     }
 
-    /// Credits that can be used now.
+    /// Returns the number of credits that can be used now.
     pub(super) fn credits(&self) -> u32 {
         self.credits
     }
 
-    /// How many credits a message needs for its payload or that of its response (section 3.1.5.2).
+    /// Returns the number of credits that a request needs. `payload_bytes` is the size of the
+    /// payload of the request or of its response (section 3.1.5.2).
     fn charge(&self, payload_bytes: u32) -> u32 {
         if self.multi_credit { payload_bytes.div_ceil(CREDIT_BYTES).max(1) } else { 1 }
     }
 
-    /// Whether the credits pay for another request as large as the largest so far.
+    /// Returns whether the credits suffice for another request of the largest size used.
     pub(super) fn has_credits(&self) -> bool {
         self.credits >= self.largest_charge
     }
 
-    /// How much of a request the credits pay for (bytes). It is the whole request, unless the
-    /// server grants few credits even to an idle connection.
+    /// Returns the size of a request, shortened if the credits do not suffice (bytes). A request is
+    /// shortened only if the server grants few credits even to an idle connection.
     pub(super) fn affordable(&mut self, payload_bytes: u32) -> u32 {
         self.largest_charge = self.largest_charge.max(self.charge(payload_bytes));
         payload_bytes.min(self.credits.max(1).saturating_mul(CREDIT_BYTES))
     }
 
-    /// Makes the bytes of a request. `payload` is sent after them. `payload_bytes` is the size of
-    /// the payload, or of the data that a read asks for.
+    /// Returns the bytes of a request, after which the caller sends `payload`.
+    /// `payload_bytes` is the size of the payload, or of the data that a read requests.
     pub(super) fn request(
         &mut self,
         command: u16,
@@ -150,11 +152,12 @@ impl Session {
         (bytes, Sent { message_id, command, asked, interim: false })
     }
 
-    /// Accepts the header of a response to a request, and the credits that it grants. `head` is the
-    /// header as it was received.
+    /// Checks the header of a response, and adds the credits that the response grants. `head`
+    /// contains the bytes of the header.
     ///
     /// # Errors
-    /// What the server did wrong.
+    /// The server violated the protocol. The error completes a sentence that begins with "the
+    /// server".
     pub(super) fn accept(
         &mut self,
         sent: &mut Sent,
@@ -162,11 +165,11 @@ impl Session {
         head: &[u8; HEADER_BYTES],
     ) -> Result<Arrival, String> {
         if header.command != sent.command {
-            return Err("answered with another command".to_owned());
+            return Err("sent the response to another command".to_owned());
         }
         let is_interim = header.status == status::PENDING;
         if is_interim && (header.flags & FLAG_ASYNC == 0 || sent.interim) {
-            return Err("announced a later response twice".to_owned());
+            return Err("sent an invalid interim response".to_owned());
         }
         let granted = self.credits + u32::from(header.credits);
         self.credits = granted.min(CREDITS_MAX);
@@ -187,7 +190,8 @@ impl Session {
     /// Sends a request of the set-up, and waits for its response.
     ///
     /// # Errors
-    /// The connection broke, or the server broke the protocol. A refusal is a response.
+    /// The connection broke, or the server violated the protocol. If the server refuses the
+    /// request, this function returns the response with its status.
     pub(super) fn exchange(
         &mut self,
         wire: &mut Wire,
@@ -195,7 +199,7 @@ impl Session {
         message: Message,
     ) -> Result<Reply, Error> {
         if self.credits == 0 {
-            return Err(wire.violated("granted no credit"));
+            return Err(wire.violated("granted no credits, so no request can be sent"));
         }
         let (bytes, mut sent) = self.request(command, message, &[], 0);
         wire.send(&bytes)?;
@@ -210,7 +214,7 @@ impl Session {
                 continue;
             }
             if header.message_id != sent.message_id {
-                return Err(wire.violated("answered a request that is not outstanding"));
+                return Err(wire.violated("sent a reply to a request that is not outstanding"));
             }
             let head = *head.last_chunk().expect("the beginning of a message ends with its header");
             let accepted = self.accept(&mut sent, &header, &head);
@@ -223,18 +227,18 @@ impl Session {
             }
             return Ok(reply);
         }
-        Err(wire.violated("sends messages that are no answer"))
+        Err(wire.violated("sent too many messages before the response"))
     }
 }
 
-/// The error for a message that was changed on its way, or signed with another key.
+/// Returns the error for a message that was changed in transit or signed with another key.
 pub(super) fn wrong_signature(name: &str) -> Error {
     Error::new(ErrorKind::Io, format!("{name}: the server sent a message with a wrong signature"))
-        .with_remedy("look for a proxy between this host and the server that changes messages")
+        .with_remedy("check whether a proxy between this host and the server changes messages")
 }
 
 impl Reply {
-    /// Whether the signature is right for the header and this body.
+    /// Returns whether the signature is right for the header and this body.
     pub(super) fn is_verified_by(&self, mut verifier: Verifier) -> bool {
         verifier.update(&self.body);
         verifier.matches()
@@ -274,7 +278,11 @@ mod tests {
         }
         let mut session = Session::new();
         let (message, _) = session.request(READ, Message::new(49), &[], CREDIT_BYTES);
-        assert_eq!(le16(&message[TRANSPORT_BYTES..], 6), Ok(0), "a charge is reserved");
+        assert_eq!(
+            le16(&message[TRANSPORT_BYTES..], 6),
+            Ok(0),
+            "without LARGE_MTU, the field is reserved and 0"
+        );
         assert_eq!((session.next_message_id, session.credits()), (1, 0));
     }
 
@@ -306,7 +314,7 @@ mod tests {
         let mut session = Session::with_credits(3);
         assert!(session.has_credits());
         assert_eq!(session.affordable(1 << 20), 3 << 16);
-        assert!(!session.has_credits(), "16 credits are needed for another one");
+        assert!(!session.has_credits(), "another request needs 16 credits");
         session.credits = 16;
         assert!(session.has_credits());
     }

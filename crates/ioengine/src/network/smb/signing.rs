@@ -1,8 +1,8 @@
-//! Signatures of messages: HMAC-SHA256 with the key of the session, cut to 16 bytes.
+//! Signatures of messages: HMAC-SHA256 with the session key, cut to 16 bytes.
 //!
 //! Source: MS-SMB2, sections 3.1.4.1 and 3.1.5.1, for the dialects 2.0.2 and 2.1. A signature
-//! covers the whole message without the transport header, with zeros in place of the signature.
-//! Payload is hashed where it lies, in the slot.
+//! covers the whole message except the transport header. While the signature is computed, its field
+//! contains zeros. The payload is hashed in the memory of its slot, without a copy.
 
 use std::fmt;
 
@@ -11,40 +11,41 @@ use sha2::Sha256;
 
 use super::message::{AT_FLAGS, AT_SIGNATURE, FLAG_SIGNED, HEADER_BYTES, TRANSPORT_BYTES};
 
-/// Signs messages of one session, and verifies those of the server.
+/// Signs the client's messages of a session, and verifies the server's messages.
 pub(super) struct Signer {
-    /// The state of HMAC after the key; copied for each message.
+    /// The state of the HMAC after the key. A copy is used for each message.
     keyed: Hmac<Sha256>,
 }
 
-/// The verification of one message, whose parts arrive one after the other.
+/// Verifies one message, which is passed in several parts.
 pub(super) struct Verifier {
     mac: Hmac<Sha256>,
     signature: [u8; 16],
 }
 
 impl fmt::Debug for Signer {
-    /// Prints nothing of the key.
+    /// Does not print the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Signer")
     }
 }
 
 impl fmt::Debug for Verifier {
-    /// Prints nothing of the key.
+    /// Does not print the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Verifier")
     }
 }
 
 impl Signer {
-    /// Uses the key of a session.
+    /// Creates a signer for the key of a session.
     pub(super) fn new(session_key: &[u8; 16]) -> Signer {
         let keyed = Hmac::new_from_slice(session_key).expect("HMAC takes keys of any length");
         Signer { keyed }
     }
 
-    /// Signs a message that begins with its transport header, and whose payload follows it.
+    /// Signs a message. `message` begins with the transport header, and `payload` follows
+    /// `message`.
     pub(super) fn sign(&self, message: &mut [u8], payload: &[u8]) {
         let message = &mut message[TRANSPORT_BYTES..];
         message[AT_FLAGS] |= FLAG_SIGNED as u8;
@@ -55,7 +56,7 @@ impl Signer {
         message[AT_SIGNATURE..HEADER_BYTES].copy_from_slice(&hash[..16]);
     }
 
-    /// Begins to verify a message with its header of [`HEADER_BYTES`] bytes.
+    /// Begins the verification of a message with its header.
     pub(super) fn verifier(&self, header: &[u8; HEADER_BYTES]) -> Verifier {
         let mut mac = self.keyed.clone();
         let (covered, signature) = header.split_at(AT_SIGNATURE);
@@ -66,12 +67,12 @@ impl Signer {
 }
 
 impl Verifier {
-    /// Adds the next part of the message.
+    /// Adds the next part of the message to the hash.
     pub(super) fn update(&mut self, part: &[u8]) {
         self.mac.update(part);
     }
 
-    /// Whether the signature is right.
+    /// Returns whether the signature is right.
     pub(super) fn matches(self) -> bool {
         self.mac.verify_truncated_left(&self.signature).is_ok()
     }
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_that_of_the_specification_of_hmac() {
-        // RFC 4231, section 4.3 (test case 2), with a key of 16 bytes by padding with zeros.
+        // This is test case 2 of RFC 4231 (section 4.3). Its key is padded with zeros to 16 bytes.
         let mut key = [0; 16];
         key[..4].copy_from_slice(b"Jefe");
         let mut mac = Signer::new(&key).keyed;

@@ -1,14 +1,15 @@
-//! SPNEGO: the wrapping of an authentication protocol's messages, in DER.
+//! SPNEGO: wraps the messages of an authentication protocol in DER.
 //!
-//! Source: RFC 4178, section 4.2; DER: X.690. NTLM is the only mechanism that is offered. If the
-//! messages of NTLM have a MIC, a server requires a signature over the list of mechanisms.
+//! Source: RFC 4178, section 4.2, and X.690 for DER. The client offers only the mechanism NTLM. If
+//! the NTLM messages have a message integrity code (MIC), a server requires a signature over the
+//! list of mechanisms.
 
-/// Object identifier of SPNEGO, 1.3.6.1.5.5.2, with its tag and length (RFC 4178, section 3).
+/// The object identifier of SPNEGO, 1.3.6.1.5.5.2, with its tag and length (RFC 4178, section 3).
 const SPNEGO: [u8; 8] = [0x06, 6, 0x2b, 6, 1, 5, 5, 2];
-/// Object identifier of NTLM, 1.3.6.1.4.1.311.2.2.10, with its tag and length (MS-NLMP 1.9).
+/// The object identifier of NTLM, 1.3.6.1.4.1.311.2.2.10, with its tag and length (MS-NLMP 1.9).
 const NTLM: [u8; 12] = [0x06, 10, 0x2b, 6, 1, 4, 1, 0x82, 0x37, 2, 2, 10];
 
-/// DER tags: application 0, octet string, sequence, and the context-specific ones of a token.
+/// DER tags: application 0, octet string, sequence, and the context-specific tags 0 to 3.
 const TAG_APPLICATION: u8 = 0x60;
 const TAG_OCTETS: u8 = 0x04;
 const TAG_SEQUENCE: u8 = 0x30;
@@ -17,7 +18,7 @@ const TAG_1: u8 = 0xa1;
 const TAG_2: u8 = 0xa2;
 const TAG_3: u8 = 0xa3;
 
-/// A NegTokenInit with the first message of NTLM (RFC 4178, section 4.2.1).
+/// Wraps the first NTLM message in a NegTokenInit (RFC 4178, section 4.2.1).
 pub(super) fn first(message: &[u8]) -> Vec<u8> {
     let mechanisms = wrapped(TAG_0, &mechanisms());
     let token = wrapped(TAG_2, &wrapped(TAG_OCTETS, message));
@@ -25,13 +26,14 @@ pub(super) fn first(message: &[u8]) -> Vec<u8> {
     wrapped(TAG_APPLICATION, &[&SPNEGO[..], &init].concat())
 }
 
-/// The list of mechanisms, as it is signed (RFC 4178, sections 4.1 and 4.2.2).
+/// Returns the encoded list of mechanisms, which the client sends and signs (RFC 4178, sections 4.1
+/// and 4.2.2).
 pub(super) fn mechanisms() -> Vec<u8> {
     wrapped(TAG_SEQUENCE, &NTLM)
 }
 
-/// A NegTokenResp with a further message of NTLM and the signature of the list of mechanisms
-/// (RFC 4178, section 4.2.2).
+/// Wraps a later NTLM message in a NegTokenResp (RFC 4178, section 4.2.2). `signature` is the
+/// signature of the list of mechanisms.
 pub(super) fn next(message: &[u8], signature: Option<[u8; 16]>) -> Vec<u8> {
     let mut fields = wrapped(TAG_2, &wrapped(TAG_OCTETS, message));
     if let Some(signature) = signature {
@@ -40,7 +42,8 @@ pub(super) fn next(message: &[u8], signature: Option<[u8; 16]>) -> Vec<u8> {
     wrapped(TAG_1, &wrapped(TAG_SEQUENCE, &fields))
 }
 
-/// The responseToken in a NegTokenResp of the server; None if it has none, or is malformed.
+/// Returns the responseToken in a NegTokenResp of the server. None if `token` contains no
+/// responseToken or is malformed.
 pub(super) fn answer(token: &[u8]) -> Option<&[u8]> {
     let mut fields = inside(TAG_SEQUENCE, inside(TAG_1, token)?)?;
     while !fields.is_empty() {
@@ -53,7 +56,7 @@ pub(super) fn answer(token: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// An element of DER: tag, length and content.
+/// Encodes a DER element: tag, length and content.
 fn wrapped(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let mut bytes = vec![tag];
@@ -66,12 +69,12 @@ fn wrapped(tag: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The content of an element that must have a tag.
+/// Returns the content of the first element. None if the element does not have the tag `expected`.
 fn inside(expected: u8, bytes: &[u8]) -> Option<&[u8]> {
     element(bytes).and_then(|(tag, content, _)| (tag == expected).then_some(content))
 }
 
-/// Splits the first element from bytes: its tag, its content, and what follows.
+/// Splits off the first element. Returns its tag, its content, and the bytes after the element.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, short], mut rest) = bytes.split_first_chunk::<2>()?;
     let mut length = usize::from(short);
@@ -119,7 +122,7 @@ mod tests {
         for length in 0..token.len() {
             assert_eq!(answer(&token[..length]), None, "{length} bytes");
         }
-        // No responseToken; indefinite, overlong and excessive lengths.
+        // These tokens have no responseToken, or an indefinite, overlong or excessive length.
         assert_eq!(answer(b"\xa1\x07\x30\x05\xa0\x03\x0a\x01\x00"), None);
         assert_eq!(answer(b"\xa1\x80\x30\x00\x00\x00"), None);
         assert_eq!(answer(b"\xa1\x84\xff\xff\xff\xff\x30\x00"), None);

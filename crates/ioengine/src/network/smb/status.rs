@@ -1,6 +1,6 @@
-//! Status codes of a server, and the error numbers that they become.
+//! The status codes of a server, and the corresponding error numbers of Linux.
 //!
-//! Source: MS-ERREF, section 2.3.1. Only the codes that a client of files may get have a name here.
+//! Source: MS-ERREF, section 2.3.1. The table contains only codes that this client may receive.
 
 pub(super) const SUCCESS: u32 = 0;
 pub(super) const PENDING: u32 = 0x0000_0103;
@@ -26,7 +26,7 @@ pub(super) const BAD_NETWORK_NAME: u32 = 0xc000_00cc;
 pub(super) const ACCOUNT_LOCKED_OUT: u32 = 0xc000_0234;
 pub(super) const PATH_NOT_COVERED: u32 = 0xc000_0257;
 
-/// Name and error number of each status that is known here.
+/// The known status codes with their names and error numbers.
 const KNOWN: &[(u32, &str, i32)] = &[
     (0xc000_0008, "INVALID_HANDLE", libc::ESTALE),
     (INVALID_PARAMETER, "INVALID_PARAMETER", libc::EINVAL),
@@ -64,12 +64,12 @@ const KNOWN: &[(u32, &str, i32)] = &[
     (0xc000_035c, "NETWORK_SESSION_EXPIRED", libc::ESTALE),
 ];
 
-/// The error number of Linux for the status of a failed request; EIO for an unknown one.
+/// Returns the Linux error number for the status of a failed request. EIO if the status is unknown.
 pub(super) fn errno(status: u32) -> i32 {
     KNOWN.iter().find(|known| known.0 == status).map_or(libc::EIO, |known| known.2)
 }
 
-/// The name of a status, or its number.
+/// Returns the name of a status. If the status is unknown, returns its number.
 pub(super) fn name(status: u32) -> String {
     let known = KNOWN.iter().find(|known| known.0 == status);
     known.map_or(format!("status {status:#010x}"), |known| format!("STATUS_{}", known.1))

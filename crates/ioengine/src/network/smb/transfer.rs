@@ -1,8 +1,8 @@
-//! Reads, writes and flushes of an open file.
+//! Reads, writes and flushes an open file.
 //!
-//! Source: MS-SMB2, sections 2.2.17 to 2.2.22. A response names its request by the message
-//! identifier. Data of reads goes from the connection into the slot; where messages are signed, the
-//! request completes after the signature over header and data was verified.
+//! Source: MS-SMB2, sections 2.2.17 to 2.2.22. A response contains the message identifier of its
+//! request. The data of a read is received directly into the slot. If messages are signed, a
+//! request completes only after the signature of its response has been verified.
 
 use std::collections::VecDeque;
 
@@ -16,13 +16,14 @@ use super::session::{Arrival, RESPONSE_BYTES_MAX, Sent, Session, wrong_signature
 use super::signing::Verifier;
 use super::status;
 
-/// Size of the body of a READ response in front of its data (section 2.2.20).
+/// The size of the part of a READ response's body that precedes the data (bytes; section 2.2.20).
 const READ_BYTES: usize = 16;
-/// Smallest offset of the data in a READ response, counted from the beginning of the header.
+/// The minimum offset of the data in a READ response, from the beginning of the header (bytes).
 const DATA_OFFSET: u8 = (HEADER_BYTES + READ_BYTES) as u8;
-/// Where the data of a WRITE request begins (section 2.2.21).
+/// The offset of the data in a WRITE request, from the beginning of the header (bytes; section
+/// 2.2.21).
 const WRITE_OFFSET: u16 = HEADER_BYTES as u16 + 48;
-/// Structure sizes (sections 2.2.17 to 2.2.22).
+/// The structure sizes of requests and responses (bytes; sections 2.2.17 to 2.2.22).
 const READ_REQUEST: u16 = 49;
 const READ_RESPONSE: u16 = 17;
 const WRITE_REQUEST: u16 = 49;
@@ -39,10 +40,10 @@ pub(super) struct Transfer {
     can_flush: bool,
     request_bytes_max: u32,
     outstanding_max: u32,
-    /// Requests without a final response, in the order in which they were sent.
+    /// The requests without a final response, in the order in which they were sent.
     pending: VecDeque<Pending>,
     stage: Stage,
-    /// The message that is being received.
+    /// The final response that is being received. None between two final responses.
     current: Option<Incoming>,
 }
 
@@ -60,23 +61,23 @@ struct Incoming {
     request: Pending,
     status: u32,
     verifier: Option<Verifier>,
-    /// Bytes of the message that were not yet asked for.
+    /// The number of bytes of the message that no step has requested yet.
     rest: usize,
-    /// Bytes of data in the message.
+    /// The size of the data in the message (bytes).
     data: u32,
 }
 
-/// What the next bytes are.
+/// The part of a message that the next bytes belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Header,
-    /// A message that completes no request.
+    /// The body of a message that completes no request.
     Ignored,
     /// The body of a response without data.
     Body,
-    /// The beginning of the body of a READ response.
+    /// The part of a READ response's body that precedes the gap and the data.
     ReadBody,
-    /// The bytes between this beginning and the data.
+    /// The bytes between `ReadBody` and the data.
     Gap,
     /// The bytes after the data.
     Tail,
@@ -108,7 +109,7 @@ impl Transfer {
         violated(&self.name, what)
     }
 
-    /// Adds a message and remembers its request.
+    /// Adds the message of a request to `out`, and adds the request to the pending requests.
     fn send(
         &mut self,
         command: u16,
@@ -122,7 +123,7 @@ impl Transfer {
         out.bytes(bytes);
     }
 
-    /// Processes the beginning of a message.
+    /// Processes the header of a message.
     fn begin(&mut self, bytes: &[u8]) -> Result<Step, Error> {
         let (header, rest) = self.session.frames.begin(bytes).map_err(|what| self.wrong(what))?;
         let head = bytes.last_chunk().expect("the beginning of a message ends with its header");
@@ -143,7 +144,7 @@ impl Transfer {
         self.take(if is_read { READ_BYTES } else { rest })
     }
 
-    /// Finds the request that a message completes; None if it completes none.
+    /// Finds the request that a message completes. None if the message completes no request.
     fn arrival(
         &mut self,
         header: &Header,
@@ -154,7 +155,7 @@ impl Transfer {
         }
         let is_answered = |pending: &Pending| pending.sent.message_id == header.message_id;
         let Some(index) = self.pending.iter().position(is_answered) else {
-            return Err(self.wrong("answered a request that is not outstanding"));
+            return Err(self.wrong("sent a reply to a request that is not outstanding"));
         };
         let sent = &mut self.pending[index].sent;
         let arrival = self.session.accept(sent, header, head);
@@ -163,14 +164,14 @@ impl Transfer {
             Arrival::Final(verifier) => {
                 let request = self.pending.remove(index).expect("the index was just found");
                 if self.pending.is_empty() && self.session.credits() == 0 {
-                    return Err(self.wrong("granted no credit"));
+                    return Err(self.wrong("granted no credits, so no request can be sent"));
                 }
                 Ok(Some((request, verifier)))
             }
         }
     }
 
-    /// Asks for the next bytes of the current message.
+    /// Returns the step that receives the next `count` bytes of the current message.
     fn take(&mut self, count: usize) -> Result<Step, Error> {
         let rest = self.current.as_mut().map(|current| &mut current.rest);
         match rest.and_then(|rest| Some((rest.checked_sub(count)?, rest))) {
@@ -180,33 +181,33 @@ impl Transfer {
         Ok(Step::Take(count))
     }
 
-    /// Reads the beginning of the body of a READ response.
+    /// Processes the part of a READ response's body that precedes the data.
     fn read_body(&mut self, bytes: &[u8]) -> Result<Step, Error> {
         let Some(current) = &mut self.current else { return Err(self.wrong("sent no header")) };
         let (offset, length) = (bytes[2], le32(bytes, 4));
         let length = length.map_err(|what| violated(&self.name, what))?;
         if le16(bytes, 0) != Ok(READ_RESPONSE) {
-            return Err(self.wrong("sent no response to READ"));
+            return Err(self.wrong("sent an invalid response to READ"));
         }
         if length > current.request.length {
-            return Err(self.wrong("sent more data than was asked for"));
+            return Err(self.wrong("sent more data than was requested"));
         }
         let gap = match (length, offset.checked_sub(DATA_OFFSET)) {
             (0, _) => 0,
             (_, Some(gap)) => usize::from(gap),
-            (_, None) => return Err(self.wrong("sent data inside of a header")),
+            (_, None) => return Err(self.wrong("sent data that overlaps the header")),
         };
         let tail = current.rest.checked_sub(gap + length as usize);
         if tail.is_none_or(|tail| tail > RESPONSE_BYTES_MAX) {
-            return Err(self.wrong("sent a message whose length does not fit its data"));
+            return Err(self.wrong("sent a message whose length does not match its data"));
         }
         current.data = length;
         self.stage = Stage::Gap;
         self.take(gap)
     }
 
-    /// Continues with the data of a READ response, or with the end of the message if there is no
-    /// data.
+    /// Returns the step that receives the data of a READ response. If there is no data, returns the
+    /// step that receives the end of the message.
     fn data(&mut self) -> Result<Step, Error> {
         match &mut self.current {
             Some(Incoming { request, data, rest, .. }) if *data > 0 => {
@@ -242,7 +243,7 @@ impl Transfer {
         Ok(Step::Complete(Completion { slot, result }))
     }
 
-    /// Adds a part of the current message to its verification.
+    /// Passes a part of the current message to the verifier of the signature.
     fn verify(&mut self, part: &[u8]) {
         if let Some(Incoming { verifier: Some(verifier), .. }) = &mut self.current {
             verifier.update(part);
@@ -250,15 +251,19 @@ impl Transfer {
     }
 }
 
-/// Reads the body of a WRITE or FLUSH response: how many bytes were written.
+/// Parses the body of a WRITE or FLUSH response. Returns the number of bytes that were written.
 fn outcome(command: u16, body: &[u8], length: u32) -> Result<i32, &'static str> {
     let structure = le16(body, 0)?;
     if command == FLUSH {
-        return if structure == FLUSH_RESPONSE { Ok(0) } else { Err("sent no response to FLUSH") };
+        return if structure == FLUSH_RESPONSE {
+            Ok(0)
+        } else {
+            Err("sent an invalid response to FLUSH")
+        };
     }
     let count = le32(body, 4)?;
     if structure != WRITE_RESPONSE || count == 0 || count > length {
-        return Err("wrote another number of bytes than was asked for");
+        return Err("reports an invalid number of written bytes");
     }
     Ok(count as i32)
 }
@@ -277,17 +282,19 @@ impl Protocol for Transfer {
         let length = self.session.affordable(length);
         match request.op {
             Op::Read => {
-                // Section 2.2.19: the offset of the data in the response, flags; a minimum of 0
-                // bytes to read; no channel, nothing remains; the buffer has one byte.
+                // The fields are those of section 2.2.19: first the offset of the data in the
+                // response, the flags, length, offset and file. Then follow a minimum of 0 bytes to
+                // read, no channel, no remaining bytes, no channel information and a buffer of one
+                // byte.
                 let message = Message::new(READ_REQUEST).u8(DATA_OFFSET).u8(0).u32(length);
                 let message = message.u64(request.offset).bytes(&self.file);
                 let message = message.u32(0).u32(0).u32(0).u16(0).u16(0).u8(0);
                 self.send(READ, message, &[], (request.slot, length), out);
             }
             Op::Write => {
-                // Section 2.2.21: no channel, nothing remains, no flags. Write-through is a
-                // property of the open file: its flag here is valid only for unbuffered files
-                // (section 3.3.5.13).
+                // The fields are those of section 2.2.21, with no channel, no remaining bytes and
+                // no flags. Write-through was requested when the file was opened. The flag of a
+                // single write is valid only for unbuffered files (section 3.3.5.13).
                 let message = Message::new(WRITE_REQUEST).u16(WRITE_OFFSET).u32(length);
                 let message = message.u64(request.offset).bytes(&self.file);
                 let message = message.u32(0).u32(0).u16(0).u16(0).u32(0);
@@ -353,7 +360,7 @@ mod tests {
         Request { offset: 0x1_0000_0000, length, within: 0, slot, file: 0, op }
     }
 
-    /// What is added for a request, as bytes.
+    /// Returns the bytes that the protocol sends for a request.
     fn added(transfer: &mut Transfer, request: &Request, payload: &[u8]) -> Vec<u8> {
         let mut out = Outbox::default();
         transfer.request(request, payload, &mut out);
@@ -369,7 +376,7 @@ mod tests {
         bytes
     }
 
-    /// A response with its transport header.
+    /// Returns a response with its transport header.
     fn response(command: u16, message_id: u64, status: u32, body: &[u8]) -> Vec<u8> {
         let mut bytes = ((HEADER_BYTES + body.len()) as u32).to_be_bytes().to_vec();
         bytes.extend(b"\xfeSMB\x40\0\x01\0");
@@ -382,7 +389,8 @@ mod tests {
         bytes
     }
 
-    /// The body of a READ response with its data, behind a gap and in front of a tail.
+    /// Returns the body of a READ response, with `gap` bytes before the data and `tail` bytes after
+    /// the data.
     fn read_body(gap: u8, data: &[u8], tail: usize) -> Vec<u8> {
         let mut body = vec![17, 0, 80 + gap, 0];
         body.extend((data.len() as u32).to_le_bytes());
@@ -402,7 +410,7 @@ mod tests {
         bytes
     }
 
-    /// Passes bytes of a server on as a link does. Returns the completions, and the data of reads.
+    /// Passes bytes to the protocol, as a link does. Returns the completions and the data of reads.
     fn receive(
         transfer: &mut Transfer,
         mut bytes: &[u8],
@@ -433,7 +441,7 @@ mod tests {
                     Ok(Step::Next)
                 }
                 Step::Next => Ok(Step::Take(transfer.header_bytes())),
-                Step::Until { .. } => panic!("the lengths of all parts are known"),
+                Step::Until { .. } => panic!("this protocol never requests `Until`"),
             };
             step = next.map_err(|error| error.to_string())?;
         }
@@ -453,7 +461,7 @@ mod tests {
             bytes.extend([0; 16]);
             bytes
         };
-        // The number of credits that are asked for is left out.
+        // The number of requested credits is set to 0, because this test does not check it.
         let without_credits = |mut bytes: Vec<u8>| {
             bytes[TRANSPORT_BYTES + 14..][..2].fill(0);
             bytes
@@ -519,10 +527,10 @@ mod tests {
         let mut transfer = transfer(true);
         added(&mut transfer, &request(Op::Read, 1, 9), &[]);
         added(&mut transfer, &request(Op::Read, 2, 9), &[]);
-        // Announcements are not signed.
+        // Interim responses are not signed.
         let mut later = response(READ, 0, status::PENDING, &[9, 0, 0, 0, 0, 0, 0, 0, 0]);
         later[TRANSPORT_BYTES + 16] |= 2;
-        // An unrequested message, the break of an oplock, is not signed either.
+        // The notification of an oplock break, which answers no request, is not signed either.
         let oplock = response(18, u64::MAX, 0, &[24, 0, 0, 0]);
         let mut first = response(READ, 1, 0, &read_body(0, b"12345678", 0));
         first[TRANSPORT_BYTES + 20] = 64 + 16 + 8;
@@ -538,7 +546,8 @@ mod tests {
 
     #[test]
     fn signatures_cover_header_body_and_data() {
-        // Unchanged; credits, session, signature; then fields of the body, gap, data and tail.
+        // The first response is unchanged. The others have a changed bit in the credits, the
+        // session, the signature, a field of the body, the gap, the data and the tail.
         for changed in [None, Some(14), Some(40), Some(50), Some(76), Some(80), Some(84), Some(88)]
         {
             let mut transfer = transfer(true);
@@ -569,20 +578,23 @@ mod tests {
         let read = |body: &[u8]| response(READ, 0, 0, body);
         wrong(response(READ, 7, 0, &read_body(0, b"data", 0)), "not outstanding");
         wrong(response(WRITE, 0, 0, &write_body(1)), "another command");
-        wrong(read(&read_body(0, &[0; 101], 0)), "more data than was asked for");
-        wrong(read(&[17, 0, 80, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), "does not fit its data");
+        wrong(read(&read_body(0, &[0; 101], 0)), "more data than was requested");
+        wrong(read(&[17, 0, 80, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), "does not match its data");
         wrong(read(&[17, 0, 90, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0]), "more data");
-        wrong(read(&[17, 0, 79, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]), "inside of a header");
-        wrong(read(&[16, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), "no response to READ");
+        wrong(read(&[17, 0, 79, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]), "overlaps the header");
+        wrong(
+            read(&[16, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            "invalid response to READ",
+        );
         wrong(read(&[17, 0, 80]), "too short");
-        wrong(read(&read_body(0, b"x", 70_000)), "does not fit its data");
+        wrong(read(&read_body(0, b"x", 70_000)), "does not match its data");
         wrong(response(READ, 0, status::ACCESS_DENIED, &[0; 70_000]), "too long");
         wrong(response(READ, u64::MAX, 0, &[0; 70_000]), "too long");
-        wrong(response(WRITE, 1, 0, &write_body(6)), "another number of bytes");
-        wrong(response(WRITE, 1, 0, &write_body(0)), "another number of bytes");
+        wrong(response(WRITE, 1, 0, &write_body(6)), "an invalid number of written");
+        wrong(response(WRITE, 1, 0, &write_body(0)), "an invalid number of written");
         wrong(response(WRITE, 1, 0, &[17, 0, 0]), "too short");
         wrong(response(WRITE, 1, 0, &[]), "too short");
-        wrong(response(READ, 0, status::PENDING, &[]), "announced a later response twice");
+        wrong(response(READ, 0, status::PENDING, &[]), "an invalid interim response");
         let twice = response(READ, 0, status::ACCESS_DENIED, &[9, 0, 0, 0, 0, 0, 0, 0, 0]);
         wrong([&twice[..], &twice].concat(), "not outstanding");
         wrong(vec![1; 68], "does not speak SMB");

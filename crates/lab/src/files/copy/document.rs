@@ -1,4 +1,4 @@
-//! The result of a copy: the JSON document, and one line for the terminal.
+//! The result of a copy, as a JSON document and as one line for the terminal.
 
 use analysis::units;
 use filecopy::{Counts, Problem, ProblemKind};
@@ -8,40 +8,42 @@ use serde::Serialize;
 use super::options::CopyOptions;
 use crate::json::Program;
 
-/// What `--json` prints.
+/// The document that `halfpower copy --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CopyDocument {
-    /// The program.
+    /// The program that wrote the document.
     pub halfpower: Program,
-    /// Counts of what was copied.
+    /// Numbers of copied files, directories, links and bytes.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Paths that could not be copied as asked, each with the reason.
+    /// Paths that could not be copied as requested, each with the reason.
     pub failures: Vec<FailureDocument>,
-    /// Time until all data were durable, or written with --no-sync (ns).
+    /// Elapsed time until all data were durable or, with --no-sync, until all data were written
+    /// (ns).
     pub elapsed_ns: u64,
-    /// Bytes copied by this run over that time (bytes per second).
+    /// Throughput: bytes copied by this run, divided by the elapsed time (bytes per second).
     pub bytes_per_s: f64,
-    /// CPU time of this process (ns).
+    /// CPU time of this process during the copy (ns).
     pub cpu_ns: u64,
     /// Whether the copies were read back and compared.
     pub verified: bool,
-    /// Whether the data are flushed to the device.
+    /// Whether the data were flushed to the device.
     pub durable: bool,
 }
 
-/// One path that could not be copied as asked.
+/// A path that could not be copied as requested.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureDocument {
     /// Path of the source or of the destination.
     pub path: String,
     /// Kind of the failure: "refused", "failed" or "differs".
     pub kind: String,
-    /// What failed, and the remedy.
+    /// Description of the failure, with the remedy.
     pub message: String,
 }
 
-/// The document of a copy that took this time and CPU time.
+/// Returns the result of a copy operation as a JSON document. `cpu_ns` is the CPU time of this
+/// process.
 pub(super) fn document(
     options: &CopyOptions,
     counts: Counts,
@@ -71,7 +73,7 @@ pub(super) fn document(
     }
 }
 
-/// One line for the terminal.
+/// Formats the result as one line for the terminal.
 pub(super) fn summary(document: &CopyDocument) -> String {
     let counts = &document.counts;
     let what = match (counts.files, counts.directories) {
@@ -85,14 +87,18 @@ pub(super) fn summary(document: &CopyDocument) -> String {
     };
     let (size, time) = (units::size(counts.bytes), units::time(document.elapsed_ns as f64));
     let rate = units::rate(document.bytes_per_s);
-    let mut parts = vec![format!("{what}{size} in {time}: {rate}")];
+    let mut parts = if counts.bytes > 0 && counts.bytes == counts.resumed_bytes {
+        vec![format!("nothing to copy, checked in {time}")]
+    } else {
+        vec![format!("{what}{size} in {time}: {rate}")]
+    };
     if counts.bytes >= 1 << 26 {
         let gib = counts.bytes as f64 / (1_u64 << 30) as f64;
         let cpu = units::time(document.cpu_ns as f64 / gib);
-        parts.push(format!("{cpu} of CPU per GiB"));
+        parts.push(format!("{cpu} of CPU time per GiB"));
     }
     if counts.resumed_bytes > 0 {
-        parts.push(format!("{} already there", units::size(counts.resumed_bytes)));
+        parts.push(format!("{} copied by an earlier run", units::size(counts.resumed_bytes)));
     }
     for (number, what) in [(counts.skipped, "skipped"), (counts.deleted, "removed")] {
         if number > 0 {
@@ -109,8 +115,8 @@ pub(super) fn summary(document: &CopyDocument) -> String {
     parts.join("; ")
 }
 
-/// One line for the terminal, after a dry run.
+/// Formats the result of a dry run (`--plan`) as one line for the terminal.
 pub(super) fn plan_summary(counts: &Counts) -> String {
     let (files, size) = (units::counted(counts.files, "file"), units::size(counts.bytes));
-    format!("{files}, {size}: nothing was done")
+    format!("would copy {files}, {size}; nothing was done")
 }

@@ -1,4 +1,4 @@
-//! Options of a copy, and the settings of `filecopy` and `seqio` that follow from them.
+//! Options of `halfpower copy`, and their conversion to settings of `filecopy` and `seqio`.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -11,70 +11,74 @@ use crate::failure::{Failure, Outcome};
 use crate::guard::Consent;
 use crate::journal;
 
-/// Options of a copy.
+/// Options of `halfpower copy`.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// Files, directories or block devices (- for standard input). The last one is the destination,
-    /// unless there is a target directory.
+    /// Files, directories or block devices (- for standard input). The last path is the
+    /// destination, unless `target_directory` is set.
     pub paths: Vec<PathBuf>,
-    /// Copy into this directory.
+    /// Directory to copy into; None if the last path is the destination.
     pub target_directory: Option<PathBuf>,
-    /// The destination is the name of the copy, not a directory to copy into.
+    /// Whether the destination is always the path of the copy itself, never a directory to copy
+    /// into.
     pub no_target_directory: bool,
-    /// Which metadata of the sources is kept.
+    /// Which metadata the copies keep from their sources.
     pub keep: Keep,
     /// How symbolic links are copied.
     pub links: Links,
-    /// Preserve holes.
+    /// Whether to preserve holes.
     pub sparse: bool,
-    /// Do not enter directories on other file systems than the source.
+    /// Whether to skip directories that are on another file system than the source.
     pub one_file_system: bool,
-    /// Patterns that decide which entries of trees are copied, in order. True: the pattern includes
-    /// entries; false: it excludes them.
+    /// Patterns that decide which entries of directory trees are copied, in order. The flag of a
+    /// pattern is true if the pattern includes entries and false if it excludes entries.
     pub patterns: Vec<(bool, String)>,
-    /// What to do with existing entries.
+    /// What to do if the destination of an entry already exists.
     pub existing: Existing,
-    /// Delete entries that the source does not have, if `consent` allows it.
+    /// Whether to delete entries of the destination that do not exist in the source, if `consent`
+    /// allows that.
     pub delete: bool,
-    /// Replace files even if their owner cannot be kept.
+    /// Whether to replace files even if their owner cannot be kept.
     pub force: bool,
-    /// Read the copy back from its device and compare checksums.
+    /// Whether to read the copy back from its device and compare checksums.
     pub verify: bool,
-    /// Resume an interrupted copy, and make this copy resumable.
+    /// Whether to resume an interrupted copy and make this copy resumable.
     pub resume: bool,
-    /// Make a tree visible only when it is complete.
+    /// Whether a directory tree becomes visible only when it is complete.
     pub all_or_nothing: bool,
-    /// Flush the copy to its device.
+    /// Whether to flush the copy to its device.
     pub sync: bool,
     /// The user's permission to replace files and to write to devices.
     pub consent: Consent,
-    /// Rate limit (bytes per second).
+    /// Rate limit (bytes per second); None: no limit.
     pub limit_rate: Option<f64>,
-    /// Use the page cache and leave the copy there.
+    /// Whether to copy through the page cache and leave the copied data in it.
     pub cached: bool,
-    /// Request size (bytes); None: as tuned, else by the kind of storage.
+    /// Request size (bytes). None: the tuned size or, if there is none, a default for the kind of
+    /// storage.
     pub request_bytes: Option<u64>,
-    /// Requests in flight on each side; None: as tuned, else by the kind of storage.
+    /// Number of requests in flight for the source, and also for the destination. None: the tuned
+    /// number or, if there is none, a default for the kind of storage.
     pub depth: Option<u32>,
-    /// Name of the I/O engine; None or auto: the best available.
+    /// Name of the I/O engine; None or auto: the best available I/O engine.
     pub engine: Option<String>,
-    /// Number of files of a tree that are copied concurrently.
+    /// Number of files of a directory tree that are copied concurrently.
     pub threads: u32,
-    /// Print each entry that is copied, replaced or removed.
+    /// Whether to print each entry that is copied, skipped or removed.
     pub verbose: bool,
-    /// Print one JSON document instead of text.
+    /// Whether to print one JSON document instead of text.
     pub json: bool,
-    /// Print only warnings and errors.
+    /// Whether to print only warnings and errors.
     pub quiet: bool,
-    /// Print what would be copied where and do nothing.
+    /// Whether to print what would be copied, without copying it.
     pub plan: bool,
 }
 
 impl CopyOptions {
-    /// The settings of a session that may replace nothing and reports no events.
+    /// Returns the settings of a session that may replace nothing and reports no events.
     ///
     /// # Errors
-    /// An invalid pattern, request size or I/O engine.
+    /// A pattern, the request size or the I/O engine is invalid.
     pub(super) fn settings(&self) -> Outcome<Settings> {
         let rule = |(includes, text): &(bool, String)| FilterRule::new(*includes, text);
         let rules = self.patterns.iter().map(rule).collect::<Result<Vec<_>, String>>();
@@ -100,7 +104,7 @@ impl CopyOptions {
         })
     }
 
-    /// How the data of large files are moved.
+    /// Returns the options for moving the data of large files.
     fn streams(&self) -> Outcome<Options> {
         let cache = if self.cached { Cache::Buffered } else { Cache::Auto };
         let mut options = Options::new().cache(cache).keep_holes(self.sparse);
@@ -109,7 +113,7 @@ impl CopyOptions {
             let fits = u32::try_from(bytes).ok().filter(|bytes| (1..=most).contains(bytes));
             let bytes = fits.ok_or_else(|| {
                 let most = units::size(most.into());
-                Failure::usage(format!("--bs {bytes}: use 4k to {most}"))
+                Failure::usage(format!("--bs {bytes} is out of range; use 1 to {most}"))
             })?;
             options = options.request_bytes(bytes);
         }
@@ -120,7 +124,7 @@ impl CopyOptions {
             let engine_kind: EngineKind = name.parse()?;
             if !engine_kind.does_io() || engine_kind == EngineKind::Mmap {
                 return Err(Failure::usage(format!(
-                    "--ioengine {name} cannot stream; use io_uring, threads, libaio or sync"
+                    "--ioengine {name} cannot copy files; use io_uring, threads, libaio or sync"
                 )));
             }
             options = options.engine_kind(engine_kind);

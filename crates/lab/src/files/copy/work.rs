@@ -1,5 +1,5 @@
-//! How the sources and the destination of a copy become work: what is copied in which way, and
-//! which copies are impossible or not allowed.
+//! Decides how each source of `halfpower copy` is copied to its destination, and refuses copies
+//! that are impossible or not allowed.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -16,43 +16,43 @@ use crate::journal;
 /// How one source is copied.
 #[derive(Debug)]
 pub enum Work {
-    /// A file, tree, link or special file.
+    /// Copies a file, directory tree, symbolic link or special file.
     Entry { from: PathBuf, to: Destination },
-    /// Standard input, a named pipe or a character device to a file.
+    /// Copies standard input, a named pipe or a character device to a file.
     Stream { from: PathBuf, to: Destination },
-    /// Any source to a block device.
+    /// Copies any source to a block device.
     Device { from: PathBuf, target: Box<HostTarget>, name: PathBuf, permit: Option<Permit> },
-    /// Any source to standard output.
+    /// Copies any source to standard output.
     Output { from: PathBuf },
 }
 
 impl Work {
-    /// Whether a directory tree is copied.
+    /// Returns true if the source is a directory tree.
     pub fn is_tree(&self) -> bool {
         matches!(self, Work::Entry { from, .. } if from.is_dir())
     }
 }
 
-/// The sources and the destination.
+/// Returns the sources and the destination.
 ///
 /// # Errors
-/// One of them is missing.
+/// The sources or the destination are missing, or the target directory is not a directory.
 pub fn sources_and_destination(options: &CopyOptions) -> Outcome<(&[PathBuf], &Path)> {
     if let Some(directory) = &options.target_directory {
         if !directory.is_dir() {
             let shown = directory.display();
-            let what = format!("-t {shown}: not a directory; name an existing one");
+            let what = format!("-t {shown} is not a directory; specify an existing directory");
             return Err(Failure::usage(what));
         }
         return Ok((&options.paths, directory));
     }
     match options.paths.split_last() {
         Some((to, sources)) if !sources.is_empty() => Ok((sources, to)),
-        _ => Err(Failure::usage("name source and destination: halfpower copy SRC DST")),
+        _ => Err(Failure::usage("source or destination is missing; use halfpower copy SRC DST")),
     }
 }
 
-/// The destinations of directory trees.
+/// Returns the destinations of all directory trees.
 pub fn tree_destinations(works: &[Work]) -> Vec<PathBuf> {
     let tree = |work: &Work| match work {
         Work::Entry { to, .. } if work.is_tree() => Some(to.path.clone()),
@@ -64,7 +64,7 @@ pub fn tree_destinations(works: &[Work]) -> Vec<PathBuf> {
 /// Decides how a source is copied.
 ///
 /// # Errors
-/// A copy that is impossible or not allowed.
+/// The copy is impossible or not allowed.
 pub fn resolve(options: &CopyOptions, from: &Path, to: &Path, many: bool) -> Outcome<Work> {
     let is_stdin = inputs::is_stdin(from);
     if to == Path::new("-") {
@@ -83,17 +83,17 @@ pub fn resolve(options: &CopyOptions, from: &Path, to: &Path, many: bool) -> Out
     if !is_directory && named_as_directory && !is_tree {
         let to = to.display();
         let what = if kind.is_some() { "is not a directory" } else { "does not exist" };
-        return Err(Failure::usage(format!("{to} {what}; name a directory that exists")));
+        return Err(Failure::usage(format!("{to} {what}; specify an existing directory")));
     }
     if many && options.no_target_directory {
-        return Err(Failure::usage("-T takes only one source; drop -T to copy into the directory"));
+        return Err(Failure::usage("-T takes only one source; drop -T to copy into a directory"));
     }
     check_not_under_dev(to, "DST")?;
     check_link(to)?;
     let Some(source) = source else {
         if into {
             let to = to.display();
-            let what = format!("{to} is a directory; name the file to write standard input to");
+            let what = format!("{to} is a directory; specify the file to write standard input to");
             return Err(Failure::usage(what));
         }
         return Ok(Work::Stream { from: from.to_path_buf(), to: destination(to) });
@@ -102,20 +102,18 @@ pub fn resolve(options: &CopyOptions, from: &Path, to: &Path, many: bool) -> Out
     let path = if into && !is_merged { to.join(name_of(from)?) } else { to.to_path_buf() };
     if !is_tree && path.is_dir() {
         let shown = path.display();
-        let what =
-            format!("{shown} is a directory but the source is not; name another destination");
+        let what = format!("{shown} is a directory but the source is not; use another destination");
         return Err(Failure::usage(what));
     }
     if is_tree && fs::symlink_metadata(&path).is_ok() && !path.is_dir() {
         let shown = path.display();
-        let what =
-            format!("{shown} is not a directory but the source is; name another destination");
+        let what = format!("{shown} is not a directory but the source is; use another destination");
         return Err(Failure::usage(what));
     }
     if fs::metadata(&path).is_ok_and(|existing| is_same(&existing, &source)) {
         let shown = path.display();
         return Err(Failure::usage(format!(
-            "{shown} is the source itself; name another destination"
+            "{shown} is the source itself; use another destination"
         )));
     }
     let (from, to) = (from.to_path_buf(), destination(&path));
@@ -133,11 +131,12 @@ pub fn resolve(options: &CopyOptions, from: &Path, to: &Path, many: bool) -> Out
     Ok(Work::Entry { from, to })
 }
 
-/// Refuses a destination that is a symbolic link of another user, since it may point anywhere.
+/// Refuses a destination that is a symbolic link of another user, because such a link may point
+/// anywhere.
 fn check_link(to: &Path) -> Outcome<()> {
     if filecopy::is_foreign_link(to) {
         return Err(Failure::refused(format!(
-            "{} is a symbolic link of another user; name the directory that it points to",
+            "{} is a symbolic link of another user; specify the directory that it points to",
             to.display()
         )));
     }
@@ -148,14 +147,14 @@ fn destination(path: &Path) -> Destination {
     Destination { path: path.to_path_buf() }
 }
 
-/// Whether a source means the content of a directory: `DIR/.`.
+/// Returns true if a source specifies the content of a directory, as in `DIR/.`.
 fn holds_contents(from: &Path) -> bool {
     let text = from.as_os_str().as_encoded_bytes();
     text == b"." || text.ends_with(b"/.") || text.ends_with(b"/./")
 }
 
-/// Whether an earlier copy of the same source created the directory `to`. Then the copy is repeated
-/// there instead of in a subdirectory.
+/// Returns true if an earlier copy of the same source created the directory `to`. In this case the
+/// copy is repeated in `to` itself and not in a subdirectory.
 fn was_made_from(from: &Path, to: &Path) -> bool {
     journal::copies_folder().is_some_and(|folder| filecopy::is_copy_of(&folder, from, to))
 }
@@ -164,7 +163,7 @@ fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether a path is a stream, without offsets: a named pipe or a character device.
+/// Returns true if a path is a named pipe or a character device, which cannot be read at an offset.
 pub fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| {
         let kind = found.file_type();
@@ -172,7 +171,7 @@ pub fn is_stream(path: &Path) -> bool {
     })
 }
 
-/// Metadata of a source; with --archive a link is not followed.
+/// Reads the metadata of a source. With --archive, a symbolic link is not followed.
 fn metadata_of(options: &CopyOptions, path: &Path) -> Outcome<fs::Metadata> {
     let is_itself = options.keep == Keep::All && options.links == Links::Keep;
     let found = if is_itself { fs::symlink_metadata(path) } else { fs::metadata(path) };
@@ -184,39 +183,42 @@ fn metadata_of(options: &CopyOptions, path: &Path) -> Outcome<fs::Metadata> {
             ));
         }
         let cause = ioengine::error::cause(&error);
-        Failure::usage(format!("{shown}: {cause}; name an existing file, directory or device"))
+        Failure::usage(format!("{shown}: {cause}; specify an existing file, directory or device"))
     })
 }
 
-/// The name of a source within a destination directory.
+/// Returns the name that a source gets within a destination directory.
 fn name_of(path: &Path) -> Outcome<std::ffi::OsString> {
     let own = path.file_name().map(ToOwned::to_owned);
     own.or_else(|| Some(path.canonicalize().ok()?.file_name()?.to_owned())).ok_or_else(|| {
         let path = path.display();
-        Failure::usage(format!("{path} has no file name; name the copy with -T"))
+        Failure::usage(format!("{path} has no file name; specify the path of the copy with -T"))
     })
 }
 
 fn to_output(options: &CopyOptions, from: &Path, many: bool) -> Outcome<Work> {
     if many {
         return Err(Failure::usage(
-            "standard output takes one source; use halfpower cat for several files",
+            "only one source can be copied to standard output; use halfpower cat for several files",
         ));
     }
     if options.json || options.verbose {
         return Err(Failure::usage(
-            "standard output carries the data; drop --json and --verbose, or name a file",
+            "the copy is written to standard output, so nothing else can be printed there; drop \
+             --json and --verbose, or specify a file",
         ));
     }
     if from.is_dir() {
         let from = from.display();
-        return Err(Failure::usage(format!("{from} is a directory; pack it with tar first")));
+        return Err(Failure::usage(format!(
+            "{from} is a directory and cannot be copied to standard output; pack it with tar first"
+        )));
     }
     Ok(Work::Output { from: from.to_path_buf() })
 }
 
-/// Plans the copy of any source to a block device. Fails unless the user allowed the data on it to
-/// be destroyed.
+/// Plans the copy of any source to a block device. Fails unless the user allowed destroying the
+/// data on the device.
 fn to_device(
     options: &CopyOptions,
     from: &Path,
@@ -225,15 +227,17 @@ fn to_device(
     many: bool,
 ) -> Outcome<Work> {
     if many || source.is_some_and(fs::Metadata::is_dir) {
-        return Err(Failure::usage("a device takes one source: a file, device or stream"));
+        return Err(Failure::usage(
+            "a device takes only one source; specify one file, device or stream",
+        ));
     }
     let target = HostTarget::open(to, false, Caching::Buffered)?;
     guard::check_writable(&target, to, &options.consent)?;
     if ioengine::Target::zones(&target).is_some() {
         return Err(Failure::usage(format!(
-            "{} takes writes only in order within its zones, which a copy does not keep; nothing \
-             was written. Reset its zones with `blkzone reset`, and write it with \
-             `dd oflag=direct bs=1M`",
+            "{} is a zoned device: each zone must be written in ascending order, but a copy writes \
+             in another order; nothing was written. Reset the zones with `blkzone reset`, and \
+             write to the device with `dd oflag=direct bs=1M`",
             to.display()
         )));
     }
@@ -241,18 +245,21 @@ fn to_device(
         let device = metadata_of(options, to)?;
         let size = inputs::size_of(from);
         if source.file_type().is_block_device() && source.rdev() == device.rdev() {
-            return Err(Failure::usage("source and destination are the same device"));
+            return Err(Failure::usage(
+                "source and destination are the same device; use another device",
+            ));
         }
         if size.is_some_and(|size| size > ioengine::Target::size_bytes(&target)) {
             let (from, to) = (from.display(), to.display());
             let (size, room) = (size.unwrap_or(0), ioengine::Target::size_bytes(&target));
             return Err(Failure::usage(format!(
-                "{from} has {size} bytes but {to} only {room}; nothing was written, name a larger \
-                 device"
+                "{from} has {size} bytes but {to} has only {room}; nothing was written, use a \
+                 larger device"
             )));
         }
     }
-    // Opened for writing only after all checks, and checked again, as it may have changed.
+    // The device is opened for writing only after all checks. It is then checked again, because it
+    // may have changed in between.
     let target = Box::new(HostTarget::open(to, !options.plan, Caching::Buffered)?);
     let permit = guard::check_writable(&target, to, &options.consent)?;
     let (from, name) = (from.to_path_buf(), to.to_path_buf());

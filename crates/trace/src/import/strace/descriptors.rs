@@ -1,4 +1,5 @@
-//! The open files of traced processes: which file a descriptor refers to, and its position.
+//! Tracks the open files of traced processes: the file that a descriptor refers to, and the
+//! position in this file.
 //!
 //! As in the kernel, descriptors that were duplicated or inherited share the position of one open
 //! file (open(2), "open file description"), and threads share the table of their process.
@@ -9,28 +10,28 @@ use std::rc::Rc;
 
 use crate::request::FileId;
 
-/// Maximum number of descriptors that are followed for a process. Linux allows 1,048,576, programs
-/// use few.
+/// Maximum number of descriptors that are tracked for a process. Linux allows 1,048,576, but real
+/// programs use far fewer.
 const DESCRIPTORS_MOST: usize = 1 << 16;
 
-/// Maximum number of threads that are followed at a time.
+/// Maximum number of threads that are tracked at the same time.
 const THREADS_MOST: usize = 1 << 16;
 
-/// Maximum number of descriptors that are copied for new processes, over the whole trace. Beyond
-/// it, new processes share the table of their parent.
+/// Maximum number of descriptors that are copied for new processes, over the whole trace. After
+/// that, new processes share the table of their parent.
 const COPIES_MOST: usize = 1 << 22;
 
-/// An open file.
+/// An open file (open file description).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenFile {
     pub file: FileId,
-    /// Offset of the next read or write that names none; None if the trace does not show it.
+    /// Offset of the next read or write without an offset argument. None if unknown.
     pub position: Option<u64>,
     pub direct: bool,
     pub durable: bool,
-    /// Writes go to the end of the file, wherever that is.
+    /// Whether writes append to the file (O_APPEND).
     pub append: bool,
-    /// False for sockets, pipes and the like.
+    /// Whether the file is on storage. False for sockets, pipes and devices such as /dev/null.
     pub storage: bool,
 }
 
@@ -46,7 +47,8 @@ struct Task {
 #[derive(Default)]
 pub(crate) struct Descriptors {
     tasks: HashMap<u32, Task>,
-    /// The table of the first thread. Threads whose creation the trace does not show share it.
+    /// The table of the first thread. Threads whose creation the trace does not show use this table
+    /// too.
     first: Option<Table>,
     copied: usize,
 }
@@ -63,17 +65,17 @@ impl Descriptors {
         table
     }
 
-    /// The process that a thread belongs to; the thread itself if the trace does not show it.
+    /// Returns the process of a thread. If the trace does not show the process, returns the thread.
     pub(crate) fn process(&self, thread: u32) -> u32 {
         self.tasks.get(&thread).map_or(thread, |task| task.process)
     }
 
-    /// What a descriptor means.
+    /// Returns the open file of a descriptor. None if unknown.
     pub(crate) fn get(&mut self, thread: u32, descriptor: i32) -> Option<Shared> {
         self.table(thread).borrow().get(&descriptor).cloned()
     }
 
-    /// Sets what a descriptor means.
+    /// Sets the open file of a descriptor.
     pub(crate) fn set(&mut self, thread: u32, descriptor: i32, open: Shared) {
         let table = self.table(thread);
         let mut table = table.borrow_mut();
@@ -87,7 +89,7 @@ impl Descriptors {
         self.table(thread).borrow_mut().remove(&descriptor);
     }
 
-    /// A thread created another one, which shares its table or gets a copy of it.
+    /// Adds a new thread `child`, which shares the table of its parent or gets a copy.
     pub(crate) fn begin(&mut self, parent: u32, child: u32, shares: bool, is_thread: bool) {
         let table = self.table(parent);
         let process = if is_thread { self.process(parent) } else { child };
@@ -104,7 +106,7 @@ impl Descriptors {
         }
     }
 
-    /// A thread ended.
+    /// Removes a thread that ended.
     pub(crate) fn end(&mut self, thread: u32) {
         self.tasks.remove(&thread);
     }

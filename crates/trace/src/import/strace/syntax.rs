@@ -1,27 +1,27 @@
-//! The lines of strace: who, when, which call, its arguments and its result.
+//! Parses lines of strace: the thread, the time, and the call with its arguments and its result.
 
 use crate::import::lines::seconds_ns;
 
-/// What a line says.
+/// The event that a line reports.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said<'a> {
-    /// A call: its name, and the text after the opening parenthesis.
+    /// A complete call: its name, and the text after the opening parenthesis.
     Call(&'a str, &'a str),
-    /// A call that had not returned when strace printed another event: its name, and the text after
-    /// the opening parenthesis so far.
+    /// The first part of a call that strace interrupted to print another event: the name, and the
+    /// text after the opening parenthesis.
     Unfinished(&'a str, &'a str),
-    /// The rest of such a call: its name, and the text.
+    /// The second part of an interrupted call: the name, and the text of this part.
     Resumed(&'a str, &'a str),
     /// The thread ended.
     Exited,
-    /// A signal.
+    /// The thread received a signal.
     Signal,
 }
 
-/// A line.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
-    /// 0 if strace followed one thread only.
+    /// Thread id, or 0 if strace traced a single thread.
     pub thread: u32,
     pub at_ns: u64,
     pub said: Said<'a>,
@@ -29,7 +29,7 @@ pub(crate) struct Line<'a> {
 
 const UNFINISHED: &str = "<unfinished ...>";
 
-/// Reads a line; None if it is not a line of `strace -ttt`.
+/// Parses a line. None if the text is not a line of `strace -ttt`.
 pub(crate) fn line(text: &str) -> Option<Line<'_>> {
     let text = text.trim();
     let (thread, rest) = match text.strip_prefix("[pid") {
@@ -63,7 +63,8 @@ fn said(text: &str) -> Option<Said<'_>> {
     if name.is_empty() || !name.chars().all(of_name) {
         return None;
     }
-    // Without -o, the message about a new thread can appear where the call was interrupted.
+    // Without -o, a message about a new thread can be printed within the line of a call. The call
+    // is then unfinished.
     let attached = rest.find("strace: Process ").filter(|_| rest.ends_with(" attached"));
     match rest.strip_suffix(UNFINISHED).or_else(|| attached.map(|at| &rest[..at])) {
         Some(begun) => Some(Said::Unfinished(name, begun)),
@@ -77,7 +78,7 @@ pub(crate) struct Parts<'a> {
     pub arguments: Vec<&'a str>,
     /// None if the call did not return.
     pub result: Option<i64>,
-    /// What strace says of the descriptor that the call returned (`-y`).
+    /// Name of the descriptor that the call returned. None without `-y`.
     pub returned: Option<&'a str>,
     pub latency_ns: Option<u64>,
 }
@@ -124,7 +125,8 @@ pub(crate) fn parts(text: &str) -> Option<Parts<'_>> {
     Some(Parts { arguments, result, returned, latency_ns })
 }
 
-/// Where the name of a descriptor ends: at its `>`. Names of sockets have `->` in brackets.
+/// Finds the `>` that ends the name of a descriptor. Names of sockets also contain `->` in
+/// brackets.
 fn name_end(bytes: &[u8]) -> Option<usize> {
     let mut brackets = 0_u32;
     for (at, byte) in bytes.iter().enumerate() {
@@ -135,7 +137,7 @@ fn name_end(bytes: &[u8]) -> Option<usize> {
             _ => {}
         }
     }
-    // A bracket in a path need not be closed.
+    // A path may contain a bracket that is never closed. Then the first `>` ends the name.
     bytes.iter().position(|byte| *byte == b'>')
 }
 
@@ -157,7 +159,7 @@ fn result(text: &str) -> Option<(Option<i64>, Option<&str>)> {
     Some((Some(number), returned))
 }
 
-/// The descriptor at the beginning of an argument, and its name (`-y`).
+/// Parses the descriptor at the beginning of an argument, and its name if strace ran with `-y`.
 pub(crate) fn descriptor(argument: &str) -> Option<(i32, Option<&str>)> {
     let (number, name) = match argument.split_once('<') {
         Some((number, name)) => (number, name.rfind('>').map(|end| &name[..end])),
@@ -166,7 +168,7 @@ pub(crate) fn descriptor(argument: &str) -> Option<(i32, Option<&str>)> {
     Some((number.trim().parse().ok()?, name))
 }
 
-/// A text in quotes, such as a path.
+/// Parses a text in quotes, such as a path, and resolves its escape sequences.
 pub(crate) fn quoted(argument: &str) -> Option<String> {
     let inner = argument.trim().trim_end_matches('.').strip_prefix('"')?.strip_suffix('"')?;
     let mut bytes = Vec::with_capacity(inner.len());
@@ -198,8 +200,8 @@ pub(crate) fn quoted(argument: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The number of an error, by its name (errno(3); the numbers of Linux on most machines). EIO
-/// stands for names that are not known.
+/// Returns the number of an error by its name (errno(3), with the numbers of Linux on most
+/// machines). Returns the number of EIO for unknown names.
 fn error_number(name: &str) -> i64 {
     const UNKNOWN: i64 = 5;
     let name = if name == "EWOULDBLOCK" { "EAGAIN" } else { name };
@@ -207,7 +209,7 @@ fn error_number(name: &str) -> i64 {
     at.map_or(UNKNOWN, |at| at as i64 + 1)
 }
 
-/// Names of errors from 1 on; `-` for numbers that have none.
+/// Names of the errors, in the order of their numbers, which start at 1. Unused numbers have `-`.
 const ERRORS: &str = "\
     EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT \
     ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG \

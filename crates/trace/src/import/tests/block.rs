@@ -1,4 +1,4 @@
-//! Events of the block layer, as text and as binary files, become the same requests.
+//! Imports events of the block layer, as text of blkparse and as binary files of blktrace.
 
 use super::*;
 
@@ -61,11 +61,11 @@ fn a_request_of_the_block_layer_is_from_issue_to_completion() {
         lost,
         [
             ("completions of requests that began before the trace", 1),
-            ("requests that had not completed at the end", 1),
+            ("requests unfinished at the end of the trace", 1),
         ]
     );
     assert!(header.notes[0].contains("4 requests waited 2.2 us in the queue"), "{header:?}");
-    assert!(header.notes[1].starts_with("1 requests have no event of their issue"), "{header:?}");
+    assert!(header.notes[1].starts_with("1 requests have no issue event"), "{header:?}");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_line_that_is_no_event_is_refused() {
     assert_eq!(detect(Path::new("x"), TEXT.as_bytes()).unwrap(), Format::Blkparse);
 }
 
-/// A record of blktrace: time, sector, bytes, action, process, error, data.
+/// Returns a record of blktrace.
 fn record(
     big_endian: bool,
     at_ns: u64,
@@ -107,7 +107,7 @@ fn record(
 const READ: u32 = 1 << 16;
 const WRITE: u32 = 1 << 17;
 
-/// The files of two CPUs: one request is completed on the other CPU.
+/// Returns the files of two CPUs. Each request is issued on one CPU and completed on the other.
 fn files(big: bool) -> [Vec<u8>; 2] {
     let word = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
     let time = [word(1_700_000_000), word(500)].concat();
@@ -163,7 +163,7 @@ fn a_damaged_file_of_blktrace_is_refused_with_the_place() {
     let message = convert_bytes(cut, Format::Blktrace).unwrap_err().to_string();
     assert!(message.starts_with("input, byte 214: the file ends within a record; "), "{message}");
     let message = convert_bytes(&[7; 100], Format::Blktrace).unwrap_err().to_string();
-    assert!(message.starts_with("input, byte 0: there is no record of blktrace"), "{message}");
+    assert!(message.starts_with("input, byte 0: this is not a record of blktrace"), "{message}");
 }
 
 proptest! {

@@ -1,11 +1,12 @@
-//! What calls in the output of strace become: requests with offsets that follow from earlier calls.
+//! Imports output of strace and checks the requests. Many offsets are derived from earlier calls.
 
 use super::*;
 use crate::testing::skip;
 
 type Told = (&'static str, Option<u64>, u64, i64, String);
 
-/// Name of the call, offset, bytes, result and name of the file of each request.
+/// Imports a text. Returns the header, and for each request the name of the call, the offset, the
+/// length, the result and the name of the file.
 fn told(text: &str) -> (Header, Vec<Told>) {
     let (header, requests) = imported(text, Format::Strace);
     let tell = |r: &Request| {

@@ -1,8 +1,8 @@
-//! Devices of nbdkit and QEMU, served as files over FUSE, and layers on top of them.
+//! Devices of nbdkit and QEMU, served as files over FUSE, and layers on top of these devices.
 //!
-//! nbdkit serves memory behind filters and nbdfuse exports it as a file; QEMU's storage daemon
-//! exports a file itself. All processes end when their value is dropped. A package that is not
-//! installed gives the error `Missing`, which skips the case.
+//! nbdkit serves memory behind filters, and nbdfuse exports this memory as a file. QEMU's storage
+//! daemon exports a file without another program. A server process is ended when the value that
+//! owns it is dropped. If a package is not installed, the error `Missing` skips the case.
 
 use crate::bench::host;
 use crate::faults::device::{LoopDevice, soon, unmount};
@@ -18,7 +18,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 
-/// A target and its layers, which are removed on drop, the top one first.
+/// A target with the layers that it consists of. On drop the layers are removed, the top layer
+/// first.
 pub struct Target {
     /// Path of a file or a block device.
     pub path: String,
@@ -26,17 +27,17 @@ pub struct Target {
 }
 
 impl Target {
-    /// A path and the layers below it, the top layer first.
+    /// Creates a target from a path and the layers below it, the top layer first.
     pub fn new(path: String, layers: Vec<Box<dyn Any>>) -> Target {
         Target { path, _layers: layers }
     }
 
-    /// The file of a server.
+    /// Creates a target from the file of a server.
     pub fn of(server: Server) -> Target {
         Target::new(server.file(), vec![Box::new(server)])
     }
 
-    /// A loop device with direct I/O on the file of a server.
+    /// Creates a loop device with direct I/O on the file of a server.
     pub fn loop_on(server: Server) -> Result<Target> {
         let device = LoopDevice::direct(PathBuf::from(server.file()))?;
         Ok(Target::new(device.path.clone(), vec![Box::new(device), Box::new(server)]))
@@ -61,15 +62,15 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        // The process was not waited for yet, so its PID cannot have been reused.
-        kill(Pid::from_raw(self.0.id() as i32), signal).context("cannot send a signal")
+        // Nobody has waited for the process yet, so its PID cannot have been reused.
+        kill(Pid::from_raw(self.0.id() as i32), signal).context("cannot send a signal to a server")
     }
 
     fn is_running(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// Ends the process with SIGTERM, or with SIGKILL if it still runs some seconds later.
+    /// Ends the process with SIGTERM, or with SIGKILL if the process still runs some seconds later.
     fn end(&mut self) {
         let _ = self.signal(Signal::SIGTERM);
         if !soon(|| !self.is_running()) {
@@ -87,30 +88,30 @@ impl Drop for Process {
     }
 }
 
-/// A program on the PATH or in the sbin folders.
+/// Finds a program on the PATH or in the sbin folders.
 fn installed(program: &str) -> Result<PathBuf> {
     let beside = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(program));
     let found = host::on_path(program).or_else(|| beside.into_iter().find(|path| path.is_file()));
     found.ok_or_else(|| Missing(format!("{program} is not installed")).into())
 }
 
-/// Connections of nbdfuse, which assigns requests to them at random. With its default of four, some
-/// connections would be idle while others serve several requests in sequence.
+/// Number of connections of nbdfuse, which assigns requests to connections at random. With the
+/// default of four, some connections would be idle while others serve several requests in sequence.
 const CONNECTIONS: &str = "16";
 
 /// A server that exports a file.
 pub struct Server {
-    /// First the process that exports the file, then the server behind it, if there is one: nbdkit
-    /// behind nbdfuse.
+    /// The process that exports the file, followed by the process that holds the data if that is a
+    /// separate process (nbdfuse, followed by nbdkit).
     processes: Vec<Process>,
-    /// The mount point: a folder for nbdfuse, the file itself for QEMU.
+    /// Mount point: a folder for nbdfuse, or the exported file for QEMU.
     mounted: PathBuf,
     folder: TempDir,
 }
 
 impl Server {
-    /// nbdkit with these arguments, such as `--filter=delay memory 64M rdelay=2ms`. `{folder}` is
-    /// replaced by a folder of the server.
+    /// Starts nbdkit with the arguments in `line`, such as `--filter=delay memory 64M rdelay=2ms`,
+    /// and exports its data as a file. `{folder}` is replaced by the path of the server's folder.
     pub fn nbdkit(context: &Context, line: &str) -> Result<Server> {
         let folder = tempfile::tempdir_in(&context.folder)?;
         let at = |name: &str| folder.path().join(name);
@@ -134,7 +135,7 @@ impl Server {
         Ok(server)
     }
 
-    /// QEMU's storage daemon with these arguments; it exports the node named `top`.
+    /// Starts QEMU's storage daemon with the arguments in `line`, and exports the node named `top`.
     pub fn qemu(context: &Context, line: &str) -> Result<Server> {
         let folder = tempfile::tempdir_in(&context.folder)?;
         let (log, mounted) = (folder.path().join("log"), folder.path().join("file"));
@@ -156,7 +157,8 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until the server serves; if it ends before, the error has its output.
+    /// Waits until the server is ready. If the server does not become ready, the error contains the
+    /// output of the server.
     fn wait_until(&mut self, log: &Path, is_ready: impl Fn(&Server) -> bool) -> Result<()> {
         let mut ended = false;
         let is_over = soon(|| {
@@ -170,7 +172,7 @@ impl Server {
         bail!(Missing(format!("the server does not start: {}", said.trim().replace('\n', " "))))
     }
 
-    /// Path of the exported file.
+    /// Returns the path of the exported file.
     pub fn file(&self) -> String {
         let inside = self.mounted.join("file");
         let file = if self.mounted.is_dir() { &inside } else { &self.mounted };
@@ -179,10 +181,10 @@ impl Server {
 
     /// Sends a signal to the process that holds the data.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        self.processes.last().context("no process serves")?.signal(signal)
+        self.processes.last().context("the server has no process")?.signal(signal)
     }
 
-    /// Changes the limit of a rate filter with `rate-file={folder}/rate` (bits/s).
+    /// Changes the limit of a rate filter that has `rate-file={folder}/rate` (bits/s).
     pub fn set_rate(&self, bits_per_s: u64) -> Result<()> {
         let (new, file) = (self.folder.path().join("new"), self.folder.path().join("rate"));
         fs::write(&new, bits_per_s.to_string())?;
@@ -192,7 +194,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Unmounting waits for the server, which may have been stopped by SIGSTOP.
+        // Unmounting waits for the server, so a server that SIGSTOP has stopped must first continue
+        // to run.
         let _ = self.signal(Signal::SIGCONT);
         unmount(&self.mounted);
         self.processes.iter_mut().for_each(Process::end);

@@ -1,8 +1,8 @@
-//! The situations as a table: what goes wrong, how it is produced, what halfpower must report, and
-//! the function that runs it once.
+//! The table of all situations. Each row states what goes wrong, how the situation is produced, and
+//! what halfpower must report. It also contains the function that runs the situation once.
 //!
-//! A situation is caught if the verdict is not valid for the stated reason, or if halfpower refuses
-//! to run with that message. Other reasons do not count.
+//! A situation is caught if halfpower reports the expected reason: in a verdict that is not valid,
+//! or as the message with which it refuses to run. Other reasons do not count.
 
 mod device;
 mod earlier;
@@ -24,15 +24,16 @@ pub struct Situation {
     pub wrong: &'static str,
     /// How the situation is produced.
     pub made: &'static str,
-    /// What must be reported, for the table.
+    /// What halfpower must report, as shown in the table.
     pub must: &'static str,
-    /// Texts; the report must contain at least one of them.
+    /// Texts of which the report must contain at least one.
     pub says: &'static [&'static str],
     /// Runs the situation once and checks the report.
     pub run: fn(&Context, &[&str]) -> Result<Check>,
 }
 
-/// All situations: one per check of the methodology, then situations missed in an earlier campaign.
+/// All situations: one for each check of the methodology, then situations that an earlier version
+/// missed.
 pub const ALL: [&[Situation]; 6] = [
     requests::SITUATIONS,
     device::SITUATIONS,
@@ -42,17 +43,26 @@ pub const ALL: [&[Situation]; 6] = [
     sweeps::SITUATIONS,
 ];
 
-/// Checks of the methodology that are not tested, with the reason.
+/// Checks of the methodology that the campaign does not test, with the reason.
 pub const NOT_MADE: &[(&str, &str)] = &[
     (
-        "too few in flight on average",
-        "every engine reaches its depth here, is refused, or completes within the call",
+        "too few requests in flight on average",
+        "every engine reaches its depth, is refused, or completes requests in the submit call",
     ),
-    ("the steady state was not reached", "takes ten minutes each time"),
-    ("the hypervisor served others", "only the host of this machine can take its CPU time"),
-    ("the measuring clock was off", "changes the clock of the machine; see `cargo xtask faults`"),
-    ("the wall clock was set", "changes the clock of the machine; see `cargo xtask faults`"),
-    ("the machine was suspended", "this machine cannot be suspended and woken by itself"),
+    ("the steady state was not reached", "each test would take ten minutes"),
+    (
+        "the hypervisor ran other guests",
+        "only the hypervisor can take CPU time away from this machine",
+    ),
+    (
+        "the measuring clock deviated from the system clock",
+        "the test would change the clock of the machine; see `cargo xtask faults`",
+    ),
+    (
+        "the wall clock was set",
+        "the test would change the clock of the machine; see `cargo xtask faults`",
+    ),
+    ("the machine was suspended", "this machine cannot suspend itself and wake up again"),
 ];
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Stable devices: rates measured alternately by halfpower and fio, compared with the truth.
+//! Stable devices: halfpower and fio measure the rate of a device in turns. The intervals of
+//! halfpower are compared with the true rate.
 //!
 //! For a device with a rate limit, the true rate is this limit. For a device with a delay, the path
-//! to the device adds to the delay. The median of fio over all runs then counts as the truth, and
-//! the test is whether both programs agree. Every run counts: a failed run counts as an interval
-//! that does not contain the truth.
+//! to the device adds an unknown time to the delay. The median of fio over all runs then counts as
+//! the truth, and the campaign tests whether both programs agree. A failed run counts as an
+//! interval that does not contain the truth.
 
 use super::server::{Server, Target};
 use crate::bench::statistics::quantile;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A device and its load.
+/// A stable device and the load with which it is measured.
 pub struct Device {
     /// Name of the device for `--case`.
     pub word: &'static str,
@@ -25,36 +26,36 @@ pub struct Device {
     pub what: &'static str,
     /// Direction and order of the requests: read, randread, randwrite and so on.
     pub rw: &'static str,
-    /// Request size.
+    /// Request size (bytes).
     pub request_bytes: u64,
-    /// Requests outstanding.
+    /// Queue depth.
     pub depth: u32,
-    /// Warm-up that uses up the burst of the device (ms); not counted.
+    /// Length of the warm-up, which is not measured and uses up the burst of the device (ms).
     pub ramp_ms: u32,
-    /// Where the true rate comes from.
+    /// Source of the true rate.
     pub truth: Truth,
-    /// Sets the device up.
+    /// Function that sets up the device.
     pub make: Make,
 }
 
-/// Where the true rate of a device comes from.
+/// The source of the true rate of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Truth {
-    /// A limit in requests per second, from the parameters of the device.
+    /// The true rate is the limit with which the device is configured (requests per second).
     Limit(f64),
     /// The true rate is the median of fio over all runs.
     Fio,
 }
 
-/// Time in which the burst of a token bucket is used up (ms).
+/// Time that is enough to use up the burst of a token bucket (ms).
 const BURST_MS: u32 = 200;
-/// Trials per run; six give an interval of about 97%.
+/// Number of trials of a run. The interval of six trials has a confidence level of about 97%.
 const TRIALS: u32 = 6;
-/// Length of a run of fio (ms).
+/// Duration of a run of fio (ms).
 const FIO_MS: u32 = 2500;
-/// Limit of 5 MB/s in bits/s, as nbdkit takes it.
+/// Limit of 5 MB/s as an argument of nbdkit (bits/s).
 const SLOW_BITS: &str = "40000000";
-/// Limit of 50 MB/s in bits/s, as nbdkit takes it.
+/// Limit of 50 MB/s as an argument of nbdkit (bits/s).
 const FAST_BITS: &str = "400000000";
 
 const K64: u64 = 64 << 10;
@@ -72,7 +73,8 @@ const fn limit(word: &'static str, what: &'static str, load: (u64, f64), make: M
     Device { word, what, rw, request_bytes: load.0, depth: 1, ramp_ms: BURST_MS, truth, make }
 }
 
-/// The request size 64 KiB, and the rate of such requests at a limit (requests per second).
+/// Returns the request size 64 KiB, and the rate of such requests at a throughput limit
+/// (requests per second).
 const fn of_64k(bytes_per_s: f64) -> (u64, f64) {
     (K64, bytes_per_s / K64 as f64)
 }
@@ -131,7 +133,7 @@ fn rated(context: &Context, bits_per_s: &str) -> Result<Server> {
     Server::nbdkit(context, &line)
 }
 
-/// QEMU with a limit in front of a null device.
+/// Starts QEMU with a null device whose rate is limited by a throttle group.
 pub fn throttled(context: &Context, limit: &str) -> Result<Server> {
     let line = format!(
         "--object throttle-group,id=group,limits.{limit} --blockdev \
@@ -155,11 +157,11 @@ fn ext4_on_a_rate(context: &Context) -> Result<Target> {
 /// The result of one run of halfpower.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stated {
-    /// Requests per second.
+    /// Median rate (requests per second).
     pub median: f64,
-    /// Lower end of the interval.
+    /// Lower end of the interval of the median (requests per second).
     pub low: f64,
-    /// Upper end of the interval.
+    /// Upper end of the interval of the median (requests per second).
     pub high: f64,
     /// Whether the verdict is valid.
     pub is_valid: bool,
@@ -168,20 +170,20 @@ pub struct Stated {
 /// The results of one device.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Requests per second of the successful runs of fio.
+    /// Rates of the successful runs of fio (requests per second).
     pub fio: Vec<f64>,
     /// Results of the successful runs of halfpower.
     pub stated: Vec<Stated>,
-    /// Runs of halfpower or fio that failed.
+    /// Number of runs of halfpower or fio that failed.
     pub failed: u32,
-    /// Reasons of verdicts that were not valid, with their number.
+    /// Reasons of verdicts that were not valid, with the number of their occurrences.
     pub reasons: BTreeMap<String, u32>,
 }
 
-/// Measures a device `runs` times. It is set up once.
+/// Sets up a device once and measures it `runs` times.
 ///
 /// # Errors
-/// If it cannot be set up.
+/// If the device cannot be set up.
 pub fn measure(context: &Context, device: &Device, runs: u32) -> Result<Found> {
     let target = (device.make)(context)?;
     let mut found = Found::default();
@@ -212,7 +214,8 @@ impl Found {
         self.failed += 1;
     }
 
-    /// The truth in requests per second; `None` if it comes from fio and every run failed.
+    /// Returns the true rate (requests per second). None if fio determines the true rate and every
+    /// run of fio failed.
     pub fn truth(&self, truth: Truth) -> Option<f64> {
         match truth {
             Truth::Limit(rate) => Some(rate),
@@ -220,18 +223,18 @@ impl Found {
         }
     }
 
-    /// Number of runs whose interval contains the truth.
+    /// Returns the number of runs whose interval contains the truth.
     pub fn covering(&self, truth: f64) -> usize {
         self.stated.iter().filter(|stated| stated.low <= truth && truth <= stated.high).count()
     }
 
-    /// Number of runs with a false alarm.
+    /// Returns the number of runs with a false alarm.
     pub fn alarms(&self) -> usize {
         self.stated.iter().filter(|stated| !stated.is_valid).count()
     }
 }
 
-/// Replaces numbers by N, so that reasons that differ only in figures count as one.
+/// Replaces numbers by N, so that reasons that differ only in their numbers are counted together.
 fn without_digits(reason: &str) -> String {
     let mut text = String::new();
     let mut in_number = false;
@@ -280,12 +283,12 @@ fn by_halfpower(context: &Context, device: &Device, path: &str) -> Result<Run> {
     Ok(stated(&context.place()?.run(&line)?))
 }
 
-/// Parses the result of a run of halfpower; a failure has its error output.
+/// Parses the result of a run of halfpower. The error of a failed run contains its error output.
 fn stated(ended: &Ended) -> Run {
     let document: Value = serde_json::from_str(&ended.stdout)
         .map_err(|_| format!("exit {:?}: {}", ended.code, ended.stderr.trim()))?;
     let rate = &document["summary"]["requests_per_s"];
-    let number = |name: &str| rate[name].as_f64().context(format!("no {name} of the rate"));
+    let number = |name: &str| rate[name].as_f64().context(format!("the rate has no {name}"));
     let read = || -> Result<Stated> {
         Ok(Stated {
             median: number("median")?,

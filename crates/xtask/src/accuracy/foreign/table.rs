@@ -1,7 +1,8 @@
 //! The two tables as Markdown: stable devices and situations, with their totals and limits.
 //!
-//! Every case is a row and every run counts: a failed run does not contain the truth, and a case
-//! that could not be set up misses the limit. Only cases whose tools are not installed are skipped.
+//! Every case is a row and every run counts. A failed run counts as an interval that does not
+//! contain the truth. A case that could not be set up counts as a missed limit. Only cases whose
+//! tools are not installed are skipped.
 
 use super::situations::{self, Situation};
 use super::stable::{Device, Found, Truth};
@@ -9,18 +10,19 @@ use crate::bench::statistics::quantile;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Minimum share of intervals that contain a truth in closed form. Six trials give a 97% interval.
+/// Minimum share of intervals that must contain the truth, for devices whose truth has a closed
+/// form. The interval of six trials has a confidence level of 97%.
 const COVERAGE_MIN: f64 = 0.93;
-/// Maximum share of runs of stable devices that raise an alarm.
+/// Maximum share of runs of stable devices that may raise a false alarm.
 const ALARMS_MAX: f64 = 0.02;
 
 /// The outcome of a case of the campaign.
 pub enum Outcome<T> {
     /// The case was measured.
     Found(T),
-    /// The case was skipped because its tools are not installed; contains the reason.
+    /// The case was skipped because its tools are not installed. The value is the reason.
     Skipped(String),
-    /// The case could not be set up; contains the error.
+    /// The case could not be set up. The value is the error.
     Failed(String),
 }
 
@@ -36,23 +38,23 @@ pub struct Tried {
 /// A device with the outcome of its measurements.
 pub type Measured = (&'static Device, Outcome<Found>);
 
-/// Sums of the table of stable devices.
+/// Totals of the table of stable devices.
 #[derive(Debug, Default, PartialEq)]
 struct Totals {
-    /// Number of runs of devices with a truth in closed form, and of these runs the number whose
-    /// interval contains it.
+    /// Number of runs of devices whose truth has a closed form, and the number of such runs whose
+    /// interval contains the truth.
     closed: (usize, usize),
     /// Number of all runs, and of runs whose interval contains the truth.
     all: (usize, usize),
-    /// Runs with a false alarm.
+    /// Number of runs with a false alarm.
     alarms: usize,
-    /// Runs that failed, and devices that could not be set up.
+    /// Number of runs that failed, plus the number of devices that could not be set up.
     failed: usize,
 }
 
 impl Totals {
     fn add(&mut self, truth: Truth, found: &Found) {
-        // A failed run does not contain the truth.
+        // A failed run counts as an interval that does not contain the truth.
         let runs = found.stated.len() + found.failed as usize;
         let covering = found.truth(truth).map_or(0, |truth| found.covering(truth));
         if truth != Truth::Fio {
@@ -73,11 +75,11 @@ fn percent(part: usize, of: usize) -> String {
     if of == 0 { "-".to_string() } else { format!("{:.1}%", 100.0 * part as f64 / of as f64) }
 }
 
-/// The table of the stable devices with its totals, and whether the limits are met.
+/// Formats the table of the stable devices with its totals, and returns whether the limits are met.
 pub fn devices(measured: &[Measured]) -> (String, bool) {
     let mut text =
-        "| device and load | truth, requests/s | truth by | fio, median | fio, spread | \
-         halfpower, median | error | intervals that contain the truth | false alarms | failed \
+        "| device and load | truth, requests/s | source of truth | fio, median | fio, spread | \
+         halfpower, median | error | intervals that contain the truth | false alarms | failed runs \
          |\n|---|---:|---|---:|---:|---:|---:|---:|---:|---:|\n"
             .to_string();
     let (mut totals, mut reasons) = (Totals::default(), BTreeMap::new());
@@ -101,9 +103,9 @@ pub fn devices(measured: &[Measured]) -> (String, bool) {
     let (closed, all) = (totals.closed, totals.all);
     let _ = writeln!(
         text,
-        "\nIntervals that contain the truth: {} of {} ({}) where it is in closed form (bar: at \
-         least {:.0}%), {} of {} ({}) over all.\nFalse alarms: {} of {} runs ({}; bar: at most \
-         {:.0}%). Failed: {}.",
+        "\nIntervals that contain the truth: {} of {} ({}) for devices whose truth has a closed \
+         form (limit: at least {:.0}%), {} of {} ({}) for all devices.\nFalse alarms: {} of {} \
+         runs ({}; limit: at most {:.0}%). Failed runs and set-ups: {}.",
         closed.1,
         closed.0,
         percent(closed.1, closed.0),
@@ -123,7 +125,7 @@ pub fn devices(measured: &[Measured]) -> (String, bool) {
     (text, totals.are_met())
 }
 
-/// A rate with four significant digits.
+/// Formats a rate with four significant digits.
 fn rate(value: f64) -> String {
     let digits = (3.0 - value.abs().max(1e-3).log10().floor()).clamp(0.0, 6.0) as usize;
     format!("{value:.digits$}")
@@ -155,7 +157,7 @@ fn cells(by: Truth, found: &Found) -> String {
     )
 }
 
-/// One line about a device for the terminal.
+/// Formats one line about a device for the terminal.
 pub fn device_line(device: &Device, outcome: &Outcome<Found>) -> String {
     match outcome {
         Outcome::Skipped(why) => format!("skipped: {why}"),
@@ -164,7 +166,7 @@ pub fn device_line(device: &Device, outcome: &Outcome<Found>) -> String {
     }
 }
 
-/// One line about a situation for the terminal.
+/// Formats one line about a situation for the terminal.
 pub fn situation_line(outcome: &Outcome<Tried>) -> String {
     match outcome {
         Outcome::Skipped(why) => format!("skipped: {why}"),
@@ -175,9 +177,9 @@ pub fn situation_line(outcome: &Outcome<Tried>) -> String {
     }
 }
 
-/// The table of the situations, and the number of missed alarms and failed set-ups.
+/// Formats the table of the situations, and returns the number of missed alarms and failed set-ups.
 pub fn situations(tried: &[(&'static Situation, Outcome<Tried>)]) -> (String, usize) {
-    let mut text = "| what goes wrong | how it is made | what must be said | caught |\n\
+    let mut text = "| what goes wrong | how it is produced | what must be reported | caught |\n\
                     |---|---|---|---:|\n"
         .to_string();
     let (mut tries, mut missed, mut failed) = (0, 0, 0);
@@ -199,8 +201,8 @@ pub fn situations(tried: &[(&'static Situation, Outcome<Tried>)]) -> (String, us
     }
     let _ = writeln!(
         text,
-        "\nMissed alarms: {missed} of {tries} (bar: 0). Situations that could not be made: \
-         {failed}.\n\nNot tried here:\n"
+        "\nMissed alarms: {missed} of {tries} (limit: 0). Situations that could not be produced: \
+         {failed}.\n\nNot tested here:\n"
     );
     for (check, why) in situations::NOT_MADE {
         let _ = writeln!(text, "- {check}: {why}");
@@ -254,13 +256,13 @@ mod tests {
         let skipped = [(situation, Outcome::Skipped("no FUSE".to_string()))];
         let (text, missing) = situations(&skipped);
         assert!(
-            missing == 0 && text.contains("skipped: no FUSE") && text.contains("Not tried"),
+            missing == 0 && text.contains("skipped: no FUSE") && text.contains("Not tested"),
             "{text}"
         );
         let missed = Tried { tries: 3, missed: vec!["valid".to_string()] };
         let (text, missing) = situations(&[(situation, Outcome::Found(missed))]);
         assert!(
-            missing == 1 && text.contains("| 2 of 3 |") && text.contains("1 of 3 (bar: 0)"),
+            missing == 1 && text.contains("| 2 of 3 |") && text.contains("1 of 3 (limit: 0)"),
             "{text}"
         );
         let failed = [(situation, Outcome::Failed("no".to_string()))];

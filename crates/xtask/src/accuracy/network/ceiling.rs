@@ -1,8 +1,9 @@
-//! A known ceiling: sequential reads over a link of known rate.
+//! Tests the throughput: sequential reads over a link with a known rate.
 //!
 //! The server and the program run in network namespaces joined by a rate-limited link. Reads of
-//! 1 MiB at several depths must reach the payload rate of the link, which follows from the sizes of
-//! its frames. A plain TCP transfer over the same link checks that figure.
+//! 1 MiB are measured at several depths. The fastest depth must reach the payload rate of the link,
+//! which follows from the size of the frames. A plain TCP transfer over the same link checks the
+//! payload rate.
 
 use super::link::{Link, goodput};
 use super::{Campaign, Found, Row, number};
@@ -11,20 +12,20 @@ use crate::bench::turns::take_turns;
 use crate::server::{Protocol, Server};
 use anyhow::Result;
 
-/// Largest error of a rate, as a share.
+/// Maximum relative error of a rate.
 const BAR: f64 = 0.05;
-/// Largest error of the plain transfer, as a share. With a larger one, the link does not have its
-/// nominal rate.
+/// Maximum relative error of the plain TCP transfer. A larger error shows that the link does not
+/// have its nominal rate.
 const PLAIN_BAR: f64 = 0.02;
-/// Maximum number of rounds. Few are enough, because the link's rate does not vary.
+/// Maximum number of rounds. Few rounds are enough, because the link's rate does not vary.
 const ROUNDS: u32 = 5;
-/// The depths that are measured; the fastest one counts.
+/// Queue depths that are measured. The fastest depth counts.
 const DEPTHS: [&str; 3] = ["--iodepth=1", "--iodepth=4", "--iodepth=16"];
 
-/// Measures all wanted cases (MB/s).
+/// Measures all selected cases (MB/s).
 ///
 /// # Errors
-/// Only an interrupt; failures of cases are rows.
+/// Only an interrupt is an error. Failed cases are returned as rows.
 pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
     let expected = goodput() / 1e6;
     let rounds = campaign.rounds.min(ROUNDS);
@@ -51,7 +52,8 @@ pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The depth with the highest median; `rates` has the depths of each round.
+/// Returns the rate at the depth with the highest median. `rates` has the rates of all depths for
+/// each round.
 fn fastest(rates: &[Vec<f64>]) -> Estimate {
     let at = |depth: usize| -> Vec<f64> { rates.iter().map(|round| round[depth]).collect() };
     let best = (0..rates[0].len())
@@ -60,7 +62,7 @@ fn fastest(rates: &[Vec<f64>]) -> Estimate {
     estimate(&at(best))
 }
 
-/// The rate of one trial (MB/s).
+/// Measures the rate of one trial (MB/s).
 fn rate(campaign: &Campaign<'_>, link: &Link, server: &Server, depth: &str) -> Result<f64> {
     let words = ["--rw=read", "--bs=1m", "--runtime=2", "--trials=1", depth];
     let document = campaign.run(&link.enter(), &server.url(), &words)?;

@@ -1,7 +1,7 @@
-//! The CPU cost of each path: `halfpower study network` on the servers of the loopback interface,
-//! beside a local file, as a table like Table 11 of Chung et al. 2000.
+//! Runs `halfpower study network` on the servers of the loopback interface and on a local file.
+//! Formats the CPU cost of each path like Table 11 of Chung et al. 2000.
 //!
-//! The costs and intervals are the program's own, from the readings of its JSON document.
+//! The program computes the costs and their intervals. They are read from its JSON document.
 
 use super::Campaign;
 use crate::faults::place::Place;
@@ -17,7 +17,7 @@ const PATIENCE_MS: u64 = 550_000;
 /// Runs the study and returns the table.
 ///
 /// # Errors
-/// An interrupt, or a study that fails.
+/// If the study fails or is interrupted.
 pub fn table(campaign: &Campaign<'_>) -> Result<String> {
     let mut servers = Vec::new();
     let mut skipped = String::new();
@@ -40,10 +40,11 @@ pub fn table(campaign: &Campaign<'_>) -> Result<String> {
         .collect();
     paths.push((local, "local file, direct".to_owned()));
     let document = study(&campaign.context.place()?, &paths)?;
-    let readings = document["studies"][0]["readings"].as_array().context("no readings")?;
+    let readings =
+        document["studies"][0]["readings"].as_array().context("study network has no readings")?;
     let mut text =
-        "| path | operation | CPU per request, fixed | CPU per KiB | with interrupts and \
-                    the server |\n|---|---|---|---|---|\n"
+        "| path | operation | fixed CPU time per request | CPU time per KiB | CPU time with \
+         interrupts and the server |\n|---|---|---|---|---|\n"
             .to_owned();
     let mut fitted = 0;
     for (target, name) in &paths {
@@ -60,11 +61,11 @@ pub fn table(campaign: &Campaign<'_>) -> Result<String> {
             writeln!(text, "| {name} | {operation} | {charged} | {all} |")?;
         }
     }
-    ensure!(fitted > 0, "no reading of study network says what a path costs");
+    ensure!(fitted > 0, "study network reports no cost for any path");
     Ok(text + &skipped)
 }
 
-/// What the client and the server of a path agreed on, in brackets.
+/// Returns the protocol features that client and server of a path negotiated, in brackets.
 fn features(document: &Value, target: &str) -> String {
     let targets = document["targets"].as_array().into_iter().flatten();
     let network = targets.filter(|described| described["name"] == target);
@@ -72,14 +73,14 @@ fn features(document: &Value, target: &str) -> String {
     features.map_or(String::new(), |features| format!(" ({features})"))
 }
 
-/// The document of a study of all paths.
+/// Runs the study on all paths and returns its JSON document.
 fn study(place: &Place<'_>, paths: &[(String, String)]) -> Result<Value> {
     let mut command = place.command("study network --quick --no-store --json --quiet");
     for (target, _) in paths {
         command.arg(target).arg(format!("--overwrite={target}"));
     }
     command.env("HALFPOWER_USER", CREDENTIALS.0).env("HALFPOWER_PASSWORD", CREDENTIALS.1);
-    eprintln!("study network: about {} s", 15 * paths.len());
+    eprintln!("study network takes about {} s", 15 * paths.len());
     let ended = place.start_command(command)?.ended_within(PATIENCE_MS, |_| {})?;
     let document = ended.document().map_err(|wrong| anyhow::anyhow!("study network: {wrong}"))?;
     if document["studies"][0]["interrupted"].as_bool() == Some(true) {
@@ -93,15 +94,15 @@ fn study(place: &Place<'_>, paths: &[(String, String)]) -> Result<Value> {
 /// The CPU cost of a path, with intervals.
 #[derive(Debug, PartialEq)]
 struct Cost {
-    /// CPU time of a request.
+    /// Fixed part of the CPU time of a request, which does not depend on the size.
     fixed: String,
     /// CPU time per KiB.
     marginal: String,
 }
 
-/// The cost of an operation on a path, from the readings of the study: `bound` is "lower" for what
-/// is charged to the process, "upper" with interrupts and a server on this machine. None if the
-/// study has no such reading, because no line fits.
+/// Returns the cost of an operation on a path, from the readings of the study. `bound` is "lower"
+/// for the CPU time that is charged to the process, or "upper" for the CPU time with interrupts and
+/// a server on this machine. None if the study has no such reading, because no line fits.
 fn cost(readings: &[Value], target: &str, operation: &str, bound: &str) -> Option<Cost> {
     let reading = |quantity: &str, interval: &str| {
         let is_it = |reading: &&Value| {
@@ -120,7 +121,7 @@ fn cost(readings: &[Value], target: &str, operation: &str, bound: &str) -> Optio
     Some(Cost { fixed: words("fixed")?, marginal: words("marginal")? })
 }
 
-/// A time in nanoseconds with three digits; a negative bound of an interval is zero.
+/// Formats a time with three significant digits. A negative bound of an interval becomes zero.
 fn time(ns: f64) -> String {
     let (value, unit) = if ns < 999.5 { (ns.max(0.0), "ns") } else { (ns / 1e3, "us") };
     let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };

@@ -1,11 +1,13 @@
-//! Known delays: latency with a delay, minus the latency of the same path without it.
+//! Tests the latency: the latency of a path with a known delay, minus the latency of the same path
+//! without the delay, must equal the delay.
 //!
-//! nbdkit's delay filter holds each request back. In front of the servers of NFS, SMB and iSCSI, a
-//! proxy holds all bytes back in both directions. The baseline is the same path with a delay of
-//! zero. Both are measured in turns.
+//! nbdkit's delay filter delays each request. In front of the servers of NFS, SMB and iSCSI, a
+//! proxy delays all bytes in both directions. The baseline is the same path with a delay of zero.
+//! The path with the delay and the baseline are measured in turns.
 //!
-//! A thread wakes up some time after its delay is over, so every client sees a little more. fio,
-//! which also speaks NBD, measures the filter in the same turns to show how much.
+//! A thread wakes up some time after its delay is over, so every client sees a little more than the
+//! delay. fio, which also has an NBD client, measures nbdkit's filter in the same turns. If fio
+//! sees the same excess, the server causes the excess.
 
 use super::proxy::Proxy;
 use super::{Campaign, Found, Row, number};
@@ -17,19 +19,19 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
-/// Largest error of an added latency, as a share.
+/// Maximum relative error of an added latency.
 const BAR: f64 = 0.05;
 /// Delays of nbdkit's filter (ms).
 const FILTER_MS: [u64; 3] = [1, 5, 20];
 /// Delays of the proxy in each direction (ms).
 const PROXY_MS: [u64; 2] = [2, 10];
-/// The loads: their name, and the value of --rw.
+/// The loads, each with its name and its value of `--rw`.
 const LOADS: [(&str, &str); 2] = [("reads", "randread"), ("writes", "randwrite")];
 
-/// Measures all wanted cases.
+/// Measures all selected cases.
 ///
 /// # Errors
-/// Only an interrupt; failures of cases are rows.
+/// Only an interrupt is an error. Failed cases are returned as rows.
 pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let has_fio = fio_speaks_nbd();
@@ -74,14 +76,13 @@ pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What measures.
 #[derive(Clone, Copy)]
 enum Tool {
     Halfpower,
     Fio,
 }
 
-/// The differences between the latencies with and without a delay, one for each round.
+/// Measures the differences between the latencies with and without a delay, one for each round.
 fn added(
     campaign: &Campaign<'_>,
     name: &str,
@@ -103,14 +104,14 @@ fn added(
     Ok(Found { measured: estimate(&differences(0)), other })
 }
 
-/// The median latency of one trial (ms).
+/// Measures the median latency of one trial (ms).
 fn p50_ms(campaign: &Campaign<'_>, url: &str, rw: &str) -> Result<f64> {
     let words = ["--rw", rw, "--bs=4k", "--runtime=1", "--trials=1"];
     let document = campaign.run(&[], url, &words)?;
     Ok(number(&document["trials"][0]["latency_ns"], "p50")? / 1e6)
 }
 
-/// Whether fio is installed with its engine for NBD.
+/// Returns true if fio is installed with its engine for NBD.
 fn fio_speaks_nbd() -> bool {
     let output = Command::new("fio").arg("--enghelp").output();
     output.is_ok_and(|output| {
@@ -118,7 +119,7 @@ fn fio_speaks_nbd() -> bool {
     })
 }
 
-/// The median latency by fio (ms).
+/// Measures the median latency with fio (ms).
 fn fio_p50_ms(campaign: &Campaign<'_>, url: &str, rw: &str) -> Result<f64> {
     let place = campaign.context.place()?;
     let mut command = Command::new("fio");
@@ -131,16 +132,16 @@ fn fio_p50_ms(campaign: &Campaign<'_>, url: &str, rw: &str) -> Result<f64> {
     fio_median_ms(&ended.stdout)
 }
 
-/// The median latency (ms) in fio's JSON, of the direction that has requests.
+/// Parses fio's JSON and returns the median latency of the direction that has requests (ms).
 fn fio_median_ms(text: &str) -> Result<f64> {
     let begin = text.find('{').context("fio printed no JSON")?;
     let document: Value = serde_json::from_str(&text[begin..])?;
     let job = &document["jobs"][0];
-    ensure!(job["error"].as_i64() == Some(0), "fio: error {}", job["error"]);
+    ensure!(job["error"].as_i64() == Some(0), "fio failed with error {}", job["error"]);
     let used = ["read", "write"].into_iter().find(|direction| {
         job[direction]["total_ios"].as_u64().is_some_and(|requests| requests > 0)
     });
-    let latency = &job[used.context("fio made no requests")?]["lat_ns"]["percentile"];
+    let latency = &job[used.context("fio completed no requests")?]["lat_ns"]["percentile"];
     Ok(number(latency, "50.000000")? / 1e6)
 }
 

@@ -1,8 +1,8 @@
 //! Two network namespaces joined by a veth pair whose server side sends at a limited rate.
 //!
-//! The kernel's token bucket filter (TBF, tc-tbf(8)) limits Ethernet frames, headers included but
-//! without preamble and checksum. A plain TCP transfer by this process measures what the link
-//! carries, independently of the program under test.
+//! The kernel's token bucket filter (TBF, tc-tbf(8)) limits the rate of Ethernet frames. It counts
+//! the headers of a frame, but not the preamble and the checksum. A plain TCP transfer by this
+//! process measures the payload rate of the link independently of the program under test.
 
 use crate::bench::clock::Stopwatch;
 use crate::faults::tally::Missing;
@@ -18,47 +18,48 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// Rate of the server's side (bits/s of Ethernet frames).
+/// Rate limit of the server's side (bits/s of Ethernet frames).
 const RATE_BITS: u64 = 200_000_000;
-/// Size of the token bucket (bytes): 5 ms of the rate, so that a late timer loses no tokens. A full
-/// bucket makes a transfer of 2 s at most 0.3% faster.
+/// Size of the token bucket (bytes). The bucket holds the tokens of 5 ms, so that a late timer
+/// loses no tokens. A full bucket makes a transfer of 2 s at most 0.3% faster.
 const BURST_BYTES: u64 = 128 << 10;
-/// Bytes that may wait in the filter. TCP limits its own queue to less, so no frame is dropped.
+/// Maximum number of bytes that wait in the filter. TCP limits its own queue to less, so no frame
+/// is dropped.
 const QUEUE_BYTES: u64 = 8 << 20;
-/// Bytes of a full frame: header of Ethernet (14) and the MTU.
+/// Size of a full frame (bytes): the Ethernet header (14) and the MTU.
 const FRAME_BYTES: f64 = 1514.0;
-/// Payload of a full frame: the MTU without the headers of IPv4 (20) and TCP with timestamps (32,
-/// RFC 9293 section 3.1 and RFC 7323 section 3).
+/// Payload of a full frame (bytes): the MTU without the headers of IPv4 (20) and TCP with
+/// timestamps (32, RFC 9293 section 3.1 and RFC 7323 section 3).
 const PAYLOAD_BYTES: f64 = 1448.0;
-/// Length of the plain transfer.
+/// Duration of the plain TCP transfer.
 const TRANSFER: Duration = Duration::from_secs(2);
-/// Addresses from the block for benchmarks (RFC 2544 section C.2.2).
+/// Addresses of both sides, from the address block for benchmarks (RFC 2544 section C.2.2).
 const CLIENT: &str = "198.18.0.1";
 const SERVER: &str = "198.18.0.2";
 
-/// The rate of payload that the link carries (bytes/s).
+/// Returns the payload rate that the link carries (bytes/s).
 pub fn goodput() -> f64 {
     RATE_BITS as f64 / 8.0 * PAYLOAD_BYTES / FRAME_BYTES
 }
 
-/// The two namespaces, removed on drop.
+/// The two namespaces and the link between them, which are removed on drop.
 pub struct Link {
     client: String,
     server: String,
 }
 
 impl Link {
-    /// Makes the namespaces and the link.
+    /// Creates the namespaces and the link.
     ///
     /// # Errors
-    /// `Missing` without root, `ip` or `tc`, or if the kernel refuses.
+    /// `Missing` without root, without `ip` or `tc`, or if the kernel refuses.
     pub fn new() -> Result<Link> {
         if !geteuid().is_root() {
             bail!(Missing("network namespaces need root".to_owned()));
         }
         let process = std::process::id();
         let name = |side: &str| format!("halfpower-{process}-{side}");
-        // Whatever fails from here on, dropping removes what was made.
+        // If a later step fails, dropping `link` removes what was created.
         let link = Link { client: name("client"), server: name("server") };
         let (client, server) = (&link.client, &link.server);
         configure(&format!("ip netns add {client}"))?;
@@ -78,32 +79,32 @@ impl Link {
         Ok(link)
     }
 
-    /// Where servers run.
+    /// Returns the address and the namespace in which servers run.
     pub fn site(&self) -> Site<'_> {
         Site { host: SERVER, namespace: Some(&self.server) }
     }
 
-    /// The words before a command that runs on the client's side.
+    /// Returns the words that precede a command so that it runs on the client's side.
     pub fn enter(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.client]
     }
 
-    /// Sends bytes from the server's side to the client's over one TCP connection and returns their
-    /// rate (bytes/s).
+    /// Sends bytes from the server's side to the client's side over one TCP connection and returns
+    /// the rate (bytes/s).
     ///
     /// # Errors
     /// If a namespace cannot be entered or the connection fails.
     pub fn plain_transfer(&self) -> Result<f64> {
         let (client, server) = (self.client.clone(), self.server.clone());
         let (port_sender, port) = channel();
-        // A thread belongs to one network namespace, so each side needs a thread of its own.
+        // A thread belongs to one network namespace, so each side needs a separate thread.
         thread::spawn(move || -> Result<()> {
             enter(&server)?;
             let listener = TcpListener::bind((SERVER, 0)).context("cannot listen")?;
             port_sender.send(listener.local_addr()?.port())?;
             let (mut connection, _) = listener.accept()?;
             let bytes = vec![0x55; 256 << 10];
-            // Sends until the client has received enough and closes the connection.
+            // The loop ends when the client has received enough and closes the connection.
             while connection.write_all(&bytes).is_ok() {}
             Ok(())
         });
@@ -115,7 +116,7 @@ impl Link {
             let (mut buffer, mut bytes) = (vec![0; 256 << 10], 0);
             let watch = Stopwatch::start();
             while watch.elapsed() < TRANSFER {
-                bytes += connection.read(&mut buffer).context("the transfer ended")?;
+                bytes += connection.read(&mut buffer).context("the transfer ended early")?;
             }
             Ok(bytes as f64 / watch.elapsed().as_secs_f64())
         };
@@ -126,25 +127,25 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Removing the namespaces also removes the pair of interfaces. A namespace that was never
-        // made is no error.
+        // Removing the namespaces also removes the pair of interfaces. The error for a namespace
+        // that was never created is ignored.
         for name in [&self.client, &self.server] {
             let _ = configure(&format!("ip netns del {name}"));
         }
     }
 }
 
-/// Puts this thread into a network namespace.
+/// Moves this thread into a network namespace.
 fn enter(namespace: &str) -> Result<()> {
     let file = File::open(format!("/run/netns/{namespace}"))
         .with_context(|| format!("cannot open the namespace {namespace}"))?;
     setns(file, CloneFlags::CLONE_NEWNET).context("cannot enter a namespace")
 }
 
-/// Runs a command of the preparation.
+/// Runs a command that creates or removes a part of the link.
 fn configure(line: &str) -> Result<()> {
     let mut words = line.split_whitespace();
-    let program = installed(words.next().context("no program")?)?;
+    let program = installed(words.next().context("the command is empty")?)?;
     let output = Command::new(program).args(words).output().context("cannot start a program")?;
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr);

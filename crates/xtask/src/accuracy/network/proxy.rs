@@ -1,7 +1,8 @@
-//! A TCP proxy that holds all bytes back for a known time, in each direction.
+//! A TCP proxy that delays all bytes by a known time, in each direction.
 //!
-//! A reader stamps each chunk of bytes on arrival, and a writer forwards it when its delay is over.
-//! Several chunks wait at the same time, so the delay does not reduce the throughput.
+//! A reader records when each chunk of bytes arrives, and a writer forwards the chunk when its
+//! delay is over. Several chunks can wait at the same time, so the delay does not reduce the
+//! throughput.
 
 use crate::bench::clock::Stopwatch;
 use anyhow::{Context, Result};
@@ -13,23 +14,24 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Most bytes of one chunk.
+/// Maximum size of a chunk (bytes).
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// A proxy on a port of the loopback interface. It accepts no connections once it is dropped, and
-/// open ones end when either side closes them.
+/// A proxy on a port of the loopback interface. A dropped proxy accepts no new connections. Its
+/// open connections end when either side closes them.
 pub struct Proxy {
-    /// The port that it listens on.
+    /// Port on which the proxy listens.
     pub port: u16,
     delay_ns: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
 }
 
 impl Proxy {
-    /// Forwards connections to a port of the loopback interface, at first without delay.
+    /// Starts a proxy that forwards connections to a port of the loopback interface, at first
+    /// without delay.
     ///
     /// # Errors
-    /// If no port can be listened on.
+    /// If the proxy cannot listen on a port.
     pub fn to(server: u16) -> Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen")?;
         let port = listener.local_addr()?.port();
@@ -40,14 +42,14 @@ impl Proxy {
                 if is_over.load(Ordering::Relaxed) {
                     break;
                 }
-                // A connection that fails shows as an error of the client.
+                // If the connection fails, the client reports an error.
                 let _ = connect(client, server, &delay);
             }
         });
         Ok(Proxy { port, delay_ns, ended })
     }
 
-    /// Holds all bytes that arrive from now on back for this time, in each direction.
+    /// Sets the delay in each direction for all bytes that arrive from now on.
     pub fn set_delay(&self, one_way: Duration) {
         self.delay_ns.store(one_way.as_nanos() as u64, Ordering::Relaxed);
     }
@@ -56,12 +58,12 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts connections, so that it ends.
+        // This connection wakes the thread that accepts connections, so that the thread ends.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
-/// Connects a client to the server with a reader and a writer in each direction.
+/// Connects a client to the server, with a reader thread and a writer thread in each direction.
 fn connect(client: TcpStream, server: u16, delay_ns: &Arc<AtomicU64>) -> std::io::Result<()> {
     let server = TcpStream::connect(("127.0.0.1", server))?;
     client.set_nodelay(true)?;
@@ -77,7 +79,7 @@ fn connect(client: TcpStream, server: u16, delay_ns: &Arc<AtomicU64>) -> std::io
     Ok(())
 }
 
-/// A chunk and the time at which it is forwarded.
+/// The time at which a chunk is forwarded (since the start of the connection), and its bytes.
 type Chunk = (Duration, Vec<u8>);
 
 fn read(mut from: TcpStream, watch: Stopwatch, delay_ns: &AtomicU64, sender: &Sender<Chunk>) {
@@ -97,7 +99,7 @@ fn write(mut to: TcpStream, watch: Stopwatch, receiver: &Receiver<Chunk>) {
             break;
         }
     }
-    // Ends both directions, so that the reader of the other direction ends too.
+    // Shutting down both directions also ends the reader of the other direction.
     let _ = to.shutdown(Shutdown::Both);
 }
 
@@ -106,7 +108,7 @@ mod tests {
     use super::*;
     use crate::bench::clock::timed;
 
-    /// A server that sends back what it receives.
+    /// Starts a server that sends back all bytes that it receives, and returns its port.
     fn echo() -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,5 +1,5 @@
-//! Cases that gain nothing from depth: random reads, small hot files, pipes, files in memory,
-//! checksums. seqio may be at most 5% slower than the tool that it replaces.
+//! Cases that gain nothing from queue depth: random reads, small hot files, pipes, files in memory,
+//! checksums. In these cases, seqio may be at most 5% slower than the tool that it replaces.
 
 use super::{Lab, Side, Tool};
 use crate::bench::host;
@@ -9,11 +9,10 @@ use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// Limit of a ratio of durations: at most 5% slower than the replaced tool.
+/// Limit on the ratio of durations: seqio may be at most 5% slower than the replaced tool.
 const BAR: Bar = Bar::AtMost(1.05);
-/// Random reads of 4 KiB in a run.
+/// Number of random reads of 4 KiB in a run.
 const VISITS: u32 = 1000;
-/// Number of small files.
 const FILES: u32 = 2000;
 /// Sizes of the small files (KiB).
 const FILE_KIB: std::ops::RangeInclusive<u32> = 1..=64;
@@ -21,7 +20,7 @@ const FILE_KIB: std::ops::RangeInclusive<u32> = 1..=64;
 const TIMES: u32 = 5;
 
 impl Lab {
-    /// Random reads of a cold file, compared with `BufReader`.
+    /// Measures random reads of a cold file, compared with `BufReader`.
     pub(super) fn random(&mut self) -> Result<()> {
         if self.is_skipped("random", cannot_drop_caches()) {
             return Ok(());
@@ -31,7 +30,7 @@ impl Lab {
         self.compare_with_replaced("random", "cold, 4 KiB", &tools, &data, Before::Cold)
     }
 
-    /// Small files in the page cache, compared with `BufReader`.
+    /// Measures reads of small files in the page cache, compared with `BufReader`.
     pub(super) fn small_files(&mut self) -> Result<()> {
         let folder = self.places("files", 0);
         host::make_tree(&folder.from, FILES, 1, FILE_KIB, &self.stage.stop)?;
@@ -47,7 +46,7 @@ impl Lab {
         host::remove(&folder.from)
     }
 
-    /// Output into a pipe, compared with cat and pv.
+    /// Measures output into a pipe, compared with cat and pv.
     pub(super) fn pipe(&mut self) -> Result<()> {
         let Some(halfpower) = self.program("pipe", cannot_drop_caches())? else { return Ok(()) };
         let data = self.data()?;
@@ -58,7 +57,7 @@ impl Lab {
         let mut rivals = vec![into_pipe("cat | cat", "cat")];
         match host::on_path("pv") {
             Some(_) => rivals.push(into_pipe("pv -q | cat", "pv -q")),
-            None => self.skipped.push("pipe, pv: install the package `pv`".to_string()),
+            None => self.skipped.push("pipe, pv is missing: install the package `pv`".to_string()),
         }
         for rival in rivals {
             let tools = [rival, ours.clone()];
@@ -68,7 +67,7 @@ impl Lab {
         Ok(())
     }
 
-    /// A copy in memory, compared with cp.
+    /// Measures a copy of a file in memory, compared with cp.
     pub(super) fn in_memory(&mut self) -> Result<()> {
         let Some(halfpower) = self.program("tmpfs", no_memory(self.bytes))? else { return Ok(()) };
         let folder = self.stage.folder.join("memory");
@@ -87,7 +86,7 @@ impl Lab {
         self.compare_with_replaced("tmpfs", "copy", &tools, &places, Before::AsItIs)
     }
 
-    /// Checksums, compared with b3sum, which uses the same hash on all CPUs.
+    /// Measures checksums, compared with b3sum, which computes the same hash on all CPUs.
     pub(super) fn checksum(&mut self) -> Result<()> {
         let missing = host::on_path("b3sum").is_none();
         let missing = missing.then(|| "b3sum is missing: install the package `b3sum`".to_string());
@@ -104,8 +103,8 @@ impl Lab {
         self.compare_with_replaced("checksum", "hot", &tools, &data, Before::AsItIs)
     }
 
-    /// Adds a row with the ratio of the durations of our tool (second) and the replaced tool
-    /// (first).
+    /// Adds a row with the ratio of the duration of seqio (`tools[1]`) to that of the replaced tool
+    /// (`tools[0]`).
     fn compare_with_replaced(
         &mut self,
         case: &'static str,
@@ -129,10 +128,10 @@ impl Lab {
     }
 }
 
-/// Why two files of this size do not fit into memory, or `None` if they fit.
+/// Returns why two files of this size do not fit into memory. None if they fit.
 fn no_memory(bytes: u64) -> Option<String> {
     let free = available_memory().unwrap_or(0);
-    (free < 3 * bytes).then(|| format!("{free} bytes of memory are free; give a smaller --size"))
+    (free < 3 * bytes).then(|| format!("only {free} bytes of RAM are free; use a smaller --size"))
 }
 
 /// A file system in memory, unmounted on drop.
@@ -157,7 +156,7 @@ impl Drop for Tmpfs<'_> {
     }
 }
 
-/// Available memory (bytes; proc_meminfo(5)).
+/// Returns the amount of available memory (bytes), as described in proc_meminfo(5).
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

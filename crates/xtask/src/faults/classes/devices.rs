@@ -1,5 +1,5 @@
-//! Devices that fail or disappear while they are measured, have less space than they report, or are
-//! written by two runs at the same time.
+//! Fault classes of devices: devices that fail or disappear while they are measured, that have less
+//! space than they report, or that two runs write to at the same time.
 
 use super::Class;
 use super::transfers::depth;
@@ -14,21 +14,21 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "broken",
         fault: "a device whose second half fails while it is measured",
-        made: "the image under a loop device is truncated",
-        must: "exit 1 with offset and cause; the run is stored as failed",
+        made: "the image file of a loop device is truncated",
+        must: "exit 1; the message states offset and cause; the run is stored as failed",
         run: broken,
     },
     Class {
         word: "server-dies",
         fault: "a device that disappears",
         made: "the FUSE server is killed while its file is measured",
-        must: "exit 1 with offset and cause; the run is stored as failed",
+        must: "exit 1; the message states offset and cause; the run is stored as failed",
         run: server_dies,
     },
     Class {
         word: "detached",
         fault: "a device detached during the run",
-        made: "`losetup -d`; the kernel waits for the last user",
+        made: "`losetup -d`; the kernel detaches the device when the run closes it",
         must: "the run completes normally",
         run: detached,
     },
@@ -36,21 +36,22 @@ pub const CLASSES: &[Class] = &[
         word: "unmounted",
         fault: "a file system unmounted during the run",
         made: "`umount -l`; the file system is mounted again later",
-        must: "the run completes; `clean` then finds the test file that could not be removed",
+        must: "the run completes; `clean` later removes the test file that the run could \
+               not remove",
         run: unmounted,
     },
     Class {
         word: "thin",
-        fault: "a thin-provisioned device without space",
-        made: "a loop device on a sparse file on a full ext4 is written",
-        must: "exit 1 with offset and cause; the run is stored as failed",
+        fault: "a thin-provisioned device that runs out of space",
+        made: "a loop device is written; its sparse image is larger than the ext4 that contains it",
+        must: "exit 1; the message states offset and cause; the run is stored as failed",
         run: thin,
     },
     Class {
         word: "two-at-once",
         fault: "two runs that write to the same device",
-        made: "a second `--destroy-data-on` run beside the first",
-        must: "the second is refused (exit 3), the first completes",
+        made: "a second run with `--destroy-data-on` is started during the first",
+        must: "the second run is refused (exit 3); the first run completes",
         run: two_at_once,
     },
 ];
@@ -152,13 +153,15 @@ fn unmounted(context: &Context) -> Result<Tally> {
         pause(100);
         volume.unmount_lazily()?;
         tally.detected(&line, running.ended()?.ends_with(0));
-        // The run could not remove its test file. `clean` cannot remove the file before the file
-        // system is mounted again.
+        // The run could not remove its test file, because the file system was unmounted. `clean`
+        // can remove the file only after the file system is mounted again.
         tally.kept(&line, cleans(&place, "absent"));
         volume.mount()?;
         tally.kept(
             &line,
-            ensure(!strays(folder).is_empty(), || "no test file remained".to_string()),
+            ensure(!strays(folder).is_empty(), || {
+                "the test file of the run is missing".to_string()
+            }),
         );
         tally.kept(&line, cleans(&place, "removed").and_then(|()| place.is_tidy()));
         tally.kept(
@@ -169,11 +172,13 @@ fn unmounted(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Checks that `halfpower clean` prints this word for the only test file it knows.
+/// Checks that the output of `halfpower clean` starts with `word`.
 fn cleans(place: &Place<'_>, word: &str) -> Check {
     let ended = place.run("clean").map_err(|error| error.to_string())?;
     ended.ends_with(0)?;
-    ensure(ended.stdout.starts_with(word), || format!("not {word}: {}", ended.stdout))
+    ensure(ended.stdout.starts_with(word), || {
+        format!("the output of `clean` does not start with '{word}': {}", ended.stdout)
+    })
 }
 
 fn two_at_once(context: &Context) -> Result<Tally> {
@@ -189,7 +194,12 @@ fn two_at_once(context: &Context) -> Result<Tally> {
         let mut running = first.start(&line)?;
         first.wait_for_trial(&mut running)?;
         tally.detected(&line, second.run(&line)?.fails(3, &["cannot be claimed"]));
-        tally.kept(&line, ensure(!second.path("halfpower.db").exists(), || "a database".into()));
+        tally.kept(
+            &line,
+            ensure(!second.path("halfpower.db").exists(), || {
+                "the refused run created a database".into()
+            }),
+        );
         tally.kept(&line, running.ended()?.ends_with(0));
     }
     Ok(tally)

@@ -1,4 +1,5 @@
-//! Requests that fail with an error of the device or the kernel: EIO, ENOSPC, EAGAIN, EINTR.
+//! Fault classes of requests that fail with an error of the device or the kernel: EIO, ENOSPC,
+//! EAGAIN or EINTR.
 
 use super::Class;
 use crate::faults::device::Served;
@@ -11,48 +12,48 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "eio-read",
         fault: "EIO on the nth read",
-        made: "`--inject read-eio@n`, four I/O engines",
-        must: "exit 1 with offset and cause; the run is stored as failed",
+        made: "`--inject read-eio@n` with four I/O engines",
+        must: "exit 1; the message states offset and cause; the run is stored as failed",
         run: |context| nth(context, &Nth::READ),
     },
     Class {
         word: "eio-write",
         fault: "EIO on the nth write",
-        made: "`--inject write-eio@n`, four I/O engines",
-        must: "exit 1 with offset and cause; the run is stored as failed",
+        made: "`--inject write-eio@n` with four I/O engines",
+        must: "exit 1; the message states offset and cause; the run is stored as failed",
         run: |context| nth(context, &Nth::WRITE),
     },
     Class {
         word: "eio-fuse",
         fault: "a device that answers EIO",
         made: "a file served over FUSE by another process",
-        must: "exit 1 with offset and cause; the run is stored as failed",
+        must: "exit 1; the message states offset and cause; the run is stored as failed",
         run: eio_of_a_device,
     },
     Class {
         word: "enospc",
         fault: "ENOSPC in the middle of a run",
-        made: "`--inject write-enospc@n`, four I/O engines",
-        must: "exit 1 with offset, cause and remedy; the run is stored as failed",
+        made: "`--inject write-enospc@n` with four I/O engines",
+        must: "exit 1; the message states offset, cause and remedy; the run is stored as failed",
         run: |context| nth(context, &Nth::NO_SPACE),
     },
     Class {
         word: "eagain",
-        fault: "EAGAIN, 1,000 times in a row and forever",
-        made: "`--inject eagain@nxCOUNT`, four I/O engines",
-        must: "1,000: succeeds and counts 1,000 retries; forever: exit 1, no hang",
+        fault: "EAGAIN, either 1,000 times in a row or forever",
+        made: "`--inject eagain@nxCOUNT` with four I/O engines",
+        must: "1,000 times: the run succeeds and counts 1,000 retries; forever: exit 1, no hang",
         run: |context| storm(context, "eagain", "temporarily unavailable"),
     },
     Class {
         word: "eintr",
-        fault: "EINTR, 1,000 times in a row and forever",
-        made: "`--inject eintr@nxCOUNT`, four I/O engines",
-        must: "1,000: succeeds and counts 1,000 retries; forever: exit 1, no hang",
+        fault: "EINTR, either 1,000 times in a row or forever",
+        made: "`--inject eintr@nxCOUNT` with four I/O engines",
+        must: "1,000 times: the run succeeds and counts 1,000 retries; forever: exit 1, no hang",
         run: |context| storm(context, "eintr", "interrupted system call"),
     },
 ];
 
-/// A fault in a single request, chosen by its number.
+/// A fault that is injected into the nth request, and the expected error.
 struct Nth {
     rw: &'static str,
     fault: &'static str,
@@ -129,11 +130,13 @@ fn storm(context: &Context, fault: &str, cause: &str) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Checks that the only trial moved all bytes and counted this many retries.
+/// Checks that the first trial transferred all bytes and counted `wanted` retries.
 fn retried(document: &Value, wanted: u64) -> Check {
     let trial = &document["trials"][0];
     let (bytes, retries) = (trial["bytes"].as_u64(), trial["retries"].as_u64());
     ensure(bytes == Some(1 << 20) && retries == Some(wanted), || {
-        format!("{bytes:?} bytes and {retries:?} retries, not {wanted}")
+        format!(
+            "the trial has {bytes:?} bytes and {retries:?} retries, not 1 MiB and {wanted} retries"
+        )
     })
 }

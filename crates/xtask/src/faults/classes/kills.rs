@@ -1,9 +1,9 @@
-//! kill -9 and other signals at random moments.
+//! Fault classes that stop the program at random moments with kill -9 and other signals.
 //!
-//! After each kill, the database must open, be intact, and contain every trial that could be read
-//! from it just before. The next run must mark the killed run as interrupted. `halfpower clean`
-//! must remove exactly the leftover test files, and nothing the second time. A user's file beside
-//! them must not change.
+//! After each kill, the database must be intact and contain every trial that could be read from it
+//! just before the kill. The next run must mark the killed run as interrupted. `halfpower clean`
+//! must remove exactly the leftover test files, and a second `halfpower clean` must remove nothing.
+//! A user's file in the same directory must not change.
 
 use super::Class;
 use crate::faults::device::{LoopDevice, system};
@@ -18,58 +18,62 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "kill-layout",
         fault: "kill -9 while a test file is written",
-        made: "`run . --size 512m`, at a random moment",
-        must: "`clean` removes exactly the leftover file, a second one nothing",
+        made: "`run . --size 512m` is killed at a random moment",
+        must: "`clean` removes exactly the leftover file; a second `clean` removes nothing",
         run: |context| kills(context, context.kills / 5, &LAYOUT),
     },
     Class {
         word: "kill-run",
         fault: "kill -9 while a run measures",
-        made: "reads, buffered writes, mixes and `--verify`, at a random moment",
-        must: "no stored trial lost, database intact, `clean` removes exactly the leftovers",
+        made: "reads, buffered writes, mixed workloads and `--verify` are killed at a random \
+               moment",
+        must: "no stored trial is lost; the database is intact; `clean` removes exactly the \
+               leftover files",
         run: |context| kills(context, context.kills * 9 / 20, &RUNS),
     },
     Class {
         word: "kill-sweep",
         fault: "kill -9 while a sweep measures",
-        made: "`sweep` of six points on a file and on `null`, at a random moment",
-        must: "no stored trial lost, database intact, `clean` removes exactly the leftovers",
+        made: "a `sweep` of six points on a file or on `null` is killed at a random moment",
+        must: "no stored trial is lost; the database is intact; `clean` removes exactly the \
+               leftover files",
         run: |context| kills(context, context.kills / 4, &SWEEPS),
     },
     Class {
         word: "kill-survey",
-        fault: "kill -9 in a survey",
-        made: "`survey . --quick`, at a random moment",
-        must: "no stored trial lost, database intact, `clean` removes exactly the leftovers",
+        fault: "kill -9 during a survey",
+        made: "`survey . --quick` is killed at a random moment",
+        must: "no stored trial is lost; the database is intact; `clean` removes exactly the \
+               leftover files",
         run: |context| kills(context, context.kills / 10, &SURVEYS),
     },
     Class {
         word: "kill-settings",
-        fault: "kill -9 with settings of the host changed",
-        made: "`run /dev/loopN --read-ahead SIZE`, at a random moment",
-        must: "`restore` restores the former value, a second one nothing",
+        fault: "kill -9 while a host setting is temporarily changed",
+        made: "`run /dev/loopN --read-ahead SIZE` is killed at a random moment",
+        must: "`restore` restores the former value; a second `restore` changes nothing",
         run: kills_with_settings,
     },
     Class {
         word: "sigint",
         fault: "Ctrl-C (SIGINT)",
-        made: "runs, sweeps and surveys, at a random moment",
-        must: "exit 130, what was measured is stored, nothing left behind",
+        made: "runs, sweeps and surveys are interrupted at a random moment",
+        must: "exit 130; finished trials are stored; no files are left behind",
         run: |context| signals(context, Signal::SIGINT),
     },
     Class {
         word: "sigterm",
         fault: "SIGTERM and SIGHUP",
-        made: "runs, sweeps and surveys, at a random moment",
-        must: "exit 130, what was measured is stored, nothing left behind",
+        made: "runs, sweeps and surveys are interrupted at a random moment",
+        must: "exit 130; finished trials are stored; no files are left behind",
         run: |context| signals(context, Signal::SIGTERM),
     },
 ];
 
-/// Commands to kill, and the moments of the kills.
+/// Commands that are killed, and the maximum delay before each kill.
 struct Victims {
     lines: &'static [&'static str],
-    /// Maximum delay of the kill after the first file was created (ms).
+    /// Upper limit of the random delay between the creation of the first file and the kill (ms).
     within_ms: u64,
 }
 
@@ -96,7 +100,7 @@ const SWEEPS: Victims = Victims {
 };
 const SURVEYS: Victims = Victims { lines: &["survey . --quick --size 64m"], within_ms: 6000 };
 
-/// A file of the user that must survive.
+/// Name of a user's file that must not be changed.
 const PRECIOUS: &str = "precious";
 
 fn kills(context: &Context, count: u32, victims: &Victims) -> Result<Tally> {
@@ -119,10 +123,13 @@ fn kills(context: &Context, count: u32, victims: &Victims) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Checks that the kill ended the program, and that it had not ended by itself.
+/// Checks that SIGKILL ended the program, and that the program had not already ended by itself.
 fn was_killed(ended: &Ended) -> Check {
     ensure(ended.signal == Some(Signal::SIGKILL as i32), || {
-        format!("not killed: exit {:?}, signal {:?}", ended.code, ended.signal)
+        format!(
+            "SIGKILL did not end the program: exit code {:?}, signal {:?}",
+            ended.code, ended.signal
+        )
     })
 }
 
@@ -131,7 +138,7 @@ fn start_and_wait(place: &Place<'_>, line: &str) -> Result<Running> {
     let mut running = place.start(&format!("{line} --quiet"))?;
     let files = || fs::read_dir(place.work()).map_or(0, Iterator::count);
     if !running.until(|_| files() > 1)? {
-        bail!("{line} ended, or created no file, before it could be killed");
+        bail!("`{line}` ended, or created no file, before it could be killed");
     }
     Ok(running)
 }
@@ -144,23 +151,27 @@ fn after_a_kill(tally: &mut Tally, place: &Place<'_>, what: &str, acknowledged: 
     tally.kept(what, ensure(precious, || "the user's file was changed".to_string()));
 }
 
-/// Checks that the database opens with its log, has at least this many trials, and passes SQLite's
-/// integrity check.
+/// Checks that the database can be opened with its write-ahead log, contains at least
+/// `acknowledged` trials, and passes SQLite's integrity check.
 fn database_is_intact(place: &Place<'_>, acknowledged: u64) -> Check {
     let trials: u64 = place.runs("halfpower.db")?.iter().map(|run| run.trials).sum();
-    ensure(trials >= acknowledged, || format!("{acknowledged} trials were stored, now {trials}"))?;
+    ensure(trials >= acknowledged, || {
+        format!(
+            "the database had {acknowledged} trials before the signal and has {trials} after it"
+        )
+    })?;
     let db = place.path("halfpower.db");
     if !db.exists() {
         return Ok(());
     }
-    // Without sqlite3, opening and counting as above must suffice.
+    // If sqlite3 is not installed, the integrity check is left out.
     let checked = system(&["sqlite3", &db.display().to_string(), "PRAGMA integrity_check"]);
     let said = match checked {
         Err(error) if error.to_string().starts_with("needs") => "ok".to_string(),
         Err(error) => error.to_string(),
         Ok(said) => said,
     };
-    ensure(said == "ok", || format!("integrity check: {said}"))
+    ensure(said == "ok", || format!("the integrity check of the database reports: {said}"))
 }
 
 fn next_run_marks_it(place: &Place<'_>) -> Check {
@@ -168,7 +179,9 @@ fn next_run_marks_it(place: &Place<'_>) -> Check {
     let next = place.run("run --ioengine null --runtime 0.01 --trials 1 --quiet");
     next.map_err(|error| error.to_string())?.ends_with(0)?;
     let after = place.runs("halfpower.db")?;
-    ensure(after.len() == before.len() + 1, || format!("{} runs are listed", after.len()))?;
+    ensure(after.len() == before.len() + 1, || {
+        format!("`runs list` lists {} runs after one more run", after.len())
+    })?;
     let states: Vec<&str> = after.iter().map(|run| run.state.as_str()).collect();
     let marked = states.first() == Some(&"finished")
         && states[1..].iter().all(|state| matches!(*state, "interrupted" | "finished"))
@@ -176,7 +189,9 @@ fn next_run_marks_it(place: &Place<'_>) -> Check {
             .iter()
             .zip(&states[1..])
             .all(|(b, now)| b.state != "running" || *now == "interrupted");
-    ensure(marked, || format!("the states are {states:?}"))
+    ensure(marked, || {
+        format!("the killed run is not marked as interrupted; states of the runs: {states:?}")
+    })
 }
 
 fn clean_is_exact(place: &Place<'_>) -> Check {
@@ -187,7 +202,7 @@ fn clean_is_exact(place: &Place<'_>) -> Check {
     let removed = first.stdout.lines().filter(|line| line.starts_with("removed")).count();
     let named = strays.iter().all(|stray| first.stdout.contains(stray.as_str()));
     ensure(removed == strays.len() && named, || {
-        format!("test files left: {strays:?}, but clean said: {}", first.stdout.trim())
+        format!("leftover test files: {strays:?}, but clean printed: {}", first.stdout.trim())
     })?;
     place.is_tidy()?;
     let again = clean()?;
@@ -220,7 +235,12 @@ fn kills_with_settings(context: &Context) -> Result<Tally> {
         tally.detected(&what, ensure(changed, || "the setting was never changed".to_string()));
         let restored = place.run("restore")?;
         tally.kept(&what, restored.ends_with(0));
-        tally.kept(&what, ensure(read() == before, || format!("{before} became {}", read())));
+        tally.kept(
+            &what,
+            ensure(read() == before, || {
+                format!("the setting was {before} before and is {} after `restore`", read())
+            }),
+        );
         tally.kept(&what, place.run("restore")?.ends_with(0));
     }
     Ok(tally)
@@ -253,14 +273,14 @@ fn signals(context: &Context, signal: Signal) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Checks that after a signal the database, if there is one, is a single file without log, with an
-/// interrupted run and its trials.
+/// Checks the database after a signal. If there is a database, it must be intact and without a
+/// write-ahead log, and its newest run must be stored as interrupted.
 fn is_in_order(place: &Place<'_>, acknowledged: Result<u64, String>) -> Check {
     database_is_intact(place, acknowledged?)?;
     if place.path("halfpower.db").exists() {
         place.newest_is("interrupted")?;
         let log = place.path("halfpower.db-wal").exists();
-        ensure(!log, || "the log was not folded into the database".to_string())?;
+        ensure(!log, || "the database still has a write-ahead log".to_string())?;
     }
     Ok(())
 }

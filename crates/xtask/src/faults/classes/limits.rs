@@ -1,4 +1,4 @@
-//! Resource limits of the process (`ulimit`): memory, open files, file sizes.
+//! Fault classes of resource limits of the process (`ulimit`): memory, open files and file sizes.
 
 use super::Class;
 use crate::faults::place::{Context, ENGINES, Place};
@@ -10,27 +10,30 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "memory",
         fault: "a limit on memory",
-        made: "`ulimit -v` below what the buffers need",
-        must: "fails with one clear line and a remedy, nothing left behind",
+        made: "`ulimit -v` smaller than the buffers",
+        must: "the run fails with a one-line message that includes a remedy; no files are left \
+               behind",
         run: memory,
     },
     Class {
         word: "open-files",
         fault: "a limit on open files",
-        made: "`ulimit -n`, raised from 4 until the run succeeds",
-        must: "runs, or fails with one clear line; nothing left behind",
+        made: "`ulimit -n` from 4 to 19",
+        must: "the run succeeds, or fails with a one-line message; no files are left behind",
         run: open_files,
     },
     Class {
         word: "file-size",
         fault: "a limit on file sizes",
-        made: "`ulimit -f` below the test file, and below the database",
-        must: "fails with one clear line and a remedy, nothing left behind",
+        made: "`ulimit -f` smaller than the test file or the database",
+        must: "the run fails with a one-line message that includes a remedy; no files are left \
+               behind",
         run: file_size,
     },
 ];
 
-/// Checks for a failure with one clear line and any exit code.
+/// Checks that the program failed with one error line that contains these words. Any exit code
+/// except 0 is accepted.
 fn fails_clearly(ended: &Ended, words: &[&str]) -> Check {
     ended.fails(ended.code.filter(|code| *code != 0).unwrap_or(1), words)
 }
@@ -71,7 +74,12 @@ fn open_files(context: &Context) -> Result<Tally> {
             tally.detected(&what, reported);
             tally.kept(&what, place.is_tidy());
             let log = place.path("halfpower.db-wal").exists();
-            tally.kept(&what, ensure(!log || ended.code != Some(0), || "a log".to_string()));
+            tally.kept(
+                &what,
+                ensure(!log || ended.code != Some(0), || {
+                    "a write-ahead log was left behind".to_string()
+                }),
+            );
         }
     }
     Ok(tally)

@@ -1,5 +1,5 @@
-//! Extreme conditions: very many outstanding requests, very long runs, clocks with an offset or
-//! steps.
+//! Fault classes of extreme conditions: very many outstanding requests, very long runs, and clocks
+//! that have an offset or are stepped.
 
 use super::Class;
 use crate::faults::device::{Served, system};
@@ -16,28 +16,29 @@ pub const CLASSES: &[Class] = &[
         word: "outstanding",
         fault: "4,096 requests outstanding",
         made: "`--iodepth 4096` on `delay`, on `null` and over FUSE",
-        must: "completes; rate x latency is the number in flight (Little's law)",
+        must: "the run completes; rate x latency is the number of requests in flight \
+               (Little's law)",
         run: outstanding,
     },
     Class {
         word: "requests",
         fault: "a billion requests",
-        made: "`--ioengine null`, against ten million",
-        must: "completes; peak memory grows by at most 1 MiB",
+        made: "`--ioengine null`, compared with ten million requests",
+        must: "the run completes; its peak memory is at most 1 MiB larger",
         run: requests,
     },
     Class {
         word: "clock",
         fault: "a monotonic clock with an offset",
-        made: "`unshare --time`, offsets from a second to a hundred years",
-        must: "trials of the requested length, latencies of the device",
+        made: "`unshare --time` with offsets from one second to a hundred years",
+        must: "trials take the requested time; the latencies are correct",
         run: clock,
     },
     Class {
         word: "clock-steps",
         fault: "a clock that steps during a run",
-        made: "libfaketime: wall clock and monotonic clock, by 2 s to a day",
-        must: "suspect, with the size of the step; the rate is still correct",
+        made: "libfaketime steps the wall clock or the monotonic clock by 2 s to one day",
+        must: "the verdict is suspect and states the size of the step; the rate is still correct",
         run: clock_steps,
     },
 ];
@@ -74,18 +75,23 @@ fn outstanding(context: &Context) -> Result<Tally> {
 fn has_no_errors(document: &Value) -> Check {
     let trial = &document["trials"][0];
     let good = trial["errors"].as_u64() == Some(0) && trial["requests"].as_u64() > Some(4096);
-    ensure(good, || format!("{} requests, {} errors", trial["requests"], trial["errors"]))
+    ensure(good, || {
+        format!("the trial has {} requests and {} errors", trial["requests"], trial["errors"])
+    })
 }
 
-/// Checks the average number in flight, from rate and mean latency.
+/// Checks that the average number of requests in flight, calculated from the rate and the mean
+/// latency, is close to the queue depth of 4096.
 fn obeys_littles_law(document: &Value) -> Check {
     has_no_errors(document)?;
     let trial = &document["trials"][0];
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let rate = number(&trial["requests"]) / number(&trial["elapsed_ns"]);
     let in_flight = rate * number(&trial["latency_ns"]["mean"]);
-    // The depth is lower while the first 4096 requests are submitted and the last 4096 complete.
-    ensure((3500.0..4200.0).contains(&in_flight), || format!("{in_flight:.0} were in flight"))
+    // Fewer requests are in flight while the first 4096 are submitted and the last 4096 complete.
+    ensure((3500.0..4200.0).contains(&in_flight), || {
+        format!("{in_flight:.0} requests were in flight, not about 4096")
+    })
 }
 
 fn requests(context: &Context) -> Result<Tally> {
@@ -103,14 +109,17 @@ fn requests(context: &Context) -> Result<Tally> {
         let after = peak_bytes(&place, &line(many), many)?;
         let grown = before.and_then(|before| {
             let after = after?;
-            ensure(after <= before + MIB, || format!("{before} bytes became {after}"))
+            ensure(after <= before + MIB, || {
+                format!("the peak memory grew from {before} to {after} bytes")
+            })
         });
         tally.detected(&line(many), grown);
     }
     Ok(tally)
 }
 
-/// The peak resident memory of a run with this many requests.
+/// Returns the peak resident memory of a run (bytes). The inner error is a message that says that
+/// the run failed or did not complete `count` requests.
 fn peak_bytes(place: &Place<'_>, line: &str, count: u64) -> Result<Result<u64, String>> {
     let peak = Cell::new(0);
     let ended = place.start(line)?.ended_within(600_000, |pid| {
@@ -121,14 +130,16 @@ fn peak_bytes(place: &Place<'_>, line: &str, count: u64) -> Result<Result<u64, S
     })?;
     Ok(ended.document().and_then(|document| {
         let done = document["trials"][0]["requests"].as_u64();
-        ensure(done == Some(count), || format!("{done:?} requests, not {count}"))?;
+        ensure(done == Some(count), || {
+            format!("the trial completed {done:?} requests, not {count}")
+        })?;
         Ok(peak.get())
     }))
 }
 
 fn clock(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
-    system(&["unshare", "--time", "--fork", "true"]).context("a time namespace")?;
+    system(&["unshare", "--time", "--fork", "true"]).context("cannot create a time namespace")?;
     for offset_s in [1, -5, 86_400, 31_557_600, 3_155_760_000_i64] {
         let place = context.place()?;
         let line = "run --ioengine delay --truth fixed=1ms --time-based --runtime 0.5 --trials 1 \
@@ -144,13 +155,16 @@ fn clock(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Checks half a second of requests of 1 ms, with a margin for a busy machine.
+/// Checks that the trial took at least 0.5 s and that its minimum latency is at least about 1 ms.
+/// The upper limits leave a margin for a busy machine.
 fn keeps_time(document: &Value) -> Check {
     let trial = &document["trials"][0];
     let elapsed = trial["elapsed_ns"].as_u64().unwrap_or(0);
     let least = trial["latency_ns"]["min"].as_u64().unwrap_or(0);
-    ensure((500_000_000..5_000_000_000).contains(&elapsed), || format!("{elapsed} ns passed"))?;
-    ensure((990_000..5_000_000).contains(&least), || format!("least latency {least} ns"))
+    ensure((500_000_000..5_000_000_000).contains(&elapsed), || {
+        format!("the trial took {elapsed} ns")
+    })?;
+    ensure((990_000..5_000_000).contains(&least), || format!("the minimum latency is {least} ns"))
 }
 
 /// Path of libfaketime on Debian.
@@ -159,7 +173,10 @@ const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 fn clock_steps(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     if !Path::new(FAKETIME).exists() {
-        return Err(Missing("libfaketime (apt-get install libfaketime)".to_string()).into());
+        return Err(Missing(
+            "libfaketime is missing; run: apt-get install libfaketime".to_string(),
+        )
+        .into());
     }
     for (which, steps) in
         [("wall", [2, 3600, 86_400, -2, -3600]), ("monotonic", [2, 10, 60, -2, -10])]
@@ -190,7 +207,11 @@ fn clock_steps(context: &Context) -> Result<Tally> {
 fn reports_the_step(document: &Value, which: &str) -> Check {
     let words = if which == "wall" { "the wall clock was changed" } else { "the measuring clock" };
     let verdict = &document["verdict"];
-    ensure(verdict.to_string().contains(words), || format!("{words:?} is not in {verdict}"))?;
+    ensure(verdict.to_string().contains(words), || {
+        format!("the verdict does not contain {words:?}: {verdict}")
+    })?;
     let rate = document["summary"]["requests_per_s"]["median"].as_f64().unwrap_or(0.0);
-    ensure((500.0..=1001.0).contains(&rate), || format!("{rate} requests/s, not about 1000"))
+    ensure((500.0..=1001.0).contains(&rate), || {
+        format!("the rate is {rate} requests/s, not about 1000")
+    })
 }

@@ -1,4 +1,5 @@
-//! Full file systems, targets that shrink, and databases that cannot be written or are invalid.
+//! Fault classes of storage space and files: full file systems, targets that are truncated, and
+//! databases that are invalid or cannot be written.
 
 use super::Class;
 use crate::faults::device::Volume;
@@ -12,43 +13,44 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "full",
         fault: "a full file system",
-        made: "a sparse file larger than an ext4 on a loop device is written",
-        must: "exit 1 with cause and remedy; the run is stored as failed",
+        made: "a sparse file is written that is larger than its ext4 (on a loop device)",
+        must: "exit 1; the message states cause and remedy; the run is stored as failed",
         run: full,
     },
     Class {
         word: "full-layout",
-        fault: "no room for the test file",
-        made: "an ext4 on a loop device, filled up",
-        must: "exit 1 before anything is written, nothing left behind",
+        fault: "not enough free space for the test file",
+        made: "an ext4 on a loop device is filled up",
+        must: "exit 1 before anything is written; no files are left behind",
         run: full_before,
     },
     Class {
         word: "db-full",
         fault: "the file system of the database fills up",
         made: "`sweep --db` on a nearly full ext4",
-        must: "exit 1; stored trials are kept; works again once there is room",
+        must: "exit 1; stored trials are kept; later runs succeed once there is free space",
         run: database_fills_up,
     },
     Class {
         word: "db-none",
-        fault: "an invalid database: garbage, truncated, of another program, newer",
-        made: "another file in its place, or a good one truncated to n bytes",
-        must: "exit 1 with the remedy; the file is not changed",
+        fault: "an invalid database: random bytes, truncated, from another program, or a newer \
+                version",
+        made: "`--db` with a file that is not a database, or with a database truncated to n bytes",
+        must: "exit 1; the message states the remedy; the file is not changed",
         run: no_database,
     },
     Class {
         word: "truncated",
         fault: "the target is truncated while it is measured",
-        made: "truncate(2) to half during a read, four I/O engines",
-        must: "exit 1 saying that it shrank",
+        made: "truncate(2) to half the size during reads with four I/O engines",
+        must: "exit 1; the message says that the target shrank",
         run: truncated,
     },
     Class {
         word: "stdout-full",
-        fault: "stdout that cannot be written",
+        fault: "standard output that cannot be written",
         made: "`> /dev/full`",
-        must: "exit 1; what was measured is stored",
+        must: "exit 1; the results are stored",
         run: stdout_full,
     },
 ];
@@ -112,7 +114,7 @@ fn database_fills_up(context: &Context) -> Result<Tally> {
             false
         })?;
         let ended = running.ended()?;
-        tally.detected(&format!("{room_kib} KiB of room: {line}"), ended.fails(1, &[&db]));
+        tally.detected(&format!("{room_kib} KiB free: {line}"), ended.fails(1, &[&db]));
         fs::remove_file(volume.folder().join("filler"))?;
         let kept = || {
             let again = place
@@ -120,7 +122,7 @@ fn database_fills_up(context: &Context) -> Result<Tally> {
             again.map_err(|error| error.to_string())?.ends_with(0)?;
             let before: u64 = place.runs(&db)?.iter().map(|run| run.trials).sum();
             ensure(before > seen, || {
-                format!("{seen} trials were stored; after one more run there are {before}")
+                format!("one more run changed the number of trials from {seen} to {before}")
             })
         };
         tally.kept(&line, kept());
@@ -128,14 +130,14 @@ fn database_fills_up(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Names and contents of invalid databases, which must not be changed.
+/// Returns the names and contents of invalid databases, which halfpower must not change.
 fn invalid_databases(place: &Place<'_>) -> Result<Vec<(String, Vec<u8>)>> {
     place.prepare("run --ioengine null --runtime 0.01 --trials 3 --quiet --db good.db")?;
     let good = fs::read(place.path("good.db"))?;
     let mut foreign = b"SQLite format 3\0".to_vec();
     foreign.resize(8192, 0);
     let mut newer = good.clone();
-    // PRAGMA user_version: bytes 60 to 63.
+    // Bytes 60 to 63 of an SQLite file are the value of PRAGMA user_version.
     newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
     let mut files = vec![
         ("text".to_string(), b"dear diary".to_vec()),

@@ -1,4 +1,4 @@
-//! Short transfers, and completions that are late, duplicate or missing.
+//! Fault classes of short transfers, and of completions that are late, duplicate or missing.
 
 use super::Class;
 use crate::faults::device::Served;
@@ -12,63 +12,63 @@ pub const CLASSES: &[Class] = &[
         word: "short-read",
         fault: "short reads",
         made: "`--inject read-short:4k@n` and FUSE, `--verify`",
-        must: "continued: all bytes correct, and counted",
+        must: "short reads are continued and counted; all bytes are correct",
         run: short_reads,
     },
     Class {
         word: "short-write",
         fault: "short writes",
         made: "`--inject write-short:4k@n`, `--verify`",
-        must: "continued: every block is read back, and counted",
+        must: "short writes are continued and counted; every block is read back correctly",
         run: short_writes,
     },
     Class {
         word: "reordered",
         fault: "completions out of order",
         made: "`--inject late:COUNT@n`, depth 8, `--verify`",
-        must: "no error, and every request counted once",
+        must: "no error; every request is counted once",
         run: reordered,
     },
     Class {
         word: "duplicate",
         fault: "a request that completes twice",
-        made: "`--inject twice@n`, four I/O engines",
-        must: "exit 1 with the offset",
+        made: "`--inject twice@n` with four I/O engines",
+        must: "exit 1; the message states the offset",
         run: duplicate,
     },
     Class {
         word: "stall",
         fault: "a device that hangs for a while, up to 30 s",
         made: "`--inject hang:TIME@n` and FUSE",
-        must: "waits; the maximum latency and the verdict show it",
+        must: "the run waits; the maximum latency and the verdict show the stall",
         run: stall,
     },
     Class {
         word: "never",
         fault: "a request that is never answered",
         made: "`--inject never@n` with and without a time limit, and FUSE",
-        must: "exit 1 within two minutes: the device does not answer",
+        must: "exit 1 within two minutes; the message says that the device does not answer",
         run: never,
     },
 ];
 
-/// Depth 8, or 1 if the I/O engine supports no more.
+/// Returns the queue depth of the tests: 8, or 1 for the I/O engine `sync`, which supports no more.
 pub fn depth(engine: &str) -> u32 {
     if engine == "sync" { 1 } else { 8 }
 }
 
-/// Creates a file of 1 MiB of verifiable blocks.
+/// Creates a file `data` of 1 MiB, filled with blocks that `--verify` can check.
 pub fn sealed(place: &Place<'_>) -> Result<()> {
     place.file("data", MIB)?;
     place.prepare("run data --overwrite=data --rw write --bs 64k --size 1m --trials 1 --verify -q")
 }
 
-/// Checks that the only trial moved 1 MiB in 16 requests, of which this many were short.
+/// Checks that the first trial transferred 1 MiB in 16 requests, with `short` short transfers.
 fn is_complete(document: &Value, short: u64) -> Check {
     let trial = &document["trials"][0];
     let counts = ["bytes", "requests", "short_transfers"].map(|field| trial[field].as_u64());
     ensure(counts == [Some(MIB), Some(16), Some(short)], || {
-        format!("bytes, requests and short transfers are {counts:?}, not 1 MiB, 16, {short}")
+        format!("bytes, requests and short transfers are {counts:?}, not 1 MiB, 16 and {short}")
     })
 }
 
@@ -90,7 +90,8 @@ fn short_reads(context: &Context) -> Result<Tally> {
     let place = context.place()?;
     let device = Served::new(context, "fixed=20us", "--size 1m --inject read-short:4k@0x9")?;
     let file = device.file();
-    // The bytes must be correct, however the kernel handles the short answer.
+    // The kernel may handle short replies of a FUSE server in several ways. The bytes must be
+    // correct in each case.
     let line = format!(
         "run {file} --overwrite={file} --rw write --bs 64k --size 1m --trials 1 --verify --quiet"
     );
@@ -156,7 +157,9 @@ fn duplicate(context: &Context) -> Result<Tally> {
 /// Checks that the maximum latency is at least as long as the stall.
 fn shows(document: &Value, milliseconds: u64) -> Check {
     let max = document["trials"][0]["latency_ns"]["max"].as_u64().unwrap_or(0);
-    ensure(max >= milliseconds * 1_000_000, || format!("the greatest latency is {max} ns"))
+    ensure(max >= milliseconds * 1_000_000, || {
+        format!("the maximum latency is {max} ns, less than {milliseconds} ms")
+    })
 }
 
 fn stall(context: &Context) -> Result<Tally> {
@@ -185,20 +188,26 @@ fn stall(context: &Context) -> Result<Tally> {
         let reported = document.and_then(|document| {
             shows(&document, milliseconds)?;
             let reasons = document["verdict"]["reasons"].to_string();
-            ensure(reasons.contains("no request completed for"), || format!("verdict: {reasons}"))
+            ensure(reasons.contains("no request completed for"), || {
+                format!("the verdict does not report the stall: {reasons}")
+            })
         });
         tally.detected(&line, reported);
     }
     Ok(tally)
 }
 
-/// Time limit (ms). A device counts as dead after one minute; draining takes half a minute more.
+/// Time limit of a run with a request that never completes (ms). halfpower gives up after one
+/// minute, and waits up to half a minute more for the requests in flight.
 const NEVER_MS: u64 = 120_000;
 
-/// Starts all runs together, because they only wait for a request that never completes.
+/// Tests requests that never complete. All runs are started at the same time, because they only
+/// wait.
 fn never(context: &Context) -> Result<Tally> {
     if context.quick {
-        bail!(Missing("takes a minute and a half; not in the quick form".to_string()));
+        bail!(Missing(
+            "--quick skips this class, because it takes a minute and a half".to_string()
+        ));
     }
     let mut tally = Tally::default();
     let places: Vec<Place<'_>> = (0..7).map(|_| context.place()).collect::<Result<_>>()?;

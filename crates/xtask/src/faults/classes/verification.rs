@@ -1,4 +1,5 @@
-//! Data that differ from the written data: flipped, lost, misdirected, torn, or changed by others.
+//! Fault classes of data that differ from the written data: flipped bits, writes that are lost,
+//! misdirected or torn, and files that another program damages.
 
 use super::Class;
 use super::transfers::{depth, sealed};
@@ -15,35 +16,37 @@ pub const CLASSES: &[Class] = &[
         word: "flip-read",
         fault: "a bit flipped in a read",
         made: "`--inject read-flip@n`, `--rw read --verify`, four I/O engines",
-        must: "exit 4 with the block's offset",
+        must: "exit 4; the message states the block's offset",
         run: flipped_reads,
     },
     Class {
         word: "flip-write",
         fault: "a bit flipped in a write",
         made: "`--inject write-flip@n` and FUSE, `--rw write --verify`",
-        must: "exit 4 with the block's offset; stored as failed and invalid",
+        must: "exit 4; the message states the block's offset; the run is stored as failed and \
+               invalid",
         run: |context| falsified(context, "flip", |number| (number << 16) + (1 << 15)),
     },
     Class {
         word: "lost-write",
         fault: "a write that never reaches the medium",
         made: "`--inject write-lose@n` and FUSE, `--rw write --verify`",
-        must: "exit 4 with the block's offset; stored as failed and invalid",
+        must: "exit 4; the message states the block's offset; the run is stored as failed and \
+               invalid",
         run: |context| falsified(context, "lose", |number| number << 16),
     },
     Class {
         word: "stale",
-        fault: "a lost write over previously valid blocks",
+        fault: "a lost write that leaves the old block in place",
         made: "two `--verify` runs with different seeds, the second with `write-lose@n`",
-        must: "exit 4: the block is stale",
+        must: "exit 4; the message says that the block is stale",
         run: stale,
     },
     Class {
         word: "misdirected",
         fault: "a write to the wrong offset",
         made: "`--inject write-misdirect:SIZE@n` and FUSE, `--rw write --verify`",
-        must: "exit 4 with one of the two offsets",
+        must: "exit 4; the message states one of the two offsets",
         run: |context| falsified(context, "misdirect:128k", |number| number << 16),
     },
     Class {
@@ -55,23 +58,25 @@ pub const CLASSES: &[Class] = &[
     },
     Class {
         word: "torn",
-        fault: "a write of which half reaches the medium",
+        fault: "a write of which only half reaches the medium",
         made: "`--inject write-tear@n` and FUSE, `--rw write --verify`",
-        must: "exit 4 with the offset of the second half; stored as failed and invalid",
+        must: "exit 4; the message states the offset of the second half; the run is stored as \
+               failed and invalid",
         run: |context| falsified(context, "tear", |number| (number << 16) + (1 << 15)),
     },
     Class {
         word: "damaged",
         fault: "a file damaged between `--rw write --verify` and `--rw read --verify`",
         made: "a bit flipped, a block zeroed, two blocks swapped",
-        must: "exit 4 with the block's offset",
+        must: "exit 4; the message states the block's offset",
         run: damaged_between_runs,
     },
     Class {
         word: "damaged-meanwhile",
         fault: "a file damaged while it is written, before it is read back",
         made: "a bit flipped during a slow `--rw write --verify`",
-        must: "exit 4 with the block's offset; stored as failed and invalid",
+        must: "exit 4; the message states the block's offset; the run is stored as failed and \
+               invalid",
         run: damaged_in_a_run,
     },
 ];
@@ -89,7 +94,7 @@ fn flipped_reads(context: &Context) -> Result<Tally> {
                  1 --verify --quiet --inject read-flip@{number}",
                 depth(engine)
             );
-            // The flipped bit is in the byte at a quarter of the request.
+            // The injected fault flips a bit in the byte at one quarter of the request.
             let block = format!("offset {}", (number << 16) + 16384);
             tally.detected(&line, place.run(&line)?.fails(4, &["1 of 256 blocks", &block]));
             tally.also_detected(&line, place.newest_is("failed"));
@@ -98,8 +103,8 @@ fn flipped_reads(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// A device that falsifies its nth write, in the process and over FUSE: the read-back must report
-/// the offset.
+/// Injects a fault into the nth write, in the process and in a FUSE server, and checks that the
+/// verification reports the damaged block. `offset` calculates the offset of this block from n.
 fn falsified(context: &Context, fault: &str, offset: fn(u64) -> u64) -> Result<Tally> {
     let mut tally = Tally::default();
     for engine in context.some(&ENGINES) {
@@ -122,7 +127,7 @@ fn falsified(context: &Context, fault: &str, offset: fn(u64) -> u64) -> Result<T
     Ok(tally)
 }
 
-/// Checks that a run reports the damage at this offset and is stored as failed and invalid.
+/// Checks that a run reports damage at this offset and is stored as failed and invalid.
 fn check_reported(tally: &mut Tally, place: &Place<'_>, line: &str, offset: u64) -> Result<()> {
     let ended = place.run(line)?;
     let at = format!("offset {offset}");
@@ -131,7 +136,7 @@ fn check_reported(tally: &mut Tally, place: &Place<'_>, line: &str, offset: u64)
             .stderr
             .lines()
             .any(|said| said.ends_with(&at) || said.contains(&(at.clone() + " ")));
-        if said { Ok(()) } else { Err(format!("not {at}: {}", ended.stderr.trim())) }
+        if said { Ok(()) } else { Err(format!("the error lacks '{at}': {}", ended.stderr.trim())) }
     });
     tally.detected(line, reported);
     tally.also_detected(line, place.newest_is("failed"));
@@ -154,7 +159,7 @@ fn stale(context: &Context) -> Result<Tally> {
             let ended = place.run(&line)?;
             let reported = ended.ends_with(4).and_then(|()| {
                 let is_named = ended.stderr.contains(&block);
-                ensure(is_named, || format!("not reported: {block}: {}", ended.stderr.trim()))
+                ensure(is_named, || format!("the error lacks '{block}': {}", ended.stderr.trim()))
             });
             tally.detected(&line, reported);
             tally.also_detected(&line, place.newest_is("failed"));
@@ -220,8 +225,8 @@ fn damaged_in_a_run(context: &Context) -> Result<Tally> {
     for engine in context.some(&ENGINES) {
         let place = context.place()?;
         let path = place.file("data", 1 << 20)?;
-        // 16 writes at 20 per second: when the bit is flipped, the first write is complete and is
-        // not repeated.
+        // The 16 writes are issued at 20 per second. When the bit is flipped, the first write has
+        // completed, and no later write repairs the damage.
         let line = format!(
             "run data --overwrite=data {WRITE} --rate-iops 20 --ioengine {engine} --trials 1"
         );
@@ -235,7 +240,7 @@ fn damaged_in_a_run(context: &Context) -> Result<Tally> {
         let block = format!("block at offset {}", at / 4096 * 4096);
         let reported = ended.ends_with(4).and_then(|()| {
             let is_named = ended.stderr.contains(&block);
-            ensure(is_named, || format!("not reported: {block}: {}", ended.stderr.trim()))
+            ensure(is_named, || format!("the error lacks '{block}': {}", ended.stderr.trim()))
         });
         tally.detected(&line, reported);
         tally.also_detected(&line, place.newest_is("failed"));

@@ -1,16 +1,18 @@
-//! Code patterns to avoid: untyped JSON, several types of one name, tuples and booleans where a
-//! named type is clearer. Each function returns the lines of a file with the pattern.
+//! Finds code patterns to avoid: untyped JSON, several types with the same name, and tuples and
+//! booleans where a named type is clearer. Each public function returns the line numbers in a file
+//! at which a pattern occurs.
 //!
-//! Like the rules of tidy, they search for short token sequences outside tests.
+//! Like the rules of tidy, the functions search for short token sequences outside tests.
 
 use super::super::paths::paths;
 use super::super::source::{Source, Token};
 use super::super::words::places;
 
-/// Names of crates, folders and files with documents, i.e. JSON that is printed or stored.
+/// Names of crates, folders and files that define documents: JSON that is printed or stored.
 const DOCUMENTS: [&str; 3] = ["document", "documents", "json"];
 
-/// The first use of `serde_json::Value` or `serde_json::json!` in a file without documents.
+/// Finds the first use of `serde_json::Value` or `serde_json::json!` in a file that does not define
+/// documents.
 pub fn untyped_json(source: &Source) -> Vec<usize> {
     let stem = source.path.strip_suffix(".rs").unwrap_or(&source.path);
     if stem.split('/').any(|part| DOCUMENTS.contains(&part)) {
@@ -22,7 +24,7 @@ pub fn untyped_json(source: &Source) -> Vec<usize> {
     lines.next().into_iter().collect()
 }
 
-/// Structs named `...Document` or `...View`.
+/// Finds structs named `...Document` or `...View`.
 pub fn documents_and_views(source: &Source) -> Vec<usize> {
     let tokens = source.shipped_tokens();
     let is_one = |pair: &&[&Token]| {
@@ -32,7 +34,7 @@ pub fn documents_and_views(source: &Source) -> Vec<usize> {
     tokens.windows(2).filter(is_one).map(|pair| pair[0].line).collect()
 }
 
-/// Definitions of a type of this name.
+/// Finds the definitions of types with this name.
 pub fn definitions(source: &Source, name: &str) -> Vec<usize> {
     let tokens = source.shipped_tokens();
     let is_one = |pair: &&[&Token]| {
@@ -41,14 +43,14 @@ pub fn definitions(source: &Source, name: &str) -> Vec<usize> {
     tokens.windows(2).filter(is_one).map(|pair| pair[0].line).collect()
 }
 
-/// Lines that contain `is_simulated`, including strings and comments.
+/// Finds lines that contain `is_simulated`, also in strings and comments.
 pub fn is_simulated(source: &Source) -> Vec<usize> {
     let lines = source.text.lines().enumerate().map(|(index, line)| (index + 1, line));
     let has_word = lines.filter(|(_, line)| line.contains("is_simulated"));
     has_word.map(|(line, _)| line).filter(|line| !source.is_test_line(*line)).collect()
 }
 
-/// Arms of a `match` on a boolean; use `if` or an enum.
+/// Finds arms of a `match` on a boolean. An `if` or an enum is clearer.
 pub fn boolean_arms(source: &Source) -> Vec<usize> {
     let tokens = source.shipped_tokens();
     let is_arm = |window: &&[&Token]| {
@@ -60,7 +62,8 @@ pub fn boolean_arms(source: &Source) -> Vec<usize> {
     tokens.windows(4).filter(is_arm).map(|window| window[1].line).collect()
 }
 
-/// Literals that start with `&[("`, pairs of name and value; use a type.
+/// Finds literals that start with `&[("`, which are lists of names and values. A named type is
+/// clearer.
 pub fn lists_of_named_values(source: &Source) -> Vec<usize> {
     let tokens = source.shipped_tokens();
     let is_one = |window: &&[&Token]| {
@@ -70,13 +73,13 @@ pub fn lists_of_named_values(source: &Source) -> Vec<usize> {
     tokens.windows(4).filter(is_one).map(|window| window[0].line).collect()
 }
 
-/// Literals `["read", "write"]`; use an enum.
+/// Finds literals `["read", "write"]`. An enum is clearer.
 pub fn lists_of_directions(source: &Source) -> Vec<usize> {
     let tokens = source.shipped_tokens();
     places(&tokens, &["[", "\"read\"", ",", "\"write\""]).collect()
 }
 
-/// Function parameters with a tuple pattern: `fn f((a, b): (A, B))`.
+/// Finds function parameters with a tuple pattern: `fn f((a, b): (A, B))`.
 pub fn tuple_parameters(source: &Source) -> Vec<usize> {
     let tokens = source.shipped_tokens();
     let mut lines = Vec::new();
@@ -90,7 +93,8 @@ pub fn tuple_parameters(source: &Source) -> Vec<usize> {
     lines
 }
 
-/// The tokens after the `(` of a parameter list, given the tokens after the function's name.
+/// Returns the tokens after the `(` of a parameter list. `tokens` starts after the name of the
+/// function.
 fn parameter_list<'a, 'b>(tokens: &'a [&'b Token]) -> &'a [&'b Token] {
     let mut angles = Angles::default();
     for (index, token) in tokens.iter().enumerate() {
@@ -102,7 +106,7 @@ fn parameter_list<'a, 'b>(tokens: &'a [&'b Token]) -> &'a [&'b Token] {
     &[]
 }
 
-/// Lines of the parameters that start with `(` or `&(`.
+/// Returns the lines of the parameters that start with `(` or `&(`.
 fn tuples_in_list(tokens: &[&Token]) -> Vec<usize> {
     let mut lines = Vec::new();
     let mut angles = Angles::default();
@@ -127,7 +131,7 @@ fn tuples_in_list(tokens: &[&Token]) -> Vec<usize> {
     lines
 }
 
-/// Nesting depth of a token in `<...>`. The `>` of `->` and `=>` is not a closing bracket.
+/// Nesting depth of a token in `<...>`. The `>` of `->` is not a closing bracket.
 #[derive(Default)]
 struct Angles {
     depth: usize,

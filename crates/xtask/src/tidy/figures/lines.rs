@@ -1,5 +1,5 @@
-//! Lines per crate, their shares, and the share of comments inside functions. Blank lines and
-//! comments count as lines of a file.
+//! Counts the lines of each crate, their share of all lines, and the share of comments inside
+//! functions. Blank lines and comments count as lines of a file.
 
 use super::super::layout;
 use super::super::source::Source;
@@ -7,21 +7,21 @@ use super::row::{Goal, Row, aligned};
 use super::texts;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The crate of the program.
+/// Name of the crate that contains the program.
 const PROGRAM: &str = "halfpower";
-/// Goal: maximum number of lines of the program.
+/// Goal: maximum number of source lines of the crate that contains the program.
 const PROGRAM_LINES: usize = 8_000;
-/// Goal: maximum share of a crate in all source lines.
+/// Goal: maximum share of all source lines that one crate may contain (%).
 const LARGEST_SHARE_PERCENT: usize = 15;
 
-/// The lines of one crate, or of all crates.
+/// Numbers of lines of one crate, or of all crates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// Lines of files below `src`.
+    /// Number of lines in `src`, with unit tests.
     source: usize,
-    /// Lines of unit tests, included in `source`.
+    /// Number of lines of unit tests in `src`.
     unit_tests: usize,
-    /// Lines of files below `tests`, `benches` and `examples`.
+    /// Number of lines outside `src`: in `tests`, `benches` and `examples`.
     tests: usize,
 }
 
@@ -37,7 +37,7 @@ impl Lines {
     }
 }
 
-/// The lines of each crate, and the figures of all crates.
+/// Counts the lines of each crate. Returns these counts, and the figures for all crates.
 pub fn count(sources: &[Source]) -> (BTreeMap<&str, Lines>, Vec<Row>) {
     let mut crates: BTreeMap<&str, Lines> = BTreeMap::new();
     let mut all = Lines::default();
@@ -50,7 +50,7 @@ pub fn count(sources: &[Source]) -> (BTreeMap<&str, Lines>, Vec<Row>) {
     let program = crates.get(PROGRAM).copied().unwrap_or_default();
     let rows = vec![
         Row::count("source lines (crates/*/src)", all.source, Goal::None),
-        Row::count("  of them unit tests", all.unit_tests, Goal::None),
+        Row::count("  including unit tests", all.unit_tests, Goal::None),
         Row::count("lines of tests, benches and examples", all.tests, Goal::None),
         Row::count(
             format!("crates above {LARGEST_SHARE_PERCENT}% of the source lines"),
@@ -72,7 +72,7 @@ fn is_large(lines: Lines, all: Lines) -> bool {
     lines.source * 100 > all.source * LARGEST_SHARE_PERCENT
 }
 
-/// A table of the crates, largest first.
+/// Formats a table of the crates, largest first.
 pub fn table(crates: &BTreeMap<&str, Lines>) -> String {
     let source = crates.values().map(|lines| lines.source).sum();
     let all = Lines { source, ..Lines::default() };
@@ -101,7 +101,7 @@ pub fn table(crates: &BTreeMap<&str, Lines>) -> String {
     aligned(&cells, &[1, 2, 3, 4])
 }
 
-/// Share of comment lines in the non-blank lines inside shipped functions.
+/// Returns the share of comment lines in the non-blank lines inside shipped functions.
 pub fn comments(sources: &[Source]) -> Row {
     let (mut comments, mut lines) = (0, 0);
     for source in sources {
@@ -113,7 +113,7 @@ pub fn comments(sources: &[Source]) -> Row {
         .at(format!("{comments} of {lines} lines"))
 }
 
-/// Non-blank lines between the braces of functions outside tests.
+/// Returns the numbers of the non-blank lines between the braces of functions outside tests.
 fn lines_in_functions(source: &Source) -> BTreeSet<usize> {
     let bodies = layout::bodies(source);
     let mut inside: BTreeSet<usize> =

@@ -1,18 +1,19 @@
-//! A figure with its goal, and the plain-text table of all figures. Also the alignment of columns
-//! that other tables use.
+//! The rows of the plain-text table of figures: each has a figure and its goal. Other tables also
+//! use the alignment of columns in this file.
 
 use super::super::source::Source;
 use std::collections::BTreeMap;
 
-/// Maximum number of places that are listed; more are counted by crate.
+/// Maximum number of places that a row lists. If there are more, the row shows their number in each
+/// crate.
 const NAMED_PLACES: usize = 3;
-/// Maximum number of crates that are listed, those with the most places.
+/// Maximum number of crates that a row lists. Crates with the most places are first.
 const NAMED_CRATES: usize = 4;
 
 /// The goal of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// No goal: the figure is only shown.
+    /// There is no goal, and the figure is only shown.
     None,
     /// The figure must equal this number.
     Exactly(usize),
@@ -23,7 +24,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// Whether a count meets the goal; `None` without a goal.
+    /// Returns whether a count meets the goal. None if there is no goal.
     fn is_met(self, count: usize) -> Option<bool> {
         match self {
             Self::None => None,
@@ -43,7 +44,7 @@ impl Goal {
     }
 }
 
-/// A line of the table.
+/// A row of the table.
 pub struct Row {
     name: String,
     value: String,
@@ -53,7 +54,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row with a counter.
+    /// Returns a row for a count.
     pub fn count(name: impl Into<String>, count: usize, goal: Goal) -> Self {
         Self {
             name: name.into(),
@@ -64,12 +65,13 @@ impl Row {
         }
     }
 
-    /// A row with a figure that is not a count and has no goal.
+    /// Returns a row for a figure that is not a count and has no goal.
     pub fn figure(name: &str, value: String) -> Self {
         Self { value, ..Self::count(name, 0, Goal::None) }
     }
 
-    /// A row with a count of lines in files, and their places.
+    /// Returns a row with the number of lines that `find` returns for all files. The row also lists
+    /// these lines, or their number in each crate.
     pub fn places(
         name: impl Into<String>,
         sources: &[&Source],
@@ -100,7 +102,7 @@ impl Row {
         row.at(names.join(", "))
     }
 
-    /// The row with the places where something was found.
+    /// Returns the row with this text in the column `where`.
     pub fn at(self, places: String) -> Self {
         Self { places, ..self }
     }
@@ -113,26 +115,26 @@ impl Row {
         }
     }
 
-    /// Name of what is counted.
+    /// Returns the name of the figure.
     #[cfg(test)]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The figure as it is printed.
+    /// Returns the figure as it is printed.
     #[cfg(test)]
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// Whether the goal is met; `None` without a goal.
+    /// Returns whether the goal is met. None if there is no goal.
     #[cfg(test)]
     pub fn is_met(&self) -> Option<bool> {
         self.is_met
     }
 }
 
-/// All rows as a table in columns.
+/// Formats the rows as a table with a header and aligned columns.
 pub fn table(rows: &[Row]) -> String {
     let mut cells = vec![["counter", "value", "goal", "", "where"]];
     cells.extend(
@@ -141,7 +143,8 @@ pub fn table(rows: &[Row]) -> String {
     aligned(&cells, &[1])
 }
 
-/// Formats cells as columns, two spaces apart; columns in `right` are right-aligned.
+/// Formats cells as columns with two spaces between them. The columns with an index in `right` are
+/// right-aligned.
 pub fn aligned<const COLUMNS: usize>(cells: &[[&str; COLUMNS]], right: &[usize]) -> String {
     let width = |column: usize| {
         cells.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()

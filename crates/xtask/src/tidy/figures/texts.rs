@@ -1,17 +1,19 @@
-//! Comments and string literals: which lines are comments, and where a library mentions a flag of
-//! the program. Libraries should name their parameters instead, because other programs have other
-//! flags.
+//! Finds comment lines. Also finds lines of libraries whose comments or string literals mention a
+//! flag of the program. Libraries should use the names of their parameters instead, because other
+//! programs that use the library have other flags.
 
 use super::super::source::{Source, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The crates that must not mention flags.
+/// Crates that must not mention flags of the program.
 const LIBRARIES: [&str; 8] =
     ["ioengine", "workload", "cpucost", "iotrace", "memspeed", "analysis", "simulator", "seqio"];
-/// Programs whose flags a library may mention, after the name of the program on the same line.
+/// Programs whose flags a library may mention, if the name of the program precedes the flag on the
+/// same line.
 const OTHER_PROGRAMS: [&str; 3] = ["cargo", "fio", "losetup"];
 
-/// Lines of a library, outside tests, that mention a flag such as `--name`; once per flag.
+/// Finds lines of a library, outside tests, that mention a flag such as `--name`. A line with
+/// several flags is returned once for each flag.
 pub fn flag_names(source: &Source) -> Vec<usize> {
     if !LIBRARIES.contains(&source.crate_name()) {
         return Vec::new();
@@ -30,14 +32,15 @@ pub fn flag_names(source: &Source) -> Vec<usize> {
     lines
 }
 
-/// Lines that contain only a comment.
+/// Returns the numbers of the lines that contain only a comment.
 pub fn comment_lines(source: &Source) -> BTreeSet<usize> {
     let lines: Vec<&str> = source.text.lines().collect();
     let is_alone = |line: &usize| lines[line - 1].trim_start().starts_with("//");
     comments(source).into_keys().filter(is_alone).collect()
 }
 
-/// The comment of each line with a comment, starting with its `//`, without block comments.
+/// Returns a map from line numbers to the comments on these lines. Each comment starts with `//`.
+/// Block comments are left out.
 fn comments(source: &Source) -> BTreeMap<usize, String> {
     let mut literals_of: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for token in literals(source) {
@@ -58,8 +61,8 @@ fn comments(source: &Source) -> BTreeMap<usize, String> {
     comments
 }
 
-/// String literals as written. Doc comments are tokenised as attributes with a string; these
-/// strings are excluded, because they are on lines that start with `//`.
+/// Returns the string literals as they are written in the source. The tokens of a doc comment are
+/// an attribute with a string literal. These literals are excluded: their lines start with `//`.
 fn literals(source: &Source) -> impl Iterator<Item = &Token> {
     let lines: Vec<&str> = source.text.lines().collect();
     let is_comment = move |token: &Token| lines[token.line - 1].trim_start().starts_with("//");
@@ -71,8 +74,9 @@ fn literals(source: &Source) -> impl Iterator<Item = &Token> {
     source.tokens.iter().filter(move |token| is_string(token) && !is_comment(token))
 }
 
-/// Number of flags in a line of text: `--` at the start of a word, followed by two or more
-/// lowercase letters or dashes, without another program's name before it.
+/// Counts the flags of the program in a line of text. A flag is a `--` at the start of a word,
+/// followed by a lowercase letter and another lowercase letter or dash. Flags after the name of
+/// another program are not counted.
 fn count_flags(text: &str) -> usize {
     let is_inner = |letter: char| letter.is_alphanumeric() || "-<!".contains(letter);
     let is_flag = |(start, _): &(usize, &str)| {

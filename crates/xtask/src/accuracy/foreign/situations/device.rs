@@ -1,5 +1,5 @@
-//! Devices whose rate changes, that stall, that are too slow for the requested percentiles, or too
-//! fast for the load generator.
+//! Situations in which the rate of a device changes, or in which the device stalls, is too slow for
+//! the requested percentiles, is too fast for the load generator, or is used by another program.
 
 use super::Situation;
 use super::gear::{QUIET, alarm, run_and_check, with_command};
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// One situation per check.
+/// The situations, one for each check.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "trials-differ",
@@ -58,15 +58,15 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "generator",
-        wrong: "the generator is the limit",
-        made: "a zram device, which completes within the call",
+        wrong: "the load generator limits the rate",
+        made: "a zram device, which completes requests in the submit call",
         must: "suspect: the CPU may be the limit",
         says: &["the CPU may be the limit"],
         run: generator,
     },
     Situation {
         word: "at-once",
-        wrong: "requests complete within the call that submits them",
+        wrong: "requests complete in the call that submits them",
         made: "libaio, depth 8, on a zram device",
         must: "suspect: the depth was not reached",
         says: &["completed inside the submit call"],
@@ -76,21 +76,21 @@ pub const SITUATIONS: &[Situation] = &[
         word: "percentile",
         wrong: "too few requests for the highest percentile",
         made: "nbdkit with a delay of 100 ms, trials of 1 s",
-        must: "suspect: too few for the percentile",
+        must: "suspect: too few requests for the percentile",
         says: &["requests; percentile"],
         run: percentile,
     },
     Situation {
         word: "others-used",
         wrong: "another program uses the device",
-        made: "fio reads the same loop device meanwhile",
-        must: "suspect: others used the device",
+        made: "fio reads the same loop device during the run",
+        must: "suspect: other programs used the device",
         says: &["other programs used the device"],
         run: others_used,
     },
 ];
 
-/// A rate filter whose limit can be changed (megabits/s).
+/// Starts a server with a rate filter whose limit can be changed later (Mbit/s).
 fn adjustable(context: &Context, megabits_per_s: u64) -> Result<Server> {
     let server = Server::nbdkit(
         context,
@@ -100,8 +100,8 @@ fn adjustable(context: &Context, megabits_per_s: u64) -> Result<Server> {
     Ok(server)
 }
 
-/// Runs `halfpower LINE` and changes the limit several times: pairs of a pause (ms) and a limit
-/// (Mbit/s).
+/// Runs `halfpower LINE` and meanwhile changes the limit of the server. Each element of `rates` is
+/// a pause (ms) and the limit that is set after the pause (Mbit/s).
 fn with_rates(
     context: &Context,
     server: &Server,
@@ -140,7 +140,7 @@ fn stall(context: &Context, says: &[&str]) -> Result<Check> {
     Ok(with_command(&line, alarm(&running.ended()?, says)))
 }
 
-/// Changes the limit in the middle of the trial.
+/// Changes the limit of the server in the middle of the trial.
 fn changes(context: &Context, says: &[&str], [before, after]: [u64; 2]) -> Result<Check> {
     let server = adjustable(context, before)?;
     let line = format!("run {} --rw randread --bs 64k --trials 1 --runtime 4", server.file());
@@ -159,23 +159,23 @@ fn drifts(context: &Context, says: &[&str]) -> Result<Check> {
 /// A compressed block device in memory, removed on drop.
 pub struct Zram(String);
 
-/// The kernel's interface to create and remove zram devices.
+/// Folder with the kernel's interface to create and remove zram devices.
 const ZRAM: &str = "/sys/class/zram-control";
 
 impl Zram {
-    /// A device of this size. It completes requests within the submitting call.
+    /// Creates a device of this size. The device completes requests within the submitting call.
     pub fn new(bytes: u64) -> Result<Zram> {
         let Ok(number) = fs::read_to_string(format!("{ZRAM}/hot_add")) else {
-            return Err(Missing("this kernel makes no zram device".to_string()).into());
+            return Err(Missing("this kernel cannot create zram devices".to_string()).into());
         };
         let zram = Zram(number.trim().to_string());
         let size = format!("/sys/block/zram{}/disksize", zram.0);
-        fs::write(&size, bytes.to_string()).context("cannot give the zram device a size")?;
-        anyhow::ensure!(soon(|| Path::new(&zram.path()).exists()), "no {}", zram.path());
+        fs::write(&size, bytes.to_string()).context("cannot set the size of the zram device")?;
+        anyhow::ensure!(soon(|| Path::new(&zram.path()).exists()), "{} is missing", zram.path());
         Ok(zram)
     }
 
-    /// Path of the device.
+    /// Returns the path of the device.
     pub fn path(&self) -> String {
         format!("/dev/zram{}", self.0)
     }
@@ -184,7 +184,7 @@ impl Zram {
 impl Drop for Zram {
     fn drop(&mut self) {
         if !soon(|| fs::write(format!("{ZRAM}/hot_remove"), &self.0).is_ok()) {
-            eprintln!("{} is still there", self.path());
+            eprintln!("cannot remove {}", self.path());
         }
     }
 }
@@ -215,7 +215,7 @@ fn others_used(context: &Context, says: &[&str]) -> Result<Check> {
     let place = context.place()?;
     let mut fio = Command::new("fio");
     fio.args(["--name=beside", "--direct=1", "--rw=randread", "--bs=64k", "--ioengine=psync"]);
-    // With --thread: a job in a process of its own would outlive fio.
+    // With --thread, the job ends together with fio. A job in a separate process would outlive fio.
     fio.args(["--time_based", "--runtime=60", "--thread"])
         .arg(format!("--filename={}", target.path));
     let _fio = place.start_command(fio)?;

@@ -1,4 +1,5 @@
-//! Situations of single runs that an earlier version missed. They are kept as regression tests.
+//! Regression tests: situations that an earlier version of halfpower did not report. A single run
+//! is enough to test each of them.
 
 use super::Situation;
 use super::gear::{contains_any, run_and_check, short, with_command};
@@ -13,13 +14,13 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::fs;
 
-/// Situations that one run shows.
+/// The situations, for each of which a single run is enough.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-wrap",
         wrong: "random buffered reads hit the page cache, on a device without counters",
-        made: "random buffered reads of a file of nbdfuse of 8 MiB, depth 8",
-        must: "invalid: comes from the page cache",
+        made: "random buffered reads of an 8 MiB file of nbdfuse, depth 8",
+        must: "invalid: repeated reads come from the page cache",
         says: &["repeated reads come from the page cache"],
         run: wrap,
     },
@@ -43,7 +44,7 @@ pub const SITUATIONS: &[Situation] = &[
         word: "again-tmpfs",
         wrong: "writes to tmpfs",
         made: "a file on a tmpfs is written",
-        must: "suspect: lies in memory",
+        must: "suspect: the target lies in memory",
         says: &["lies in memory (tmpfs)"],
         run: tmpfs_write,
     },
@@ -58,8 +59,8 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-hog",
         wrong: "a busy loop on the same CPU",
-        made: "a busy loop on the only CPU that the program may use, nbdkit at depth 8",
-        must: "suspect: waited for a CPU",
+        made: "the program shares its only CPU with a busy loop; reads from nbdkit, depth 8",
+        must: "suspect: the threads waited for a CPU",
         says: &["waited for a CPU"],
         run: |context, says| {
             let server = Server::nbdkit(context, "memory 64M")?;
@@ -68,17 +69,17 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "again-io-max",
-        wrong: "a limit of its own control group",
-        made: "8 MB/s for the program's group, sequential reads of 1 MiB",
+        wrong: "an I/O limit of the program's control group",
+        made: "a cgroup limits the program to 8 MB/s; sequential reads of 1 MiB",
         must: "suspect: the limit of the control group was measured",
         says: &["the control group limits"],
         run: |context, says| io_max(context, says, "--rw read --bs 1m --iodepth 4"),
     },
     Situation {
         word: "again-left",
-        wrong: "`soak` of a command that leaves a process behind",
-        made: "`sh` starts a busy loop of 3 s and ends",
-        must: "the process is named with its PID, or the upper bound includes its CPU time",
+        wrong: "`soak` runs a command that leaves a process running",
+        made: "`sh` starts a busy loop of 3 s in the background and exits",
+        must: "the process is reported with its PID, or the upper bound includes its CPU time",
         says: &["the command left a process running, ", " processes running, "],
         run: left_behind,
     },
@@ -121,11 +122,11 @@ fn one_request(context: &Context, says: &[&str]) -> Result<Check> {
     run_and_check(context, &line, says)
 }
 
-/// Script that leaves a busy loop running; the loop ends by itself.
+/// Script that exits while a busy loop still runs in the background. The loop ends after 3 s.
 const LEAVES: &str = "timeout 3 sh -c 'while :; do :; done' &\n";
-/// Duration of the busy loop (ms).
+/// Duration of the busy loop that the script starts (ms).
 const LOOP_MS: u64 = 3000;
-/// An upper bound below this does not include the busy loop (ns).
+/// Smallest upper bound on CPU time that counts as including the busy loop (ns).
 const LOOP_NS: f64 = 2.4e9;
 
 fn left_behind(context: &Context, says: &[&str]) -> Result<Check> {
@@ -133,7 +134,7 @@ fn left_behind(context: &Context, says: &[&str]) -> Result<Check> {
     fs::write(place.path("leaves"), LEAVES).context("cannot write the script")?;
     let line = "soak --json -- sh leaves";
     let ended = place.run(line)?;
-    // The loop must end before the next measurement.
+    // The busy loop must end before the next measurement.
     pause(LOOP_MS);
     let said = format!("{} {}", ended.stdout, ended.stderr);
     let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Shared by the situations: the check of a report, busy programs, control groups, Python.
+//! Helpers of the situations: the check of a report, busy programs, control groups, Python.
 
 use crate::faults::device::soon;
 use crate::faults::place::{Context, Place};
@@ -10,11 +10,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Flags of a run whose JSON is checked.
+/// Flags for a run whose JSON document is checked.
 pub const QUIET: &str = "--no-store --json --quiet";
 
-/// Checks for a verdict that is not valid with one of these reasons, or a refusal with one of these
-/// messages.
+/// Checks that halfpower reported one of the texts in `says`: as a reason of a verdict that is not
+/// valid, or as the message with which it refused to run.
 pub fn alarm(ended: &Ended, says: &[&str]) -> Check {
     ensure(!ended.hung, || "did not end".to_string())?;
     let Ok(document) = serde_json::from_str::<Value>(&ended.stdout) else {
@@ -29,26 +29,26 @@ pub fn alarm(ended: &Ended, says: &[&str]) -> Check {
     })
 }
 
-/// Whether a text contains one of these texts.
+/// Returns true if `text` contains one of the texts in `says`.
 pub fn contains_any(text: &str, says: &[&str]) -> bool {
     says.iter().any(|words| text.contains(words))
 }
 
-/// The beginning of a text, on one line.
+/// Returns the first 400 characters of a text on one line. Line breaks are replaced by slashes.
 pub fn short(text: &str) -> String {
     let text = text.trim().replace('\n', " / ");
     let end = text.char_indices().nth(400).map_or(text.len(), |(at, _)| at);
     text[..end].to_string()
 }
 
-/// The rates of a run as text for messages.
+/// Formats the rate of a run and the number of its trials for a message.
 fn rates(document: &Value) -> String {
     let rate = document["summary"]["requests_per_s"]["median"].as_f64().unwrap_or(f64::NAN);
     let trials = document["trials"].as_array().map_or(0, Vec::len);
     format!("{rate:.1} requests/s in {trials} trials")
 }
 
-/// Runs `halfpower LINE` in a new place and checks for the alarm.
+/// Runs `halfpower LINE` in a new folder and checks for the alarm.
 pub fn run_and_check(context: &Context, line: &str, says: &[&str]) -> Result<Check> {
     Ok(with_command(line, alarm(&context.place()?.run(&format!("{line} {QUIET}"))?, says)))
 }
@@ -58,7 +58,7 @@ pub fn with_command(line: &str, check: Check) -> Check {
     check.map_err(|missed| format!("halfpower {line}: {missed}"))
 }
 
-/// Keeps this CPU, or any CPU, busy until the value is dropped.
+/// Keeps a CPU busy until the returned value is dropped. `cpu` is None for any CPU.
 pub fn hog(place: &Place<'_>, cpu: Option<usize>) -> Result<Running> {
     let mut command = match cpu {
         Some(cpu) => {
@@ -72,7 +72,7 @@ pub fn hog(place: &Place<'_>, cpu: Option<usize>) -> Result<Running> {
     place.start_command(command)
 }
 
-/// The path of Python, preferably of the system.
+/// Returns the path of Python, preferably of the Python that belongs to the system.
 pub fn python() -> Result<PathBuf> {
     let found = ["/usr/bin/python3", "/usr/local/bin/python3"].map(PathBuf::from);
     let found = found.into_iter().find(|path| path.is_file());
@@ -83,11 +83,11 @@ pub fn python() -> Result<PathBuf> {
 /// A control group, removed on drop.
 pub struct Group(PathBuf);
 
-/// Mount point of the controllers.
+/// Mount point of the control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 impl Group {
-    /// A group with a limit on reads of a block device.
+    /// Creates a group with a limit on reads of a block device.
     pub fn reads(device: &str, bytes_per_s: u64) -> Result<Group> {
         let sys = device.replacen("/dev/", "/sys/block/", 1) + "/dev";
         let number = fs::read_to_string(&sys).with_context(|| format!("cannot read {sys}"))?;
@@ -97,14 +97,15 @@ impl Group {
         Group::with("blkio", old, "io", new)
     }
 
-    /// A group with a CPU quota in percent of one CPU.
+    /// Creates a group with a CPU quota (percent of one CPU).
     pub fn cpu(percent: u64) -> Result<Group> {
         let quota_us = percent * 1000;
         let old = ("cpu.cfs_quota_us", quota_us.to_string());
         Group::with("cpu", old, "cpu", ("cpu.max", format!("{quota_us} 100000")))
     }
 
-    /// A group with a setting of cgroup v1 if its controller is mounted, else of cgroup v2.
+    /// Creates a group and applies one setting: `old_setting` if the controller `old` of cgroup v1
+    /// is mounted, otherwise `new_setting` of cgroup v2.
     fn with(
         old: &str,
         old_setting: (&str, String),
@@ -119,20 +120,21 @@ impl Group {
             (PathBuf::from(GROUPS), new_setting)
         };
         if root == Path::new(GROUPS) {
-            // May fail if already enabled. If it cannot be enabled, its file is missing below.
+            // The controller may be enabled already. If it cannot be enabled, the write of its
+            // setting below fails.
             let _ = fs::write(root.join("cgroup.subtree_control"), format!("+{new}"));
         }
         let group = Group(root.join(name));
         if let Err(error) = fs::create_dir(&group.0) {
-            bail!(Missing(format!("no control group can be made: {error}")));
+            bail!(Missing(format!("cannot create a control group: {error}")));
         }
         if let Err(error) = fs::write(group.0.join(file), value) {
-            bail!(Missing(format!("{file} cannot be set: {error}")));
+            bail!(Missing(format!("cannot set {file} of a control group: {error}")));
         }
         Ok(group)
     }
 
-    /// Shell command that enters the control group.
+    /// Returns the shell command with which a shell enters the control group.
     pub fn enter(&self) -> String {
         format!("echo $$ > {}/cgroup.procs", self.0.display())
     }
@@ -142,7 +144,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         // The kernel removes ended processes from the group with a delay.
         if !soon(|| fs::remove_dir(&self.0).is_ok() || !self.0.exists()) {
-            eprintln!("{} is still there", self.0.display());
+            eprintln!("cannot remove {}", self.0.display());
         }
     }
 }

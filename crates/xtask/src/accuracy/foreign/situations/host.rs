@@ -1,4 +1,5 @@
-//! A host whose other work takes CPU time, a host that limits requests, and too little data.
+//! Situations in which other programs take CPU time, the host limits requests, or there is too
+//! little data.
 
 use super::Situation;
 use super::device::Zram;
@@ -11,12 +12,12 @@ use crate::faults::tally::Check;
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-/// One situation per check.
+/// The situations, one for each check.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "io-max",
-        wrong: "a limit of the control group is measured",
-        made: "8 MB/s for the program's group, on a loop device; direct reads of 64 KiB",
+        wrong: "a limit of the control group is measured instead of the device",
+        made: "a cgroup limits the program to 8 MB/s; direct reads of 64 KiB on a loop device",
         must: "suspect: the limit of the control group was measured",
         says: &["the control group limits"],
         run: |context, says| io_max(context, says, "--rw randread --bs 64k --iodepth 4"),
@@ -24,16 +25,16 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "cpu-quota",
         wrong: "the program is throttled by the CPU quota of its control group",
-        made: "5% of a CPU for the program's group",
-        must: "suspect: held the program back",
+        made: "a cgroup limits the program to 5% of a CPU",
+        must: "suspect: the CPU quota held the program back",
         says: &["held the program back"],
         run: cpu_quota,
     },
     Situation {
         word: "one-trial",
-        wrong: "one trial only",
+        wrong: "only one trial",
         made: "`--trials 1` on nbdkit with a delay of 1 ms",
-        must: "suspect: one trial",
+        must: "suspect: only one trial",
         says: &["one trial does not show the scatter between trials"],
         run: one_trial,
     },
@@ -48,15 +49,15 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "waited",
         wrong: "the threads wait for a CPU",
-        made: "a busy loop on the only CPU that the program may use, which reads a zram device",
-        must: "suspect: waited for a CPU",
+        made: "the program shares its only CPU with a busy loop; reads of a zram device",
+        must: "suspect: the threads waited for a CPU",
         says: &["waited for a CPU"],
         run: |context, says| waited(context, says, &Zram::new(64 << 20)?.path(), 1),
     },
     Situation {
         word: "computed",
         wrong: "other programs use the CPU",
-        made: "two busy loops beside the run",
+        made: "two busy loops during the run",
         must: "suspect: other programs used the CPUs",
         says: &["other programs used"],
         run: computed,
@@ -64,14 +65,14 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "interrupted",
         wrong: "the run is interrupted",
-        made: "SIGINT in its second trial",
+        made: "SIGINT in the second trial",
         must: "suspect: interrupted",
         says: &["interrupted"],
         run: interrupted,
     },
 ];
 
-/// Reads under an I/O limit of the program's control group.
+/// Runs halfpower in a control group that limits reads to 8 MB/s, and checks for the alarm.
 pub fn io_max(context: &Context, says: &[&str], load: &str) -> Result<Check> {
     let target = Target::loop_on(Server::nbdkit(context, "memory 64M")?)?;
     let group = Group::reads(&target.path, 8_000_000)?;
@@ -103,7 +104,7 @@ fn few_requests(context: &Context, says: &[&str]) -> Result<Check> {
     run_and_check(context, &line, says)
 }
 
-/// A run on one CPU with a busy loop on it.
+/// Runs halfpower on a CPU on which a busy loop also runs, and checks for the alarm.
 pub fn waited(context: &Context, says: &[&str], path: &str, depth: u32) -> Result<Check> {
     let place = context.place()?;
     let cpu = last_allowed_core()?;

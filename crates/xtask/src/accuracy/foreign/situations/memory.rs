@@ -1,4 +1,5 @@
-//! Requests served by memory instead of a device, and buffers that are not on huge pages.
+//! Situations in which memory serves the requests instead of a device, or buffers are not on huge
+//! pages.
 
 use super::Situation;
 use super::gear::{QUIET, alarm, python, run_and_check, with_command};
@@ -12,29 +13,29 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// One situation per check.
+/// The situations, one for each check.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "tmpfs",
         wrong: "the target lies in memory",
         made: "a file on a tmpfs is read",
-        must: "suspect: lies in memory",
+        must: "suspect: the target lies in memory",
         says: &["lies in memory (tmpfs)"],
         run: tmpfs_read,
     },
     Situation {
         word: "loop-fuse",
         wrong: "direct requests are served by memory",
-        made: "a loop device without direct I/O on a file of nbdfuse, read once before",
+        made: "a loop device without direct I/O on a file of nbdfuse that was read once before",
         must: "suspect: the image is in, or goes through, the page cache",
         says: &["is in the page cache", "its image through the page cache"],
         run: loop_on_fuse,
     },
     Situation {
         word: "wrap",
-        wrong: "buffered reads wrap around their region, on a device without counters",
-        made: "sequential buffered reads of a file of nbdfuse of 16 MiB",
-        must: "invalid: comes from the page cache",
+        wrong: "buffered reads read their region repeatedly, on a device without counters",
+        made: "sequential buffered reads of a 16 MiB file of nbdfuse",
+        must: "invalid: repeated reads come from the page cache",
         says: &["repeated reads come from the page cache"],
         run: wrap,
     },
@@ -42,7 +43,7 @@ pub const SITUATIONS: &[Situation] = &[
         word: "huge-pages",
         wrong: "the buffers are not on huge pages",
         made: "huge pages are switched off for the process (prctl)",
-        must: "suspect: not on huge pages",
+        must: "suspect: the buffers are not on huge pages",
         says: &["of buffers lie on huge pages"],
         run: huge_pages,
     },
@@ -52,7 +53,8 @@ pub const SITUATIONS: &[Situation] = &[
 pub struct Tmpfs(TempDir);
 
 impl Tmpfs {
-    /// A file system with a file of random bytes; returns the path of the file.
+    /// Mounts a file system and creates a file of random bytes on it. Returns the file system and
+    /// the path of the file.
     pub fn with_file(context: &Context, bytes: u64) -> Result<(Tmpfs, PathBuf)> {
         let folder = tempfile::tempdir_in(&context.folder)?;
         let point = folder.path().display().to_string();
@@ -80,7 +82,7 @@ fn loop_on_fuse(context: &Context, says: &[&str]) -> Result<Check> {
     let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=1ms")?;
     let device = LoopDevice::on(PathBuf::from(server.file()))?;
     let target = Target::new(device.path.clone(), vec![Box::new(device), Box::new(server)]);
-    // Afterwards the page cache holds the image, and no request reaches the server.
+    // After this read the page cache holds the image, so no request reaches the server.
     std::io::copy(&mut fs::File::open(&target.path)?, &mut std::io::sink())?;
     let line = format!("run {} --rw randread --bs 4k --iodepth 4 --runtime 1", target.path);
     run_and_check(context, &line, says)

@@ -1,5 +1,5 @@
-//! Requests that fail, read holes, are served from a cache, are issued too late, or do not reach
-//! the depth.
+//! Situations in which requests fail, read holes, are served from a cache, are issued too late, or
+//! do not reach the queue depth.
 
 use super::Situation;
 use super::gear::{QUIET, alarm, python, run_and_check, with_command};
@@ -11,11 +11,11 @@ use anyhow::Result;
 use std::fs::{self, File};
 use std::process::Command;
 
-/// One situation per check.
+/// The situations, one for each check.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "errors",
-        wrong: "failed requests",
+        wrong: "requests fail",
         made: "nbdkit's error filter fails 5% of the reads",
         must: "refused, or invalid: requests failed",
         says: &["requests failed", "input/output error"],
@@ -39,7 +39,7 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "cold",
-        wrong: "cold reads that never reached the device",
+        wrong: "cold reads never reach the device",
         made: "another process reads the same file on a loop device repeatedly",
         must: "invalid: the device read less than requested",
         says: &["the rest came from a cache"],
@@ -60,16 +60,16 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "open-loop",
         wrong: "an open loop falls behind its rate",
-        made: "2,000 requests/s requested, QEMU's limit is 500",
-        must: "suspect: fewer delivered than requested",
+        made: "2,000 requests/s are requested, and QEMU limits the rate to 500",
+        must: "suspect: fewer requests delivered than requested",
         says: &["were delivered of the"],
         run: open_loop,
     },
     Situation {
         word: "never-issued",
         wrong: "requests that are due are never issued",
-        made: "50,000 requests/s requested, QEMU's limit is 100",
-        must: "suspect: due and never issued",
+        made: "50,000 requests/s are requested, and QEMU limits the rate to 100",
+        must: "suspect: requests were due and never issued",
         says: &["were due and never issued"],
         run: never_issued,
     },
@@ -109,7 +109,7 @@ fn pages_left(context: &Context, says: &[&str]) -> Result<Check> {
     command.args(["-c", LOCK]).arg(&file);
     let mut holder = place.start_command(command)?;
     let locked = holder.until(|holder| holder.said().contains("locked"))?;
-    anyhow::ensure!(locked, "the pages are not locked");
+    anyhow::ensure!(locked, "the helper did not lock the pages");
     let line = format!("run {} --rw read --bs 64k --size 32m --direct=0 {QUIET}", file.display());
     Ok(with_command(&line, alarm(&place.run(&line)?, says)))
 }

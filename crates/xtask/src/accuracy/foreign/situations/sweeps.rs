@@ -1,4 +1,5 @@
-//! Commands that measure many points: surveys, studies, sweeps, and predictions from them.
+//! Situations with commands that measure many points: surveys, studies, sweeps, and predictions
+//! from sweeps.
 
 use super::Situation;
 use super::gear::{QUIET, contains_any, short, with_command};
@@ -9,20 +10,20 @@ use crate::faults::tally::{Check, ensure};
 use anyhow::{Result, anyhow};
 use serde_json::Value;
 
-/// Situations that an earlier version missed.
+/// The situations, which an earlier version of halfpower did not report.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-survey",
         wrong: "a survey of a device with a cache that holds the region",
-        made: "nbdkit's cache filter over 50 MB/s and 1 ms, 512 MiB",
-        must: "best reads at most 1.5 times 50 MB/s, or not valid: a cache holds the region",
+        made: "nbdkit's cache filter on a device with 50 MB/s, a delay of 1 ms and 512 MiB",
+        must: "a best read rate of at most 75 MB/s, or not valid: a cache holds the region",
         says: &["a cache of the device holds"],
         run: survey,
     },
     Situation {
         word: "again-burst",
         wrong: "a device with burst credit",
-        made: "`study burst` on nbdkit's rate filter of 50 MB/s with its burst of 2 s",
+        made: "`study burst` on nbdkit's rate filter of 50 MB/s with a burst of 2 s",
         must: "the credit is found",
         says: &["the burst credit is"],
         run: burst,
@@ -30,14 +31,14 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-sweep",
         wrong: "a sweep of depths warms the cache of the device",
-        made: "nbdkit's cache filter of 32 MiB over 2 ms, a region of 512 MiB",
-        must: "depth 1 in the sweep within 25% of depth 1 alone",
+        made: "a region of 512 MiB on a device with a delay of 2 ms and a cache of 32 MiB (nbdkit)",
+        must: "the sweep's rate at depth 1 is within 25% of the rate of a single run at depth 1",
         says: &["25%"],
         run: sweep,
     },
     Situation {
         word: "again-whatif-d",
-        wrong: "`whatif` for a depth beyond the sweep",
+        wrong: "`whatif` predicts a depth that the sweep did not cover",
         made: "calibrated on depths 1 to 4, predicted for depth 64",
         must: "outside the calibrated range",
         says: &["outside the calibrated range"],
@@ -45,7 +46,7 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "again-whatif-s",
-        wrong: "`whatif` for a request size beyond the sweep",
+        wrong: "`whatif` predicts a request size that the sweep did not cover",
         made: "calibrated on 4 KiB and 16 KiB, predicted for 1 MiB",
         must: "outside the calibrated range",
         says: &["outside the calibrated range"],
@@ -53,9 +54,9 @@ pub const SITUATIONS: &[Situation] = &[
     },
 ];
 
-/// Maximum ratio of the best rate of a survey and the rate of the device without its cache.
+/// Maximum ratio of the best rate of a survey to the rate of the device without its cache.
 const ABOVE_MAX: f64 = 1.5;
-/// Rate of the device without its cache.
+/// Throughput of the surveyed device without its cache (bytes/s).
 const UNCACHED_BYTES_PER_S: f64 = 50e6;
 /// Maximum relative difference between two measurements of one workload.
 const APART_MAX: f64 = 0.25;
@@ -83,7 +84,7 @@ fn survey(context: &Context, says: &[&str]) -> Result<Check> {
     let verdict = || short(&verdict.to_string());
     Ok(with_command(
         &line,
-        ensure(is_met, || format!("best reads {:.0} MB/s, {}", best / 1e6, verdict())),
+        ensure(is_met, || format!("best read rate {:.0} MB/s, {}", best / 1e6, verdict())),
     ))
 }
 
@@ -96,7 +97,7 @@ fn burst(context: &Context, says: &[&str]) -> Result<Check> {
     Ok(with_command(&line, ensure(is_met, || short(&ended.stdout))))
 }
 
-/// A device with a cache of a sixteenth of the region.
+/// Arguments of nbdkit for a device whose cache holds a sixteenth of the region.
 const SMALL_CACHE: &str = "--filter=cache --filter=delay memory 512M rdelay=2ms cache-on-read=true \
                            cache-max-size=32M";
 
@@ -117,7 +118,10 @@ fn sweep(context: &Context, _says: &[&str]) -> Result<Check> {
     let one = ones.next().map_or(Value::Null, |point| point["summary"].clone());
     let within = one["requests_per_s"]["median"].as_f64().unwrap_or(f64::NAN);
     let is_met = (within / alone - 1.0).abs() <= APART_MAX;
-    Ok(with_command(&line, ensure(is_met, || format!("{within:.0} requests/s, alone {alone:.0}"))))
+    Ok(with_command(
+        &line,
+        ensure(is_met, || format!("{within:.0} requests/s, in a single run {alone:.0}")),
+    ))
 }
 
 fn whatif(context: &Context, says: &[&str], question: &str) -> Result<Check> {
