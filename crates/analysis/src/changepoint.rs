@@ -299,7 +299,7 @@ impl Sums {
         let centre = start as f64 + (n - 1.0) / 2.0;
         let sxy = self.iy[end] - self.iy[start] - centre * sum_y;
         let sxx = n * (n * n - 1.0) / 12.0;
-        // Sum of squared residuals of a fit with only a slope.
+        // Sum of squared residuals of one straight line, without a step.
         let left = self.yy[end] - self.yy[start] - sum_y * sum_y / n - sxy * sxy / sxx;
         let mut best = (0.0, start);
         for index in start + SIDE_MIN..=end - SIDE_MIN {

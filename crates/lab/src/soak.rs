@@ -53,7 +53,8 @@ pub struct Readings {
     pub left_behind: LeftBehind,
     /// `/proc/stat` at the start and at the end of the command. None if it cannot be read.
     pub machine: Option<(ProcStat, ProcStat)>,
-    /// The soaker's readings, or the reason why the soaker did not run.
+    /// CPU time that the soaker lost, or the reason why the soaker did not run. The soaker consists
+    /// of threads of lowest priority, which use all idle CPU time.
     pub soaked: Result<Soaked, Declined>,
 }
 

@@ -94,7 +94,8 @@ pub struct HalfPowerDocument {
     pub depth: u32,
     /// Smallest measured size with a rate above half of the peak. Null if there is no such size.
     pub request_bytes_measured: Option<u64>,
-    /// Half-power size by the fit T = f + s S. Null if the fit has no such size.
+    /// Half-power size from the fit T = f + s S, where T is the time of a request of S bytes. Null
+    /// if the fit does not yield one.
     pub request_bytes_fitted: Option<f64>,
     /// Hockney's n-one-half = f/s, at which the fit reaches half of its asymptote.
     pub request_bytes_half_asymptote: Option<ValueDocument>,

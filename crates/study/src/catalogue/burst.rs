@@ -47,8 +47,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
             runner.run(std::slice::from_ref(one))?;
             let spent = runner.evidence.points.last().and_then(spent);
             let Some(throttle) = spent.filter(|_| !runner.lab.interrupt.is_set()) else { continue };
-            // The rest lasts half the refill time. The bucket is then not full, so its content
-            // shows the refill rate.
+            // The pause lasts half the refill time, so the bucket is only partly refilled, and its
+            // content shows the refill rate.
             let half_ns = (refill_ns(&throttle) / 2.0) as u64;
             let rest_ns = half_ns.min(REST_NS[usize::from(!runner.quick)]);
             rest(runner, rest_ns);

@@ -9,8 +9,8 @@ use crate::replay::{Action, ReplayRequest};
 /// Changes to the requests of a replayed program. The default changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Number of requests that each thread keeps outstanding. The time between the requests of a
-    /// thread stays the same. None for the depth in the trace.
+    /// Number of requests that each thread keeps outstanding. `None` keeps the depth of the trace.
+    /// The time between the requests of a thread stays the same.
     pub depth: Option<u32>,
     /// Maximum length of joined requests (bytes). Consecutive requests of a thread are joined if
     /// their ranges follow each other without a gap. None to join no requests.
