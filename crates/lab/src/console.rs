@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use analysis::units;
@@ -178,6 +179,16 @@ pub fn cannot_write(error: &std::io::Error) -> Failure {
 /// Prints the plan (`--plan`) of a command that only prints and changes nothing.
 pub fn plan_to_print() {
     data("this command only prints; nothing is touched");
+}
+
+/// Prints the last line of a plan (`--plan`): which page and database would be written.
+pub fn plan_to_write(page: Option<&Path>, db: Option<&Path>) {
+    let page = page.map(|page| format!("the page {}", page.display()));
+    let db = db.map(|db| format!("the database {}", db.display()));
+    let files: Vec<String> = page.into_iter().chain(db).collect();
+    let files = files.join(" and ");
+    let written = if files.is_empty() { files } else { format!("write {files}; ") };
+    data(&format!("{written}nothing was done"));
 }
 
 /// Returns whether data could not be written to stdout, because of an error such as a full disk or

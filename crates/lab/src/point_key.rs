@@ -189,15 +189,30 @@ impl PointKey {
     /// Returns a short description, such as "randread 4 KiB, depth 32, io_uring, direct".
     pub fn describe(&self) -> String {
         let workload = &self.workload;
+        let what = match (&workload.replay, &workload.distribution) {
+            (Some(replay), _) => describe(replay),
+            (None, Distribution::Even) => format!("{} {}", self.rw(), self.sizes()),
+            (None, skewed) => format!("{} {skewed} {}", self.rw(), self.sizes()),
+        };
+        format!("{what}, {}", self.describe_settings())
+    }
+
+    /// Returns the part of the description after the operation and the request size, such as
+    /// "depth 32, io_uring, direct".
+    pub fn describe_settings(&self) -> String {
+        let workload = &self.workload;
+        if workload.replay.is_some() {
+            let threads = match self.threads() {
+                0 | 1 => String::new(),
+                threads => format!("{threads} threads, "),
+            };
+            return format!("{threads}{}, {}", self.ioengine(), self.caching);
+        }
         let is_interlocked = workload.placement == Placement::Interlocked;
         let interlocked = if is_interlocked { " interlocked" } else { "" };
         let threads = match self.threads() / self.rank_count() {
             0 | 1 => String::new(),
             threads => format!(" x {threads}{interlocked} threads"),
-        };
-        let distribution = match &workload.distribution {
-            Distribution::Even => String::new(),
-            skewed => format!(" {skewed}"),
         };
         let pause = |ns: u64| format!(", pauses of {}", units::time(ns as f64));
         let pauses = workload.think.map(|think| pause(think.pause_ns)).unwrap_or_default();
@@ -214,18 +229,8 @@ impl PointKey {
             }
             None => String::new(),
         };
-        if let Some(replay) = &workload.replay {
-            let threads = match self.threads() {
-                0 | 1 => String::new(),
-                threads => format!(", {threads} threads"),
-            };
-            let engine = self.ioengine();
-            return format!("{}{threads}, {engine}, {}", describe(replay), self.caching);
-        }
         format!(
-            "{}{distribution} {}, depth {}{threads}{rate}{pauses}, {}, {}{}{ranks}",
-            self.rw(),
-            self.sizes(),
+            "depth {}{threads}{rate}{pauses}, {}, {}{}{ranks}",
             self.depth(),
             self.ioengine(),
             self.caching,

@@ -43,10 +43,11 @@ pub const NOMERGES: &str = "nomerges";
 /// Remedy for errors about a drive that cannot be found.
 pub const WHEN_ABSENT: &str = "attach only that drive and run halfpower restore";
 
-/// Maximum number of attempts to read a journal entry that another process has locked.
-const LOOKS: u32 = 20;
-/// Pause between two attempts to read a locked journal entry.
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// Maximum number of attempts to read a journal entry that another process has locked, or to write
+/// a setting that is busy.
+const ATTEMPTS: u32 = 20;
+/// Pause between two attempts.
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// For each setting, the other settings that the kernel may reset when the setting changes. A
 /// change of the scheduler also resets the scheduler's tunables, which are not listed here.
@@ -305,11 +306,11 @@ fn settle_earlier(disk: &Path) -> Outcome<()> {
     // process that only reads the entry (clean, restore --plan) releases it soon.
     let clock = Monotonic::new();
     let mut found = journal::of(&name);
-    for _ in 0..LOOKS {
+    for _ in 0..ATTEMPTS {
         if !found.as_ref().is_some_and(Found::is_in_use) {
             break;
         }
-        clock.sleep(LOOK_PAUSE);
+        clock.sleep(ATTEMPT_PAUSE);
         found = journal::of(&name);
     }
     let Some(found) = found else { return Ok(()) };
@@ -435,9 +436,9 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
 /// with the same tag set is in progress (`queue_requests_store`, `elv_iosched_store`).
 fn while_busy(mut write: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     let clock = Monotonic::new();
-    for _ in 1..LOOKS {
+    for _ in 1..ATTEMPTS {
         match write() {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => clock.sleep(LOOK_PAUSE),
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => clock.sleep(ATTEMPT_PAUSE),
             written => return written,
         }
     }

@@ -20,11 +20,13 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
 /// value of the flag with which the error begins.
 pub fn with_offer(error: &str) -> String {
     let offered = error.split_once("; one of ").or_else(|| error.split_once("; use "));
-    let offer = offered.filter(|(_, list)| list.contains(", ")).and_then(|(what, list)| {
-        let names = list.split([',', ' ']).filter(|name| !name.is_empty() && *name != "or");
-        let mistyped = mistyped(what)?;
-        // A name that is right in general, but not here, is no offer.
-        Some((what, nearest(mistyped, names).filter(|name| *name != mistyped)?))
+    let offer = offered.and_then(|(what, list)| {
+        // Names are single words. Other remedies, such as "use a file, or a device", are no list.
+        let list = list.strip_prefix("one of ").unwrap_or(list);
+        let items = list.split(", ").flat_map(|item| item.split(" or "));
+        let names: Vec<&str> = items.take_while(|item| !item.contains(' ')).collect();
+        let names = Some(names).filter(|names| names.len() > 1)?;
+        Some((what, nearest(mistyped(what)?, names)?))
     });
     match offer {
         Some((what, name)) => format!("{what}; did you mean {name}?"),
@@ -66,7 +68,9 @@ mod tests {
             ("unknown kernel 'stream'; one of store, triad", "; one of store, triad"),
             ("no such file; create it", "no such file; create it"),
             ("it's used; use a file", "it's used; use a file"),
-            ("--set a.rate: no such value; use disks, or a.rate", "; use disks, or a.rate"),
+            ("'files' is a folder; use a file, or a device", "; use a file, or a device"),
+            ("--set a.rate: unknown; use one of disks, ways, or a path such as a.rate", "a.rate"),
+            ("--set disk: unknown; use one of disks, ways, or a path", "; did you mean disks?"),
             ("'fil' is a folder; use a file", "; use a file"),
         ];
         for (error, end) in cases {

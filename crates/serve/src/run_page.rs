@@ -172,10 +172,12 @@ fn charts(points: &[MeasuredRow]) -> Option<Section> {
     let mut groups: BTreeMap<String, BTreeMap<String, Vec<&MeasuredRow>>> = BTreeMap::new();
     for point in points {
         let key = &point.key;
-        // The curve's name is the description without the operation and the request size. The rest
-        // is the depth, I/O engine, caching and options.
-        let all = key.describe();
-        let curve = all.split_once(", ").map_or(&*all, |(_, settings)| settings).to_owned();
+        let settings = key.describe_settings();
+        let curve = if key.is_skewed() {
+            format!("{}, {settings}", key.workload.distribution)
+        } else {
+            settings
+        };
         groups.entry(key.rw().to_owned()).or_default().entry(curve).or_default().push(point);
     }
     let mut blocks = Vec::new();

@@ -281,12 +281,7 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
     for one in requested {
         print_points(one, options, file_bytes)?;
     }
-    let page = options.html.as_ref().map(|html| format!("the page {}", html.display()));
-    let db = options.run.db.as_ref().map(|db| format!("the database {}", db.display()));
-    let files: Vec<String> = page.into_iter().chain(db).collect();
-    let files = files.join(" and ");
-    let written = if files.is_empty() { files } else { format!("write {files}; ") };
-    console::data(&format!("{written}nothing was done"));
+    console::plan_to_write(options.html.as_deref(), options.run.db.as_deref());
     Ok(Exit::Ok)
 }
 

@@ -483,12 +483,7 @@ fn plan(
         let by = if options.mpi { "on each rank" } else { "in total" };
         console::data(&format!("write at most {} {by}{share}", units::size(options.max_write)));
     }
-    let page = options.html.as_ref().map(|html| format!("the page {}", html.display()));
-    let db = db_name(options).map(|db| format!("the database {db}"));
-    let files: Vec<String> = page.into_iter().chain(db).collect();
-    let files = files.join(" and ");
-    let written = if files.is_empty() { files } else { format!("write {files}; ") };
-    console::data(&format!("{written}nothing was done"));
+    console::plan_to_write(options.html.as_deref(), options.run.db.as_deref());
     Ok(Exit::Ok)
 }
 

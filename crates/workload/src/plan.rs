@@ -679,6 +679,7 @@ mod tests {
         };
         assert!(split(&[(4096, 50)]).contains("4k/60:64k/40"));
         assert!(split(&[(4096, 50), (6000, 50)]).contains("6000 is not a multiple"));
+        assert!(split(&[(4096, 50), (1 << 30, 50)]).contains("is larger than `request_bytes`"));
         assert!(
             refused(|w| w.think = Some(Think { pause_ns: 1, requests: 0 })).contains("1 or more")
         );

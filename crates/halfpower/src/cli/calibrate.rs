@@ -60,7 +60,7 @@ pub struct CalibrateArgs {
     /// Allow writing to this existing file (exact path; repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Safety", requires = "measure")]
     pub overwrite: Vec<PathBuf>,
-    /// Allow destroying the data on this device (by-id name, serial or kernel path)
+    /// Allow destroying the data on this device (by-id name, serial or device path)
     #[arg(long, value_name = "ID", help_heading = "Safety", requires = "measure")]
     pub destroy_data_on: Vec<String>,
     /// How results are printed.

@@ -206,7 +206,7 @@ pub struct BaselineCheckArgs {
     /// Allow writing to this existing file (exact path; repeatable)
     #[arg(long, value_name = "PATH")]
     pub overwrite: Vec<PathBuf>,
-    /// Allow destroying the data on this device (by-id name, serial or kernel path)
+    /// Allow destroying the data on this device (by-id name, serial or device path)
     #[arg(long, value_name = "ID")]
     pub destroy_data_on: Vec<String>,
     /// Print one JSON document instead of text

@@ -100,7 +100,7 @@ pub struct CopyArgs {
     /// Allow replacing this file, or files in this destination directory of a tree (repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Safety")]
     pub overwrite: Vec<PathBuf>,
-    /// Allow destroying the data on this device (by-id name, serial or kernel path)
+    /// Allow destroying the data on this device (by-id name, serial or device path)
     #[arg(long, value_name = "ID", help_heading = "Safety")]
     pub destroy_data_on: Vec<String>,
     /// Replace the files that --overwrite names even if their owner cannot be kept

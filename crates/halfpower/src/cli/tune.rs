@@ -37,7 +37,7 @@ pub struct TuneArgs {
     /// Allow writing to this existing file (exact path; repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Safety")]
     pub overwrite: Vec<PathBuf>,
-    /// Allow destroying the data on this device (by-id name, serial or kernel path)
+    /// Allow destroying the data on this device (by-id name, serial or device path)
     #[arg(long, value_name = "ID", help_heading = "Safety")]
     pub destroy_data_on: Vec<String>,
     /// Do not save the result

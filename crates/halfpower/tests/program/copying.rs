@@ -161,7 +161,7 @@ fn files_go_into_a_directory_that_exists() {
     fs::create_dir(place.path("folder")).unwrap();
     place.does("copy one two folder --quiet");
     place.does("copy one folder/three --quiet");
-    place.does("copy two folder").says("copied by an earlier run", "");
+    place.does("copy two folder").says("nothing to copy", "copied by an earlier run");
     place.file("three", 5);
     place.cannot("copy three folder").with_code(3).says("exists", "--overwrite=folder/three");
     place.cannot("copy three folder --overwrite folder").with_code(3);

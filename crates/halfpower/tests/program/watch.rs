@@ -65,6 +65,19 @@ fn the_requests_of_dd_are_counted_one_by_one() {
 }
 
 #[test]
+fn a_relative_path_after_fchdir_starts_at_the_directory_of_the_descriptor() {
+    or_skip!(watching());
+    let place = Place::new();
+    or_skip!(place.command_of("perl").arg("-v").output());
+    fs::create_dir(place.path("sub")).unwrap();
+    place.file("sub/data", 4096);
+    // perl calls fchdir for a directory handle.
+    script(&place, "opendir D, 'sub'; chdir D; open F, '<', 'data' or die $!; read F, $_, 4096;");
+    let document = watched(&place, "perl script");
+    assert_eq!(whole(&file(&document, "/sub/data")["reads"]["moved_bytes"]), 4096);
+}
+
+#[test]
 fn a_command_keeps_its_output_and_its_exit_code() {
     or_skip!(watching());
     let place = Place::new();
