@@ -1,10 +1,10 @@
-//! Fixtures of the tests: a working directory, the program running in it, and the exit status and
+//! Fixtures of the tests: a working directory, the program that runs in it, and the exit status and
 //! output of the program.
 //!
 //! Every [`Place`] has its own working directory and its own state directory, so tests do not share
-//! a journal. The directories are next to the build output, because that is on a real file system,
-//! while temporary files may be in memory. The output of the program goes to files, so that a test
-//! can read it while the program runs, and no pipe fills up.
+//! a journal. The directories are next to the build output, because the default temporary directory
+//! may be in memory. The output of the program is written to files, so that a test can read it
+//! while the program runs.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -27,15 +27,14 @@ use tempfile::TempDir;
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 
-/// User and group id of nobody on every Linux system.
+/// User and group id of the user `nobody`.
 const NOBODY: u32 = 65_534;
-/// Maximum time to wait for the program to end or for a condition to become true. After this time
-/// the program counts as hung.
+/// Maximum time to wait for the program. If it takes longer, the program counts as hung.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 // ---- skipped tests
 
-/// Evaluates to the value in `Ok`, or ends the test as skipped with the reason in `Err`.
+/// Evaluates to the value in `Ok`. If the value is `Err`, skips the test with this reason.
 macro_rules! or_skip {
     ($wanted:expr) => {
         match $wanted {
@@ -60,7 +59,7 @@ pub fn skip(closure_in_test: &str, reason: &str) {
     }
 }
 
-/// Checks that the tests run as root. An error says why the test is skipped.
+/// Checks that the tests run as root. Otherwise returns the reason to skip the test.
 pub fn root() -> Result<(), String> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let uids = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
@@ -80,7 +79,7 @@ pub struct Place {
     program: PathBuf,
     as_nobody: bool,
     runs: Cell<u32>,
-    /// Other directories that are removed with the place.
+    /// Other directories that are removed together with this value.
     _owned: Vec<TempDir>,
 }
 
@@ -96,7 +95,7 @@ impl Place {
         Place { _owned: vec![folder], ..place }
     }
 
-    /// Uses an existing directory, which is not removed at the end.
+    /// Uses an existing directory as the working directory. It is not removed at the end.
     pub fn within(folder: &Path) -> Place {
         Place {
             folder: folder.to_path_buf(),
@@ -108,15 +107,15 @@ impl Place {
         }
     }
 
-    /// Creates a working directory that the user nobody owns. The program runs in it as this user.
+    /// Creates a working directory of the user `nobody`. The program runs in it as this user.
     pub fn of_nobody() -> Result<Place, String> {
         root()?;
-        // The build directory may be accessible only to its owner.
+        // The user `nobody` may have no access to the build directory.
         let (folder, bin) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let program = bin.path().join("halfpower");
-        // Another process makes the copy. If this process had the program open for writing, a child
-        // that another test starts at that moment would inherit the file descriptor, and the
-        // program could not be executed.
+        // The program is copied by another process. If this process opened the copy for writing, a
+        // child process of another test could inherit the file descriptor, and the copy could not
+        // be executed.
         let copy = Command::new("cp").arg(env!("CARGO_BIN_EXE_halfpower")).arg(&program).status();
         assert!(copy.unwrap().success());
         fs::set_permissions(bin.path(), Permissions::from_mode(0o755)).unwrap();
@@ -167,7 +166,7 @@ impl Place {
         self.state.path()
     }
 
-    /// Returns the journal entries of test files and settings.
+    /// Returns the names of the journal entries.
     pub fn journal(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.state.path().join("halfpower/journal")) else {
             return Vec::new();
@@ -175,7 +174,7 @@ impl Place {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// Writes a journal entry that halfpower did not write.
+    /// Writes a fake journal entry.
     pub fn forge_journal_entry(&self, name: &str, text: &str) {
         let folder = self.state.path().join("halfpower/journal");
         fs::create_dir_all(&folder).unwrap();
@@ -206,7 +205,7 @@ impl Place {
         command
     }
 
-    /// Returns a command of another program that runs in the working directory.
+    /// Returns a command that runs another program in the working directory.
     pub fn command_of(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         restore_signals_of_programs();
         let mut command = Command::new(program);
@@ -234,7 +233,8 @@ impl Place {
         Running { child, stdout, stderr, line: line.to_owned() }
     }
 
-    /// Runs `halfpower LINE` to its end, in a shell that first runs `words`.
+    /// Runs shell commands (for example `ulimit -n 8`) and then `halfpower LINE`, and waits for its
+    /// end.
     #[track_caller]
     pub fn halfpower_after(&self, words: &str, line: &str) -> Ended {
         let mut shell = self.command_of("sh");
@@ -242,7 +242,7 @@ impl Place {
         self.start_command(shell, line).ended()
     }
 
-    /// Runs `halfpower LINE` to its end, with any exit code.
+    /// Runs `halfpower LINE` to its end. Any exit code is accepted.
     #[track_caller]
     pub fn halfpower(&self, line: &str) -> Ended {
         self.start(line).ended()
@@ -306,12 +306,12 @@ impl Place {
         self.store().run("latest").unwrap()
     }
 
-    /// Returns the points of the newest stored run with their trials.
+    /// Returns the points of the newest stored run, with their trials.
     pub fn stored_points(&self) -> Vec<StoredPoint> {
         points_of(&self.store())
     }
 
-    /// Returns the number of trials of the newest stored run so far, while the program still runs.
+    /// Returns how many trials of the newest run are stored so far. The run may be in progress.
     pub fn stored_trials_so_far(&self) -> usize {
         let Ok(store) = Store::open_read_only(self.path("halfpower.db")) else { return 0 };
         if store.run("latest").is_err() {
@@ -352,7 +352,7 @@ fn take_snapshot(folder: &Path, snapshot: &mut Snapshot) {
     }
 }
 
-/// Returns pseudo-random bytes, which are the same each time.
+/// Returns pseudo-random bytes. Every call returns the same bytes.
 pub fn noise(bytes: u64) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -389,23 +389,35 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Measures until `is_met` accepts the result, but at most 20 times, because other programs on this
+/// machine may disturb single measurements. Returns the last result, for the test to check.
+pub fn measure_until<T>(mut measure: impl FnMut() -> T, is_met: impl Fn(&T) -> bool) -> T {
+    let mut measured = measure();
+    for _ in 1..20 {
+        if is_met(&measured) {
+            break;
+        }
+        measured = measure();
+    }
+    measured
+}
+
 // ---- the running program
 
-/// Gives SIGINT and SIGHUP their default action in the programs that are started, also if this
-/// process ignores them because it runs in the background or under nohup. exec(2) keeps a signal
-/// ignored, but gives a signal with a handler its default action.
+/// Makes sure that started programs react to SIGINT and SIGHUP, even if this process ignores these
+/// signals (in the background or under nohup). exec(2) leaves an ignored signal ignored, but resets
+/// a signal with a handler to its default action.
 fn restore_signals_of_programs() {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
         for signal in [SIGHUP, SIGINT] {
-            // In this process, the signal keeps the effect that it had before.
+            // In this process, the signal still has its previous effect.
             let ends = Arc::new(AtomicBool::new(!is_ignored(signal)));
             signal_hook::flag::register_conditional_default(signal, ends).unwrap();
         }
     });
 }
 
-/// Whether this process ignores a signal.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -422,7 +434,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits until a condition is true, while the program runs.
+    /// Waits until a condition is true. Fails if the program ends before that.
     #[track_caller]
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
         wait_until(what, || {
@@ -434,21 +446,21 @@ impl Running {
         });
     }
 
-    /// Waits until the program has printed a text to stderr.
+    /// Waits until the program has printed these words to stderr.
     #[track_caller]
     pub fn until_it_says(&mut self, words: &str) {
         let stderr = self.stderr.clone();
         self.until(words, || fs::read_to_string(&stderr).unwrap().contains(words));
     }
 
-    /// Waits until the output on stdout meets a condition.
+    /// Waits until stdout meets a condition.
     #[track_caller]
     pub fn until_it_prints(&mut self, mut fits: impl FnMut(&str) -> bool) {
         let stdout = self.stdout.clone();
         self.until("output", || fits(&fs::read_to_string(&stdout).unwrap()));
     }
 
-    /// Sends a signal by its name, such as INT.
+    /// Sends a signal to the program. The name is for example `INT`.
     pub fn signal(&self, name: &str) {
         // The process was not waited for yet, so its PID cannot have been reused.
         let kill = format!("kill -{name} {}", self.child.id());
@@ -465,7 +477,7 @@ impl Running {
         });
         Ended {
             status: status.unwrap(),
-            // The output of `cat` may be binary.
+            // `halfpower cat` may print binary data.
             stdout: String::from_utf8_lossy(&fs::read(&self.stdout).unwrap()).into_owned(),
             stderr: fs::read_to_string(&self.stderr).unwrap(),
             line: self.line.clone(),
@@ -521,9 +533,8 @@ impl Ended {
         self
     }
 
-    /// Asserts that an interrupt by the user ended the program, with exit code 130 or by the
-    /// default action if the signal arrived before the handler was installed. A shell reports exit
-    /// code 130 in both cases.
+    /// Asserts that SIGINT ended the program: with exit code 130, or by its default action if the
+    /// signal arrived before the program had installed a handler.
     #[track_caller]
     pub fn was_interrupted(self) -> Ended {
         let by_system = self.status.signal() == Some(2);
