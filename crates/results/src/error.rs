@@ -1,7 +1,7 @@
-//! Errors of the store. Each message gives the cause and a remedy.
+//! Errors of the results database. Each message gives the cause and a remedy.
 //!
-//! [`Error::from_sqlite`] translates SQLite result codes. [`Error::Busy`] is not a reason to retry,
-//! because SQLite has already waited for the other writer.
+//! A caller need not retry after [`Error::Busy`], because SQLite has already waited for the other
+//! writer.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
 
-/// Why a store could not be opened, written or read. The message gives the cause and the remedy.
+/// Why a database could not be opened, written or read. The message gives the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -69,8 +69,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A file has the name of one of the database's log files, but is not a log of the database.
-    /// The file was not changed.
+    /// A file is named like a log of the database, for example `halfpower.db-wal`, but is not a log
+    /// of it. SQLite would delete this file, so the database was not opened.
     #[error(
         "SQLite would delete the file {} when it opens the database {}: move this file to another \
          folder, or choose another path for the database",
@@ -79,11 +79,11 @@ pub enum Error {
     InTheWay {
         /// Path that was given for the database.
         path: PathBuf,
-        /// Path of the file that would be deleted.
+        /// Path of the file that SQLite would delete.
         beside: PathBuf,
     },
 
-    /// A newer version of the program wrote the database. The database was not changed.
+    /// A newer version of halfpower wrote the database. The database was not changed.
     #[error(
         "{} was written by a newer halfpower (the file has schema {found}, this version supports \
          schema {supported}): update halfpower, or choose another path for the database",
@@ -125,7 +125,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Reading needs log files beside the database, but its folder is not writable.
+    /// The last program that wrote the database did not close it. To read it, SQLite must create
+    /// files in the folder of the database, but the folder is not writable.
     #[error(
         "cannot read the database {}: the last program that wrote it did not close it, and its \
          folder is read-only; copy the database and its -wal file (if there is one) to a writable \
@@ -148,8 +149,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The limit on open files is reached. A database needs three files: the database itself and,
-    /// while it is written, its write-ahead log and the index of this log.
+    /// The process cannot open more files. While a database is written, three files are open: the
+    /// database, its write-ahead log and the index of the log.
     #[error(
         "cannot open the database {}: too many open files; raise the limit (ulimit -n), or use \
          fewer threads and targets",
@@ -171,7 +172,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Another program held the lock for longer than the store waits.
+    /// Another program held the lock on the database for more than five seconds.
     #[error(
         "the database {} is locked by another program: wait until that program is done, or choose \
          another path for the database",
@@ -247,7 +248,8 @@ pub enum Error {
     Export(#[from] io::Error),
 
     /// Any other error of SQLite.
-    #[error("cannot use the database {}: {source}; check the disk of this file", path.display())]
+    #[error("cannot use the database {}: {source}; check the disk that holds this file",
+        path.display())]
     Sqlite {
         /// Path of the database.
         path: PathBuf,
@@ -257,7 +259,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Translates an error of SQLite for the database `path`.
+    /// Converts an error of SQLite on the database `path`.
     pub(crate) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_path_buf();
         if matches!(source, rusqlite::Error::ToSqlConversionFailure(_)) {
@@ -287,14 +289,14 @@ impl Error {
     }
 }
 
-/// Checks whether this process has a file size limit, because SQLite does not report why a write
-/// failed.
+/// Returns whether this process has a limit on file sizes. SQLite does not report that a write
+/// failed because of this limit.
 fn file_sizes_are_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
 }
 
-/// Checks whether this process can open the three files that a database needs, because SQLite does
-/// not report why it cannot open a file.
+/// Returns whether this process can open three more files, as many as a database needs. SQLite does
+/// not report that it could not open a file because of the limit on open files.
 fn can_open_more_files() -> bool {
     let opened: io::Result<Vec<File>> = (0..3).map(|_| File::open("/dev/null")).collect();
     opened.is_ok()

@@ -1,9 +1,11 @@
-//! Exports tidy tables of a run for spreadsheets, notebooks and other programs. A table has one row
-//! for each point, trial, interval or histogram bucket, and each row contains its workload.
+//! Exports runs as tables for spreadsheets, notebooks and other programs. There is one table each
+//! for points, trials, intervals and histogram buckets. Every row also contains the settings of its
+//! workload.
 //!
-//! The columns are those of the views `points`, `trials`, `intervals` and `latency_buckets`. Rows
-//! are written as they are read, so memory does not grow with the number of rows. CSV follows
-//! RFC 4180 with `\n` as line end. NULL is an empty field in CSV, and `null` in NDJSON.
+//! The columns are those of the SQL views `points`, `trials`, `intervals` and `latency_buckets`.
+//! Each row is written as soon as it is read, so the memory use does not grow with the number of
+//! rows. CSV follows RFC 4180, but lines end with `\n`. NULL is an empty field in CSV, and `null`
+//! in NDJSON.
 
 use std::io::{self, Write};
 
@@ -35,8 +37,7 @@ impl Table {
         ("latency", Table::Latency),
     ];
 
-    /// Returns the SQL query for the rows of one run, in plan order. Its parameter is the run's
-    /// number.
+    /// Returns the SQL query for the rows of a run. The query has one parameter, the run's number.
     fn sql(self) -> &'static str {
         match self {
             Self::Points => "SELECT * FROM points WHERE run_id = ? ORDER BY point_id",
@@ -75,12 +76,12 @@ pub enum Cell<'a> {
     Integer(i64),
     /// A floating-point number.
     Real(f64),
-    /// A text.
+    /// Text.
     Text(&'a str),
 }
 
 impl Store {
-    /// Calls `row` for each row of a table, with the names of the columns and the row's cells.
+    /// Calls `row` for each row of a run's table, with the column names and the cells.
     ///
     /// # Errors
     /// [`Error::RunNotFound`] if the run does not exist, [`Error::Export`] if `row` fails. Other
@@ -116,8 +117,8 @@ impl Store {
         Ok(statement.column_names().map(str::to_owned).collect())
     }
 
-    /// Returns the type of each column. For a stored column, this is the declared type. For a
-    /// computed column, it is a type that can hold all values of the column in these runs.
+    /// Returns the type of each column. For a stored column, this is the type in the schema. For a
+    /// computed column, it is the narrowest type that can hold all values of the column in `runs`.
     ///
     /// # Errors
     /// The errors of [`Store::each_row`].
@@ -167,7 +168,7 @@ impl Store {
         Ok(csv.flush()?)
     }
 
-    /// Writes a table of several runs as NDJSON: each line is the JSON object of one row.
+    /// Writes a table of several runs as NDJSON. Each row becomes a JSON object on its own line.
     ///
     /// # Errors
     /// The errors of [`Store::each_row`].
@@ -191,7 +192,7 @@ impl Store {
     }
 }
 
-/// Parses the type that the schema declares for a column. Returns None for any other type.
+/// Parses an SQL column type. Returns None for types that the schema does not use.
 fn declared_kind(name: &str) -> Option<Kind> {
     match name {
         "INTEGER" => Some(Kind::Integer),
@@ -202,7 +203,7 @@ fn declared_kind(name: &str) -> Option<Kind> {
 }
 
 impl Cell<'_> {
-    /// Returns the type that can hold this value and all values of the type `known`.
+    /// Returns the narrowest type that can hold this value and all values of the type `known`.
     fn widened(self, known: Option<Kind>) -> Option<Kind> {
         match (known, self) {
             (_, Cell::Null) => known,

@@ -1,4 +1,4 @@
-//! Creates test rows with a different value in every field, so that tests notice swapped columns.
+//! Rows for tests. Every field has a different value, so that tests notice swapped columns.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,6 @@ pub(crate) fn a_point(ordinal: u32) -> PointRow {
     }
 }
 
-/// Returns a trial of 4000 requests and 16 384 000 bytes in half a second, with 2 ms of CPU time.
 pub(crate) fn sample_trial(ordinal: u32) -> TrialRow {
     TrialRow {
         ordinal,
@@ -130,7 +129,7 @@ pub(crate) fn an_end() -> RunEnd {
     }
 }
 
-/// Creates an empty folder, and returns it with the path of a database in this folder.
+/// Creates a temporary folder, and returns it with a path for a new database in the folder.
 pub(crate) fn temp_database() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("halfpower.db");

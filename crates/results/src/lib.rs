@@ -5,13 +5,13 @@
 //! written as soon as they are known. A trial is stored completely or not at all. Once
 //! [`Store::add_trial`] has returned, the trial survives a crash of the program or the machine.
 //!
-//! Only this crate contains SQL. Its row types are flat structs that follow the schema, and the
-//! program converts its own types to and from these structs. The crate does not read the clock and
-//! does not judge results: the caller passes times and verdicts.
+//! Only this crate contains SQL. It has one struct for the rows of each table, and the program
+//! converts its own types to and from these structs. The crate does not read the clock and does not
+//! judge results: the caller passes times and verdicts.
 //!
-//! Other tools can read the file. Tables and columns have plain names with units. The views
-//! `points`, `trials`, `intervals`, `latency_buckets`, `latency_percentiles`, `hosts`,
-//! `latency_cumulative` and `series_rate` provide the common joins and rates.
+//! Other tools can read the file. Column names contain the unit, for example `elapsed_ns`. The
+//! views `points`, `trials`, `intervals`, `latency_buckets`, `latency_percentiles`, `hosts`,
+//! `latency_cumulative` and `series_rate` join the tables and compute rates.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,8 +1,7 @@
-//! Changes stored runs: imports, labels, notes, baselines, deletion, merging of databases, and
-//! compaction.
+//! Imports, labels, annotates, merges and deletes runs, sets baselines, and compacts the database.
 //!
-//! Each change is one transaction. Merging copies the runs that this database does not have yet,
-//! with all their points, trials, histograms and series. The other database is only read.
+//! Each change is one transaction. A merge copies runs from another database, with all their
+//! points, trials, histograms and series. The other database is only read.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Transaction, params_from_iter};
@@ -19,20 +18,20 @@ use crate::store::{Store, insert, update};
 pub struct Merged {
     /// Number of runs that were copied because this database did not have them.
     pub added: u64,
-    /// Number of runs that this database already had, so that they were not copied.
+    /// Number of runs that were not copied because this database already had them.
     pub known: u64,
-    /// Number of runs that were replaced, because this database had them only unfinished or with
-    /// fewer trials.
+    /// Number of runs that were replaced because this database had a less complete copy:
+    /// unfinished, or with fewer trials.
     pub replaced: u64,
 }
 
-/// A run of another tool, as input of [`Store::add_import`].
+/// A run of another tool, which [`Store::add_import`] stores.
 #[derive(Clone, Debug)]
 pub struct Import {
     /// The run. Its uuid is computed from the tool's output, so that a second import of the same
     /// output is recognised.
     pub run: NewRun,
-    /// The end and the verdict of the run.
+    /// End time, state, findings and verdict of the run.
     pub end: RunEnd,
     /// The file and the tool from which the run was imported.
     pub origin: OriginRow,
@@ -122,10 +121,10 @@ impl Store {
         if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
     }
 
-    /// Returns the runs that a user wants to delete, newest first. These are the runs selected by
-    /// `names`, and the runs that started before `before_unix_ns` (ns since 1970) and are not among
-    /// the newest `keep` runs. A limit that is `None` is ignored, and if both are `None`, only
-    /// `names` counts. A run in progress is never returned.
+    /// Returns the runs to delete, newest first: the runs that `names` selects, and all runs that
+    /// started before `before_unix_ns` (ns since 1970) and are not among the newest `keep` runs. If
+    /// `before_unix_ns` or `keep` is `None`, only the other condition applies. If both are `None`,
+    /// only the runs in `names` are returned. A run in progress is never returned.
     ///
     /// # Errors
     /// If a name does not select exactly one run, or the database is locked or damaged.
@@ -175,8 +174,8 @@ impl Store {
         })
     }
 
-    /// Copies the runs of another database that do not exist in this database. If a run exists in
-    /// this database, but is unfinished or has fewer trials, it is replaced.
+    /// Copies the runs of `other` that this database does not have. A run that this database has is
+    /// replaced if the run in `other` is more complete: finished, or with more trials.
     ///
     /// # Errors
     /// If the disk is full, or one of the databases is locked or damaged. This database is then
@@ -223,8 +222,8 @@ impl Store {
     }
 }
 
-/// Returns whether a stored run has the state finished or failed, and its number of trials. A
-/// greater value means a more complete run. None if there is no such run.
+/// Returns how complete a stored run is: whether it is finished or failed, and its number of
+/// trials. A more complete run has a greater value. None if there is no such run.
 fn completeness(of: &Connection, uuid: &str) -> rusqlite::Result<Option<(bool, i64)>> {
     let sql = "SELECT state IN ('finished', 'failed'), (SELECT count(*) FROM trial \
                JOIN point ON point.id = trial.point_id WHERE point.run_id = run.id) \
@@ -232,7 +231,7 @@ fn completeness(of: &Connection, uuid: &str) -> rusqlite::Result<Option<(bool, i
     of.query_row(sql, [uuid], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 
-/// Selection of the rows of `table` in which `column` has the value `value`.
+/// The rows of `table` in which `column` has the value `value`.
 #[derive(Clone, Copy)]
 struct Rows {
     table: &'static str,
@@ -260,9 +259,9 @@ fn copy_trials(
     Ok(())
 }
 
-/// Copies the selected rows from one database to another. If `parent` is given, `column` has this
-/// value in the copies. Returns the old and the new id of each row. The old id is 0 for tables
-/// without an id column.
+/// Copies rows from one database to another. If `parent` is given, the copies have the value
+/// `parent` in `column`. Returns the old and the new id of each row. The old id is 0 if the table
+/// has no ids.
 fn copied(
     from: &Connection,
     to: &Transaction<'_>,

@@ -1,7 +1,7 @@
 //! Reads stored rows.
 //!
-//! Rows are selected by key. A run can also be selected by text that a user types. Statistics are
-//! not computed here, but by the caller.
+//! A run is selected by its number or by the text that a user types. The caller computes all
+//! statistics.
 
 use std::collections::BTreeMap;
 
@@ -36,8 +36,8 @@ impl Store {
         self.select_sql(&sql, [], |row| RunRow::read_from(row, 0))
     }
 
-    /// Calls `each` for each run with the columns that show when and where the run was made, in
-    /// ascending order of the run's number. Only one row at a time is in memory.
+    /// Calls `each` with the [`RunHead`] of every run, in ascending order of the run numbers. Only
+    /// one row at a time is in memory.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -45,8 +45,8 @@ impl Store {
         self.each_record("run ORDER BY id", each)
     }
 
-    /// Calls `each` for each run with the columns that a list of runs shows, newest run first. Only
-    /// one row at a time is in memory.
+    /// Calls `each` with the [`RunBrief`] of every run, newest first. Only one row at a time is in
+    /// memory.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -76,9 +76,9 @@ impl Store {
         self.select(labelled, [label], RunRow::read)
     }
 
-    /// Finds the run that a user selects by `latest`, a run's number, the start of a uuid, or a
-    /// label that only one run has. The number of an existing run always selects this run, even if
-    /// a uuid starts with the same digits.
+    /// Finds the run that `selector` specifies. A selector is `latest`, the number of a run, a
+    /// label, or the first characters of a uuid (at least 4, or 8 if all are digits). The number of
+    /// an existing run has priority over labels and uuids.
     ///
     /// # Errors
     /// [`Error::RunNotFound`] if no run matches, [`Error::RunAmbiguous`] if several runs match.
@@ -98,7 +98,7 @@ impl Store {
         {
             return Ok(run);
         }
-        // A short number is meant as a run's number, so it does not select a run whose uuid happens
+        // A short number is meant as the number of a run, so it must not match a uuid that happens
         // to start with the same digits.
         let is_number = selector.bytes().all(|byte| byte.is_ascii_digit());
         let length_min = if is_number { IDENTIFIER_DIGITS_MIN } else { IDENTIFIER_LENGTH_MIN };
@@ -127,7 +127,7 @@ impl Store {
         transaction.map(Snapshot).map_err(|error| self.error(error))
     }
 
-    /// Returns the points of a run in plan order, with their numbers.
+    /// Returns the points of a run and their ids, in plan order.
     ///
     /// # Errors
     /// If the database is locked or damaged. For an unknown run, the result is empty.
@@ -136,7 +136,7 @@ impl Store {
         self.select_sql(&sql, [run], |row| Ok((row.get(0)?, PointRow::read_from(row, 1)?)))
     }
 
-    /// Returns the verdict of a point. The verdict is empty while the run continues.
+    /// Returns the verdict of a point. There is no verdict while the run is in progress.
     ///
     /// # Errors
     /// If there is no such point, or the database is locked or damaged.
@@ -146,7 +146,7 @@ impl Store {
         end.map_err(|error| self.error(error))
     }
 
-    /// Returns the trials of a point in order, with their numbers.
+    /// Returns the trials of a point and their ids, in ascending order of the ordinal.
     ///
     /// # Errors
     /// If the database is locked or damaged. For an unknown point, the result is empty.
@@ -155,7 +155,8 @@ impl Store {
         self.select_sql(&sql, [point], |row| Ok((row.get(0)?, TrialRow::read_from(row, 1)?)))
     }
 
-    /// Returns the trials of a point in order, with only the columns that comparisons need.
+    /// Returns the trials of a point in ascending order of the ordinal, with only the columns that
+    /// comparisons need.
     ///
     /// # Errors
     /// If the database is locked or damaged. For an unknown point, the result is empty.
@@ -165,10 +166,10 @@ impl Store {
         self.select_sql(&sql, [point], |row| TrialRates::read_from(row, 0))
     }
 
-    /// Returns the numbers of points and trials that are stored for a run.
+    /// Returns how many points and how many trials are stored for a run.
     ///
     /// # Errors
-    /// If the database is locked or damaged. For an unknown run, both numbers are 0.
+    /// If the database is locked or damaged. For an unknown run, both counts are 0.
     pub fn counts(&self, run: RunId) -> Result<(u64, u64), Error> {
         let counts = "SELECT count(DISTINCT point.id), count(trial.id) FROM point \
                       LEFT JOIN trial ON trial.point_id = point.id WHERE point.run_id = ?";
@@ -177,7 +178,7 @@ impl Store {
             .map_err(|error| self.error(error))
     }
 
-    /// Returns the numbers of points and trials of all runs that have points.
+    /// Returns how many points and how many trials each run has. Runs without points are omitted.
     ///
     /// # Errors
     /// If the database is locked or damaged.
@@ -202,7 +203,7 @@ impl Store {
         self.select(of_trial, [trial], LatencyRow::read)
     }
 
-    /// Returns the intervals of a trial in order.
+    /// Returns the intervals of a trial in order of time.
     ///
     /// # Errors
     /// If the database is locked or damaged. For an unknown trial, the result is empty.
@@ -236,7 +237,8 @@ impl Store {
         read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, Error> {
         let rows = || -> rusqlite::Result<Vec<T>> {
-            // The statement is cached, so that it is not parsed again for each point of a run.
+            // The prepared statement is cached, so that SQLite does not parse it again for each
+            // point.
             let mut statement = self.connection().prepare_cached(sql)?;
             statement.query_map(parameters, read)?.collect()
         };

@@ -1,8 +1,7 @@
-//! Flat structs for the rows of the schema, and enums for the words that columns may contain.
+//! A struct for the rows of each table, and enums for columns that contain one of a few words.
 //!
-//! From the fields of a struct, the macro `row!` generates the column names and the code that binds
-//! and reads values. Struct, names and code therefore always agree. Rows have no behaviour and no
-//! checks. The columns are described here and in the migration that creates them.
+//! The fields of a struct have the names of the columns. The macro `row!` generates the code that
+//! writes and reads them. The columns are described here and in the migration that creates them.
 
 use std::fmt;
 
@@ -13,14 +12,14 @@ pub(crate) trait Columns: Sized {
     /// The names of the columns, in the order of [`Columns::values`].
     const COLUMNS: &'static [&'static str];
 
-    /// Returns the field values in the order of [`Columns::COLUMNS`], ready to be bound.
+    /// Returns the field values as SQL parameters, in the order of [`Columns::COLUMNS`].
     fn values(&self) -> Vec<&dyn ToSql>;
 
-    /// Reads the fields by name from a row that has all [`Columns::COLUMNS`].
+    /// Reads each field from the column of the same name.
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self>;
 
-    /// Reads the fields from consecutive columns, in the order of [`Columns::COLUMNS`]. The index
-    /// of the first column is `first`. This is much faster than reading by name.
+    /// Reads the fields from consecutive columns in the order of [`Columns::COLUMNS`], starting at
+    /// the column with index `first`. This is much faster than reading by name.
     fn read_from(row: &rusqlite::Row<'_>, first: usize) -> rusqlite::Result<Self>;
 }
 
@@ -91,7 +90,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Returns the word that is stored in the database.
+            /// Returns the word that the database stores for this value.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -161,14 +160,14 @@ impl FromSql for Seed {
 }
 
 words! {
-    /// The command that made a run. Adding a word requires a new schema version, so that an older
-    /// program reports a newer database instead of an unknown word.
+    /// The command that made a run. A new variant requires a new schema version, so that an older
+    /// program reports that the database is newer, and not that a word is unknown.
     RunKind {
         /// The run of a single workload.
         Run = "run",
         /// A survey, which measures a target with many workloads.
         Survey = "survey",
-        /// A sweep over several axes.
+        /// A sweep, which varies several settings of a workload.
         Sweep = "sweep",
         /// An experiment from one of the papers or from a user's plan.
         Study = "study",
@@ -180,7 +179,7 @@ words! {
 words! {
     /// The state of a run.
     RunState {
-        /// The run is still measuring, or its process died.
+        /// The run is in progress, or its process died.
         Running = "running",
         /// The run completed.
         Finished = "finished",
@@ -230,14 +229,14 @@ row! {
         started_unix_ns: i64,
         /// Version of the program that made the run.
         version: String,
-        /// Version of the program's JSON output.
+        /// Version of the JSON format that the program writes.
         schema: u32,
         /// The seed from which all random choices of the run are generated.
         seed: Seed,
         /// Process id of the program that performs the run.
         pid: u32,
-        /// Boot id of the machine during the run (`/proc/sys/kernel/random/boot_id`). After a
-        /// reboot, the same process id belongs to another process.
+        /// Boot id of the machine during the run (`/proc/sys/kernel/random/boot_id`). If it has
+        /// changed, `pid` no longer identifies the process of the run.
         boot_id: String,
         /// Facts about the host (kernel, CPU, governor ...), as JSON.
         host_json: String,
@@ -259,7 +258,7 @@ row! {
 }
 
 row! {
-    /// The result of a run at its end.
+    /// The facts known at the end of a run: state, end time, findings and verdict.
     RunEnd {
         /// Final state of the run: any state except [`RunState::Running`].
         state: RunState,
@@ -275,7 +274,7 @@ row! {
 }
 
 row! {
-    /// A stored run. It has the fields of [`NewRun`] and, once the run has ended, of [`RunEnd`].
+    /// A stored run, with the fields of [`NewRun`] and [`RunEnd`].
     RunRow {
         /// Run number.
         id: RunId,
@@ -296,7 +295,7 @@ row! {
         state: RunState,
         /// Version of the program that made the run.
         version: String,
-        /// Version of the program's JSON output.
+        /// Version of the JSON format that the program writes.
         schema: u32,
         /// The seed from which all random choices of the run are generated.
         seed: Seed,
@@ -383,7 +382,7 @@ row! {
 }
 
 row! {
-    /// A workload of a run with all settings resolved.
+    /// A point: one workload of a run, with the values of all its settings.
     PointRow {
         /// Index of the point in the run's plan, from 0. It is unique in the run.
         ordinal: u32,
@@ -395,7 +394,7 @@ row! {
         pattern: String,
         /// Request size in bytes.
         request_bytes: u64,
-        /// Number of requests outstanding per thread.
+        /// Queue depth of each thread: the number of requests that it keeps in flight.
         depth: u32,
         /// Number of threads that issue requests.
         threads: u32,
@@ -403,7 +402,7 @@ row! {
         ioengine: String,
         /// The caching mode: `buffered`, `direct` ...
         caching: String,
-        /// Size of the region of the target that is accessed (bytes).
+        /// Size of the part of the target that the workload accesses (bytes).
         size_bytes: u64,
         /// Share of reads, in percent.
         read_percent: u32,
@@ -423,7 +422,8 @@ row! {
         ordinal: u32,
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
-        /// Whether the soaker, which measures idle CPU time, ran during the trial.
+        /// Whether a soaker ran during the trial. A soaker uses all idle CPU time at the lowest
+        /// priority, in order to measure how much of it the trial takes.
         soaked: bool,
         /// Number of bytes transferred in the trial.
         bytes: u64,
@@ -441,8 +441,8 @@ row! {
         write_bytes: u64,
         /// Number of write requests completed.
         write_requests: u64,
-        /// Time from the first submission to the end of the trial, including a flush if the trial
-        /// ends with a flush.
+        /// Time from the first submission to the end of the trial, including the final flush if
+        /// there is one.
         elapsed_ns: u64,
         /// For buffered writes: time from the first submission until the page cache accepted the
         /// last write.
@@ -461,10 +461,10 @@ row! {
         latency_p99_9_ns: u64,
         /// Maximum latency.
         latency_max_ns: u64,
-        /// Number of calls that submitted requests. The mean batch size is the number of requests
-        /// divided by this number.
+        /// Number of calls of the I/O engine that submitted requests. The mean batch size is
+        /// `requests / submit_calls`.
         submit_calls: u64,
-        /// Number of calls that collected completions.
+        /// Number of calls of the I/O engine that returned completions.
         reap_calls: u64,
         /// CPU time that the kernel charged to the process. It is a lower bound on the CPU cost.
         cpu_process_ns: u64,
@@ -474,15 +474,15 @@ row! {
         cpu_system_ns: u64,
         /// Busy time of all CPUs of the machine.
         cpu_machine_ns: Option<u64>,
-        /// CPU time that the soaker lost during the trial, minus the background load. It is an
-        /// upper bound on the CPU cost.
+        /// CPU time that the soaker (see `soaked`) lost during the trial, minus the background
+        /// load. It is an upper bound on the CPU cost.
         cpu_soaker_ns: Option<u64>,
         /// Number of instructions that the process retired.
         instructions: Option<u64>,
         /// Number of CPU cycles of the process.
         cycles: Option<u64>,
-        /// Number of reads that the block device completed. This field and the next five fields are
-        /// from `/sys/block/*/stat`.
+        /// Number of reads that the block device completed. All `device_` fields are from
+        /// `/sys/block/*/stat`.
         device_reads: Option<u64>,
         /// Number of reads that were merged before they reached the device.
         device_read_merges: Option<u64>,
@@ -502,12 +502,12 @@ row! {
         verdict: Verdict,
         /// The reasons for the verdict, as a JSON list of strings.
         verdict_reasons_json: String,
-        /// For closed loops: start of the period in which the queue was full, as time since the
-        /// start of the trial. The period does not begin before the number of completed requests
-        /// reaches the number of slots of the queue.
+        /// Start of the period in which the queue was full, as time since the start of the trial.
+        /// The period starts only when the number of completed requests is at least the number that
+        /// the queue can hold. None if there was no such period, for example in an open loop.
         full_queue_start_ns: Option<u64>,
         /// End of the period in which the queue was full, as time since the start of the trial. The
-        /// queue drains after this time.
+        /// queue drains afterwards.
         full_queue_end_ns: Option<u64>,
         /// Throughput while the queue was full.
         full_queue_bytes_per_s: Option<f64>,
@@ -523,7 +523,8 @@ row! {
     TrialRates {
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
-        /// Whether the soaker, which measures idle CPU time, ran during the trial.
+        /// Whether a soaker ran during the trial. A soaker uses all idle CPU time at the lowest
+        /// priority, in order to measure how much of it the trial takes.
         soaked: bool,
         /// Number of bytes read in the trial.
         read_bytes: u64,
@@ -533,8 +534,8 @@ row! {
         write_bytes: u64,
         /// Number of write requests completed.
         write_requests: u64,
-        /// Time from the first submission to the end of the trial, including a flush if the trial
-        /// ends with a flush.
+        /// Time from the first submission to the end of the trial, including the final flush if
+        /// there is one.
         elapsed_ns: u64,
         /// For buffered writes: time from the first submission until the page cache accepted the
         /// last write.

@@ -1,11 +1,12 @@
 //! Migrates the schema, and recognises database files of halfpower.
 //!
-//! In the header of a database, SQLite's `application_id` identifies halfpower, and `user_version`
-//! is the schema version. The application id is read from the file header without SQLite, because
-//! SQLite may recover or remove the log of a database when it opens the database, and another
-//! program's database must not be changed. A released migration is never edited. Each change is a
-//! new file in `migration/`. All missing migrations run in one transaction, so that a failure
-//! leaves the database unchanged.
+//! The header of an SQLite file has two fields for applications: `application_id` identifies
+//! halfpower, and `user_version` is the schema version. The application id is read without SQLite,
+//! because SQLite may change a database when it opens it, and another program's database must not
+//! be changed.
+//!
+//! A released migration is never edited. Each change of the schema is a new file in `migration/`.
+//! All missing migrations run in one transaction, so that a failure leaves the database unchanged.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -15,7 +16,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::Error;
 
-/// The files of `migration/` in the order of their numbers: migration n is at index n - 1.
+/// The texts of the files in `migration/`, in the order of their numbers. File 0001 is at index 0.
 pub(crate) const MIGRATIONS: &[&str] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
 /// The current schema version, stored in `PRAGMA user_version`.
@@ -33,9 +34,9 @@ const PAGE_SIZE_AT: usize = 16;
 const APPLICATION_ID_AT: usize = 68;
 const HEADER_BYTES: u64 = 100;
 
-/// Suffixes of the files that SQLite keeps beside a database, with the magic numbers at the start
-/// of these files: rollback journal, write-ahead log, and index of the write-ahead log. The magic
-/// numbers are from the document that describes the database header.
+/// Suffixes and magic numbers of the files that SQLite keeps beside a database: the rollback
+/// journal, the write-ahead log, and its index. The magic numbers are from the same document as
+/// `MAGIC`.
 const LOGS: [(&str, &[&[u8]]); 3] = [
     ("-journal", &[b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"]),
     ("-wal", &[b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"]),
@@ -77,13 +78,13 @@ pub(crate) fn recognise(path: &Path) -> Result<FileState, Error> {
     Ok(FileState::Database)
 }
 
-/// Checks whether a database file ends in the middle of a page. SQLite would silently read the
-/// missing part as zeros and lose its rows. Returns false if a log exists, because recovery may
-/// still complete the page.
+/// Returns whether a database file ends in the middle of a page. SQLite would silently read the
+/// missing bytes as zeros and lose rows. Returns false if a log exists, because SQLite may complete
+/// the page from the log.
 fn is_cut_off(path: &Path, header: &[u8]) -> bool {
     let Some(&[high, low]) = header.get(PAGE_SIZE_AT..PAGE_SIZE_AT + 2) else { return true };
     let page_bytes = match u64::from(u16::from_be_bytes([high, low])) {
-        // The format encodes 65536 as 1, because 65536 does not fit into two bytes.
+        // A page size of 65536 is stored as 1, because the field has only two bytes.
         1 => 1 << 16,
         bytes => bytes,
     };
@@ -96,8 +97,9 @@ fn is_cut_off(path: &Path, header: &[u8]) -> bool {
     !has_log && (page_bytes == 0 || !length.is_multiple_of(page_bytes))
 }
 
-/// Returns an error if SQLite would delete a file when it opens the database. SQLite deletes a file
-/// that has the name of a log if it is not a log or if its database does not exist.
+/// Returns an error if SQLite would delete a file of another program when it opens the database.
+/// SQLite deletes a file that is named like a log of the database, but is not a log. SQLite also
+/// deletes such a file if the database does not exist.
 pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     for (suffix, magic) in LOGS {
@@ -107,8 +109,8 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
         if fs::symlink_metadata(&beside).is_err() {
             continue;
         }
-        // There is no race, because SQLite creates the database before the log, and the database is
-        // checked after the log was found.
+        // Another process may create the database at this moment. SQLite creates the database
+        // before its log. If a log was found above, its database therefore exists by now.
         let is_log = real.exists() && begins_like(&beside, magic);
         if !is_log {
             return Err(Error::InTheWay { path: path.to_path_buf(), beside });
@@ -117,9 +119,9 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks whether a file can be a log. A log is empty, or starts with a magic number, or starts
-/// with zeros, because SQLite writes the header of a log last. A file that has been removed in the
-/// meantime is accepted.
+/// Returns whether a file can be a log. A log is empty or starts with a magic number. Until SQLite
+/// writes the header of a log, the log can also start with zeros. A file that no longer exists is
+/// accepted.
 fn begins_like(path: &Path, magic: &[&[u8]]) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(8).read_to_end(&mut head));
@@ -161,8 +163,8 @@ pub(crate) fn check_tables(connection: &Connection, path: &Path) -> Result<(), E
     if tables == 5 { Ok(()) } else { Err(Error::Corrupt { path: path.to_path_buf() }) }
 }
 
-/// Migrates an open database to the last of `migrations` in one transaction. Two processes may
-/// migrate a database concurrently: the second process then has nothing left to do.
+/// Applies all missing `migrations` to an open database in one transaction. If two processes do
+/// this at the same time, the second process finds nothing left to do.
 pub(crate) fn migrate(
     connection: &mut Connection,
     path: &Path,

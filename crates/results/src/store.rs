@@ -3,9 +3,10 @@
 //! While a [`Store`] is open for writing, the database is in write-ahead mode with full
 //! synchronisation. Other programs can read at the same time, and stored data survive a crash of
 //! the program or the machine. Closing the store checkpoints the log and leaves write-ahead mode.
-//! The database is then a single file that can be copied and read from read-only media. On file
-//! systems with blocks smaller than 4 KiB, the rollback journal is used instead (see
-//! `has_small_blocks`), so that readers and the writer wait for each other.
+//! The database is then a single file that can be copied and read from read-only media.
+//!
+//! On file systems with blocks smaller than 4 KiB, the database uses a rollback journal instead
+//! (see `has_small_blocks`). Readers and the writer then wait for each other.
 //!
 //! Every call that writes is one transaction. Reading is implemented in `query.rs` and `export.rs`.
 
@@ -24,12 +25,12 @@ use crate::row::{
 };
 use crate::schema::{self, FileState, MIGRATIONS};
 
-/// Maximum time that the store waits for another program's lock. It is longer than the checkpoint
-/// of a large log on a slow disk.
+/// Maximum time that the store waits for another program's lock. The checkpoint of a large log on a
+/// slow disk takes less time.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum number of attempts to enter write-ahead mode. When six processes constantly opened and
-/// closed one database, one attempt in two thousand failed.
+/// Maximum number of attempts to enter write-ahead mode. In a test in which six processes opened
+/// and closed one database all the time, one attempt in two thousand failed.
 const MODE_CHANGE_ATTEMPTS: u32 = 4;
 
 /// Smallest size of a memory page on any supported machine (bytes).
@@ -67,10 +68,9 @@ impl Store {
         // application id is in the file header itself and not only in the log.
         schema::migrate(&mut connection, &path, MIGRATIONS)?;
         schema::check_tables(&connection, &path)?;
-        // On file systems without shared memory (some network file systems), SQLite keeps the
-        // rollback journal. Readers and the writer then wait for each other, and a power failure
-        // may undo the last commit, because in this mode SQLite's FULL does not synchronise the
-        // directory.
+        // Some network file systems have no shared memory. SQLite then keeps the rollback journal,
+        // so readers and the writer wait for each other. A power failure may undo the last commit,
+        // because SQLite does not sync the directory in this mode.
         if has_small_blocks(&path) {
             set_journal_mode(&connection, "delete").map_err(failed)?;
         } else {
@@ -83,17 +83,17 @@ impl Store {
     /// Opens the same database again in the same mode, to write a second run at the same time or to
     /// read in another thread.
     ///
-    /// A process that has the database open must not call [`Store::open`] for the same file,
-    /// because that function reads the header outside of SQLite. When a process closes any
-    /// descriptor of a file, the process loses all its locks on that file (fcntl(2)). Another
-    /// program could then truncate the shared memory that is still in use.
+    /// A process that has the database open must not call [`Store::open`] or
+    /// [`Store::open_read_only`] for the same file, because these functions read the header without
+    /// SQLite. When a process closes any descriptor of a file, the process loses all its locks on
+    /// that file (fcntl(2)). Another program could then truncate the shared memory that is still in
+    /// use.
     ///
     /// # Errors
     /// If the database is locked or damaged.
     pub fn open_again(&self) -> Result<Self, Error> {
         if !self.writable {
-            let connection = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-            return Ok(Self { connection, path: self.path.clone(), writable: false });
+            return Self::reopen_read_only(&self.path);
         }
         let connection = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(|error| self.error(error))?;
@@ -124,9 +124,9 @@ impl Store {
             let found = schema::version(&connection, &path, MIGRATIONS)?;
             Ok((connection, found))
         };
-        // The header of the database could be read, so this error means that a killed program left
-        // a journal or log, which only a writer can process. When a writer connects and reads,
-        // SQLite undoes or completes the last commit of the killed program.
+        // `Error::ReadOnly` means here that a killed program left a journal or log, which only a
+        // writer can process. When a writer opens and reads the database, SQLite undoes or
+        // completes the last commit of the killed program.
         let read = read().or_else(|error| match error {
             Error::ReadOnly { .. } => {
                 let writer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -145,6 +145,18 @@ impl Store {
             return Err(Error::OlderSchema { path, found: found as i64, needed });
         }
         schema::check_tables(&connection, &path)?;
+        Ok(Self { connection, path, writable: false })
+    }
+
+    /// Opens a database that this process has already checked with [`Store::open_read_only`].
+    /// Unlike that function, this one may be called while another thread has the database open (see
+    /// [`Store::open_again`]).
+    ///
+    /// # Errors
+    /// If the database is locked or damaged, or was deleted.
+    pub fn reopen_read_only(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = absolute(path.as_ref())?;
+        let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         Ok(Self { connection, path, writable: false })
     }
 
@@ -233,9 +245,9 @@ impl Store {
         if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
     }
 
-    /// Marks each running run whose process has died as [`RunState::Interrupted`] and returns these
-    /// runs. `is_alive` gets the process id and the boot id of a run. The end time is unknown and
-    /// stays empty.
+    /// Sets the state [`RunState::Interrupted`] of each running run whose process has died, and
+    /// returns these runs. `is_alive` gets the process id and the boot id of a run. The end time of
+    /// these runs remains unknown.
     ///
     /// # Errors
     /// If the disk is full, or the database is locked or damaged.
@@ -261,8 +273,8 @@ impl Store {
         })
     }
 
-    /// Closes the store and deletes the `-wal` and `-shm` files. If another program has the
-    /// database open, the next writer deletes these files.
+    /// Closes the store and deletes the `-wal` and `-shm` files. While another program has the
+    /// database open, the files remain. A later writer then deletes them.
     ///
     /// # Errors
     /// If the checkpoint fails, for example because the disk is full. No data are lost, because the
@@ -277,7 +289,8 @@ impl Store {
             return Ok(());
         }
         match set_journal_mode(&self.connection, "delete") {
-            // If another program has the database open, only a part of the log may be checkpointed.
+            // If another program has the database open, SQLite can checkpoint only a part of the
+            // log.
             Err(error) if is_busy(&error) => {
                 self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
             }
@@ -342,7 +355,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
         .map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-    // This setting prevents SQLite from planning a query again whenever its parameters change.
+    // Without this setting, SQLite plans a query again whenever its parameters change.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
     // SQLite recommends these two settings for untrusted or damaged files
     // (<https://www.sqlite.org/security.html>).
@@ -379,7 +392,8 @@ fn set_journal_mode(connection: &Connection, mode: &str) -> rusqlite::Result<()>
     connection.pragma_update_and_check(None, "journal_mode", mode, |_| Ok(()))
 }
 
-/// Writes the values of `row` to the row with this `id`. Returns the number of changed rows.
+/// Writes the fields of `row` to the row of `table` that has this `id`. Returns the number of
+/// changed rows.
 pub(crate) fn update<R: Columns>(
     transaction: &Transaction<'_>,
     table: &str,
@@ -393,8 +407,8 @@ pub(crate) fn update<R: Columns>(
     transaction.execute(&sql, values.as_slice())
 }
 
-/// Inserts rows into `table`. `shared` is the name of an additional column and its value, which is
-/// the same in all rows.
+/// Inserts rows into `table`. `shared` is the name and value of an additional column, for example
+/// the number of the run. All rows get this value.
 pub(crate) fn insert<'r, R: Columns + 'r>(
     transaction: &Transaction<'_>,
     table: &str,
@@ -494,7 +508,7 @@ pub(crate) mod tests {
         name.into()
     }
 
-    /// Copies the files of an open database, in the state that a killed program would leave.
+    /// Copies the files of an open database, as if its program had been killed.
     fn a_crashed_copy(path: &Path) -> (tempfile::TempDir, PathBuf) {
         let (folder, copy) = temp_database();
         fs::copy(path, &copy).unwrap();
@@ -639,8 +653,7 @@ pub(crate) mod tests {
     #[test]
     fn an_older_schema_is_brought_up_to_date_by_a_writer_and_refused_by_a_reader() {
         let (_folder, path) = temp_database();
-        // The database has schema 0 and the application id. No release wrote schema 0, but the test
-        // needs a schema older than the first schema.
+        // No release wrote schema 0, but the test needs a schema that is always too old.
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "application_id", schema::APPLICATION_ID).unwrap();
         drop(connection);
@@ -661,7 +674,7 @@ pub(crate) mod tests {
         assert!(matches!(error, Error::Corrupt { .. }), "{error}");
     }
 
-    // Not even root, who ignores permissions, can create files in /sys.
+    // /sys is used because not even root can create files there.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_folder_that_cannot_be_written_is_reported_as_read_only() {
@@ -670,8 +683,8 @@ pub(crate) mod tests {
         assert!(error.to_string().contains("choose another path"), "{error}");
     }
 
-    /// Calls `body` while `folder` is read-only. The argument of `body` is false for root, who can
-    /// write to the folder anyway.
+    /// Calls `body` while `folder` is read-only. The argument of `body` says whether writes are
+    /// denied, which is false for root.
     #[cfg(unix)]
     fn while_read_only<T>(folder: &Path, body: impl FnOnce(bool) -> T) -> T {
         use std::os::unix::fs::PermissionsExt;
@@ -715,8 +728,8 @@ pub(crate) mod tests {
         assert!(log_of(&copy).exists());
     }
 
-    /// Copies the files of a database whose writer uses a rollback journal and is in the middle of
-    /// a transaction, in the state that a killed writer would leave.
+    /// Copies a database and its rollback journal in the middle of a transaction, as if the writer
+    /// had been killed.
     fn a_copy_with_a_hot_journal(path: &Path) -> (tempfile::TempDir, PathBuf) {
         let writer = Connection::open(path).unwrap();
         set_journal_mode(&writer, "delete").unwrap();
@@ -764,14 +777,31 @@ pub(crate) mod tests {
             add_trials(&mut store, point, trials - 1..trials);
             assert_eq!(whole_trials(&reader, point), trials as usize);
         }
-        // The writer closes while a reader is open. No data are lost, and the next writer removes
-        // the log.
+        // The log remains because a reader is open. The next writer removes the log.
         store.close().unwrap();
         assert_eq!(whole_trials(&reader, point), 5);
         reader.close().unwrap();
         Store::open(&path).unwrap().close().unwrap();
         assert_eq!(files_in(folder.path()), ["halfpower.db"]);
         assert_eq!(whole_trials(&Store::open_read_only(&path).unwrap(), point), 5);
+    }
+
+    #[test]
+    fn reopening_a_database_keeps_the_locks_of_its_other_readers() {
+        let (_folder, path) = temp_database();
+        let (store, _, _) = with_a_point(Store::open(&path).unwrap());
+        store.close().unwrap();
+        // Each line of /proc/locks ends with the device and inode of a file and the locked range.
+        let inode = format!(":{} ", fs::metadata(&path).unwrap().ino());
+        let is_locked = || {
+            let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+            locks.lines().any(|line| line.contains(&inode))
+        };
+        let reader = Store::open_read_only(&path).unwrap();
+        reader.runs().unwrap();
+        let before = is_locked();
+        drop(Store::reopen_read_only(&path).unwrap());
+        assert_eq!(is_locked(), before);
     }
 
     #[test]
@@ -869,7 +899,7 @@ pub(crate) mod tests {
         let (_folder, path) = temp_database();
         let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
         store.connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).unwrap();
-        // These are the lengths of the log right after each trial was reported as stored.
+        // `stored_at` contains the length of the log after each trial.
         let mut stored_at = Vec::new();
         let mut longest = 0;
         for ordinal in 0..6 {

@@ -1,10 +1,9 @@
-//! Reads the data of a fleet from the databases: the hosts with their facts, their runs, and one
-//! measurement for each workload of each run.
+//! Reads the data of a fleet from one or more databases: the hosts, their runs, and one measurement
+//! for each workload of each run.
 //!
-//! The heads of all runs are read first, because they contain the host and the target. Then several
-//! threads read the measurements, each up to 500 runs at a time. A measurement has only a few
-//! numbers, and trials are not kept in memory, so thousands of hosts need little memory. A database
-//! is open only while it is read, so hundreds of databases need few file descriptors.
+//! A measurement has only a few numbers, and trials are not kept in memory, so thousands of hosts
+//! need little memory. A database is open only while it is read, so hundreds of databases need few
+//! file descriptors.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -24,12 +23,11 @@ use crate::matching::{self, Settings};
 use crate::quantity::Quantity;
 use crate::side::RunFacts;
 
-/// Half-width of a 95% interval (number of standard errors).
+/// Half-width of a 95% confidence interval, in standard errors.
 const ERRORS_OF_HALF_WIDTH: f64 = 1.96;
-/// Minimum number of trials of a run for which the scatter is computed.
+/// Minimum number of trials that are needed to compute the scatter of a run.
 const TRIALS_MIN: usize = 3;
-/// Lower limit of the computed scatter, as a share. The scatter is the mean distance of the trials
-/// from their median.
+/// Minimum scatter of a run. A smaller computed scatter is replaced by this value.
 const SCATTER_MIN: f64 = 1e-4;
 /// Maximum number of runs that a thread reads at a time.
 const RUNS_AT_A_TIME: usize = 500;
@@ -67,13 +65,13 @@ pub struct Measurement {
     pub started_unix_ns: i64,
     /// Median rate of the trials (bytes per second).
     pub bytes_per_s: f64,
-    /// Standard error of the logarithm of the rate, from the scatter of the trials.
+    /// Standard error of the logarithm of the rate.
     pub error: f32,
-    /// Medians over the trials: of the p99 latency, and of the p99.9 latency (ns). None if a trial
-    /// has too few requests.
+    /// Median p99 latency and median p99.9 latency of the trials (ns). None if a trial has too few
+    /// requests.
     pub tails_ns: [Option<f32>; 2],
-    /// Mean distance of the trials from their median, as a share. None if there are fewer than
-    /// three trials.
+    /// Scatter of the trials: the mean deviation of their rates from the median rate, as a share of
+    /// the median. None if there are fewer than three trials.
     pub scatter: Option<f32>,
 }
 
@@ -86,7 +84,7 @@ pub struct Workload {
     pub key: PointKey,
 }
 
-/// A reason why a result is not valid.
+/// A reason why the result of a workload in a run is suspect.
 #[derive(Clone, Copy, Debug)]
 pub struct Doubt {
     /// Index of the workload in [`Contents::workloads`].
@@ -108,18 +106,18 @@ pub struct Contents {
     pub members: Vec<Member>,
     /// All runs, in the order of the databases and of the run numbers in each database.
     pub runs: Vec<Run>,
-    /// All workloads that the words of [`Question`] select.
+    /// All workloads whose descriptions contain the words of the [`Question`].
     pub workloads: Vec<Workload>,
     /// Measurements of each workload on each member, the oldest first. A key is the index of the
     /// workload and the index of the member.
     pub measured: BTreeMap<(usize, usize), Vec<Measurement>>,
-    /// Texts of the reasons, without numbers (see [`words_of`]).
+    /// All reasons why results are suspect, without numbers (see [`words_of`]).
     pub reasons: Vec<String>,
-    /// One entry for each result that is not valid and each of its reasons.
+    /// One entry for each reason of each suspect result.
     pub doubts: Vec<Doubt>,
     /// Number of results that are used.
     pub results: usize,
-    /// Number of used results that are suspect.
+    /// Number of results that are used although they are suspect.
     pub suspect: usize,
     /// Number of results that are not used because they are invalid.
     pub invalid: usize,
@@ -156,8 +154,8 @@ impl Contents {
         let mut contents = Contents::default();
         let (mut seen, mut files, mut known) = (HashSet::new(), HashSet::new(), HashMap::new());
         for path in &question.databases {
-            // A database file that this process has open must not be opened a second time (see
-            // Store::open_again).
+            // Several paths may refer to the same file, for example through links. Such a file is
+            // read only once.
             let file = std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
             if file.is_none_or(|file| files.insert(file)) {
                 contents.add_runs(path, &mut seen, &mut known)?;
@@ -223,8 +221,8 @@ impl Contents {
         index
     }
 
-    /// Splits the runs into parts that belong to one database each. Returns each part with the
-    /// index of its first run.
+    /// Splits the runs into parts. All runs of a part are in the same database. Returns each part
+    /// with the index of its first run.
     fn parts(&self) -> Vec<(usize, &[Run])> {
         let mut parts = Vec::new();
         let mut first = 0;
@@ -252,7 +250,7 @@ impl Contents {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some((first, runs)) = parts.get(number) else { return Ok(found) };
-                let store = Store::open_read_only(&self.databases[runs[0].database])?;
+                let store = Store::reopen_read_only(&self.databases[runs[0].database])?;
                 reader.read(&store, *first, runs, &mut found)?;
             }
         };
@@ -331,7 +329,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Computes the result of a point. None if the point transferred no data, unless it is invalid.
+    /// Computes the result of a point. None if the point transferred no data and is not invalid.
     fn found(&self, run: usize, of: &Run, workload: usize, point: &Point) -> Option<Found> {
         let (rate, verdict) = point.rate_and_verdict();
         let has_moved = rate.value > 0.0;

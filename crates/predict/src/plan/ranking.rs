@@ -1,11 +1,11 @@
 //! Finds the cheapest configuration of each kind that meets a need, with its headroom and its
 //! bottleneck.
 //!
-//! A kind of configuration is a combination of system, volume and RAID controller. Configurations
-//! are judged in the order of their price. The search ends when a configuration that meets the need
-//! with a margin was found for enough kinds. After such a configuration was found for a kind, more
-//! expensive configurations of this kind are not judged. If several configurations of a kind have
-//! the same price, the one that sustains the largest load is chosen.
+//! Configurations are of the same kind if they have the same system, volume and RAID controller.
+//! They are judged in the order of their price. Once a configuration of a kind meets the need with
+//! the margin, more expensive configurations of this kind are skipped. The search ends when enough
+//! kinds were found. Of configurations with the same kind and price, the one that sustains the
+//! largest load is chosen.
 
 use analysis::units;
 use std::collections::BTreeSet;
@@ -19,10 +19,10 @@ use crate::plan::candidate::{Candidate, Catalogue, Limits};
 use crate::plan::judge::{Judgement, Outlook, judge};
 use crate::plan::need::Need;
 
-/// Minimum number of configurations that are considered before the search checks whether it found
-/// enough kinds.
+/// Minimum number of configurations in a batch. After each batch, the search checks whether it
+/// found enough kinds.
 const BATCH: usize = 32;
-/// Maximum number of doublings of the load in the search for a load that is too high.
+/// Maximum number of times that the load is doubled to find a load that is too high.
 const DOUBLINGS: u32 = 4;
 /// Number of bisections between the largest sustained load and the smallest load that is too high.
 const BISECTIONS: u32 = 5;
@@ -44,7 +44,7 @@ pub struct Question {
 /// The configurations that a search found.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Number of configurations for each result of the judgement.
+    /// Number of configurations for each outcome, for example "too small".
     pub counts: Counts,
     /// The cheapest configuration of each kind that meets the need, the cheapest first.
     pub choices: Vec<Choice>,
@@ -53,7 +53,7 @@ pub struct Answer {
     pub closest: Option<(Candidate, String)>,
 }
 
-/// Number of configurations for each result of the judgement.
+/// Number of configurations for each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
     /// Number of configurations within the limits.
@@ -78,17 +78,15 @@ pub struct Choice {
     pub candidate: Candidate,
     /// Simulated results at the stated load.
     pub outlook: Outlook,
-    /// Largest factor by which the stated load can be multiplied so that the configuration still
-    /// meets the need.
+    /// How many times the stated load the configuration can serve and still meet the need.
     pub headroom: f64,
-    /// The bottleneck at the stated load multiplied by `headroom`. If there is no bottleneck, the
-    /// busiest component.
+    /// The bottleneck when the load is `headroom` times the stated load. If there is no bottleneck,
+    /// the busiest component.
     pub binds: String,
 }
 
 impl Choice {
-    /// Returns the price divided by the request rate at the largest load that the configuration
-    /// sustains.
+    /// Returns the price divided by the highest request rate that the configuration sustains.
     pub fn price_per_request_per_s(&self, need: &Need) -> f64 {
         let all: f64 = need.streams.iter().map(|stream| stream.requests_per_s).sum();
         self.candidate.price / (all * self.headroom)
@@ -116,11 +114,7 @@ pub fn find(
     let (mut met, mut closest): (Vec<Candidate>, _) = (Vec::new(), None);
     let mut best = f64::INFINITY;
     let mut rest = all.as_slice();
-    while let Some(first) = rest.first().filter(|_| kinds(&met) < question.count) {
-        // Configurations of equal price are judged together, so that the best of them can be
-        // chosen.
-        let equal = rest.iter().take_while(|one| one.price <= first.price).count();
-        let (batch, later) = rest.split_at(equal.max(BATCH).min(rest.len()));
+    while let Some((batch, later)) = first_batch(rest).filter(|_| kinds(&met) < question.count) {
         rest = later;
         let is_new = |one: &&Candidate| {
             !met.iter().any(|found| found.kind() == one.kind() && found.price < one.price)
@@ -153,7 +147,13 @@ pub fn find(
     Ok(Answer { counts, choices: choices.into_iter().take(question.count).collect(), closest })
 }
 
-/// Counts the different kinds of configurations.
+/// Splits off the first configurations to judge together. Configurations of the same price are in
+/// the same batch, so that the best of them can be chosen. None if `rest` is empty.
+fn first_batch(rest: &[Candidate]) -> Option<(&[Candidate], &[Candidate])> {
+    let last = rest.iter().take(BATCH).next_back()?;
+    Some(rest.split_at(rest.partition_point(|one| one.price <= last.price)))
+}
+
 fn kinds(met: &[Candidate]) -> usize {
     met.iter().map(Candidate::kind).collect::<BTreeSet<_>>().len()
 }
@@ -184,9 +184,9 @@ impl Counts {
     }
 }
 
-/// Returns how far a configuration is from meeting the need, with the reason. Simulated
-/// configurations have a smaller distance than configurations that a bound excluded. Configurations
-/// that are too small have the largest distance.
+/// Returns how far a configuration is from meeting the need, and why. Configurations that fail in
+/// the simulation are closest, followed by those that a bound excludes and those that are too
+/// small.
 fn distance(judgement: &Judgement) -> (f64, String) {
     match judgement {
         Judgement::Meets(_) => (0.0, String::new()),
@@ -196,7 +196,7 @@ fn distance(judgement: &Judgement) -> (f64, String) {
         }
         Judgement::Excluded(why) => {
             let times = why.utilisation;
-            (1e3 + times, format!("{}: the load is {times:.1} times its maximum load", why.part))
+            (1e3 + times, format!("{}: the load is {times:.1} times the maximum", why.part))
         }
         Judgement::TooSmall(bytes) => {
             let size = units::decimal_size(*bytes);
@@ -215,8 +215,9 @@ fn choice(catalogue: &Catalogue, candidate: &Candidate, question: &Question) -> 
         })
     };
     let at_margin = met(question.margin)?;
-    // A timer in the system can make latencies longer at a lower load. If the stated load misses
-    // the need for this reason, the results at the load with the margin are reported.
+    // At a lower load, a timer in the system can cause longer latencies. The stated load may then
+    // miss the need although the load with the margin meets it. In this case, the results at the
+    // load with the margin are reported.
     let outlook = match met(1.0)? {
         Some(outlook) => Some(outlook),
         None => at_margin.clone(),
@@ -312,6 +313,23 @@ mod tests {
         assert!(answer.choices.is_empty());
         let (_, why) = answer.closest.unwrap();
         assert!(why.contains("the load is"), "{why}");
+    }
+
+    #[test]
+    fn configurations_of_the_same_price_are_judged_in_the_same_batch() {
+        let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();
+        let need = Need::parse("reads 8k 150/s").unwrap();
+        let limits = Limits { price_max: None, devices_max: 12 };
+        let all = catalogue.candidates(&need, &limits).unwrap();
+        let (mut rest, mut batches) = (all.as_slice(), 0);
+        while let Some((batch, later)) = first_batch(rest) {
+            assert!(later.first().is_none_or(|next| next.price > batch[batch.len() - 1].price));
+            (rest, batches) = (later, batches + 1);
+        }
+        assert!(batches > 1);
+        // In this list, some batches of 32 would end between configurations of the same price.
+        let is_split = |end: usize| all.get(end).is_some_and(|one| one.price == all[end - 1].price);
+        assert!((BATCH..all.len()).any(is_split));
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! Devices of nbdkit and QEMU, served as files over FUSE, and layers on top of these devices.
+//! Devices of nbdkit and QEMU that are served as files over FUSE, and targets on top of them.
 //!
-//! nbdkit serves memory behind filters, and nbdfuse exports this memory as a file. QEMU's storage
-//! daemon exports a file without another program. A server process is ended when the value that
-//! owns it is dropped. If a package is not installed, the error `Missing` skips the case.
+//! nbdkit serves memory through filters, for example with a delay, and nbdfuse exports this memory
+//! as a file. QEMU's storage daemon exports its file itself. Server processes end on drop. If a
+//! program is not installed, the error `Missing` skips the case.
 
 use crate::bench::host;
 use crate::faults::device::{LoopDevice, soon, unmount};
 use crate::faults::place::Context;
 use crate::faults::tally::{Missing, Stopped};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::any::Any;
@@ -18,8 +18,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 
-/// A target with the layers that it consists of. On drop the layers are removed, the top layer
-/// first.
+/// A target and the layers that provide it, for example a loop device on a server. On drop, the top
+/// layer is removed first.
 pub struct Target {
     /// Path of a file or a block device.
     pub path: String,
@@ -27,12 +27,12 @@ pub struct Target {
 }
 
 impl Target {
-    /// Creates a target from a path and the layers below it, the top layer first.
+    /// Creates a target. `layers` begins with the top layer.
     pub fn new(path: String, layers: Vec<Box<dyn Any>>) -> Target {
         Target { path, _layers: layers }
     }
 
-    /// Creates a target from the file of a server.
+    /// Creates a target for the file that a server exports.
     pub fn of(server: Server) -> Target {
         Target::new(server.file(), vec![Box::new(server)])
     }
@@ -44,7 +44,7 @@ impl Target {
     }
 }
 
-/// A process that is ended when its value is dropped.
+/// A process that is ended on drop.
 struct Process(Child);
 
 impl Process {
@@ -61,8 +61,9 @@ impl Process {
         Ok(Process(command.spawn().with_context(|| format!("cannot start {}", words[0]))?))
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
-        // Nobody has waited for the process yet, so its PID cannot have been reused.
+    fn signal(&mut self, signal: Signal) -> Result<()> {
+        // After a child has ended and this process has waited for it, its PID may be reused.
+        ensure!(self.is_running(), "the server has ended");
         kill(Pid::from_raw(self.0.id() as i32), signal).context("cannot send a signal to a server")
     }
 
@@ -70,7 +71,7 @@ impl Process {
         matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// Ends the process with SIGTERM, or with SIGKILL if the process still runs some seconds later.
+    /// Ends the process with SIGTERM, or with SIGKILL if it still runs after five seconds.
     fn end(&mut self) {
         let _ = self.signal(Signal::SIGTERM);
         if !soon(|| !self.is_running()) {
@@ -95,14 +96,14 @@ fn installed(program: &str) -> Result<PathBuf> {
     found.ok_or_else(|| Missing(format!("{program} is not installed")).into())
 }
 
-/// Number of connections of nbdfuse, which assigns requests to connections at random. With the
-/// default of four, some connections would be idle while others serve several requests in sequence.
+/// Number of connections from nbdfuse to nbdkit. nbdfuse assigns requests to connections at random.
+/// With the default of four, requests would queue on one connection while another one is idle.
 const CONNECTIONS: &str = "16";
 
 /// A server that exports a file.
 pub struct Server {
-    /// The process that exports the file, followed by the process that holds the data if that is a
-    /// separate process (nbdfuse, followed by nbdkit).
+    /// The processes of the server: nbdfuse and then nbdkit, or only QEMU. The last process holds
+    /// the data.
     processes: Vec<Process>,
     /// Mount point: a folder for nbdfuse, or the exported file for QEMU.
     mounted: PathBuf,
@@ -135,7 +136,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts QEMU's storage daemon with the arguments in `line`, and exports the node named `top`.
+    /// Starts QEMU's storage daemon with the arguments in `line`, and exports its block node `top`
+    /// as a file.
     pub fn qemu(context: &Context, line: &str) -> Result<Server> {
         let folder = tempfile::tempdir_in(&context.folder)?;
         let (log, mounted) = (folder.path().join("log"), folder.path().join("file"));
@@ -179,12 +181,13 @@ impl Server {
         file.display().to_string()
     }
 
-    /// Sends a signal to the process that holds the data.
-    pub fn signal(&self, signal: Signal) -> Result<()> {
-        self.processes.last().context("the server has no process")?.signal(signal)
+    /// Sends a signal to the process that holds the data (nbdkit or QEMU).
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.processes.last_mut().context("the server has no process")?.signal(signal)
     }
 
-    /// Changes the limit of a rate filter that has `rate-file={folder}/rate` (bits/s).
+    /// Changes the limit of nbdkit's rate filter (bits/s). The server must have been started with
+    /// `rate-file={folder}/rate`.
     pub fn set_rate(&self, bits_per_s: u64) -> Result<()> {
         let (new, file) = (self.folder.path().join("new"), self.folder.path().join("rate"));
         fs::write(&new, bits_per_s.to_string())?;
@@ -194,8 +197,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Unmounting waits for the server, so a server that SIGSTOP has stopped must first continue
-        // to run.
+        // Unmounting waits for the server, so a server stopped by SIGSTOP must be continued first.
         let _ = self.signal(Signal::SIGCONT);
         unmount(&self.mounted);
         self.processes.iter_mut().for_each(Process::end);

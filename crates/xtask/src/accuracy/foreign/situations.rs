@@ -1,8 +1,8 @@
-//! The table of all situations. Each row states what goes wrong, how the situation is produced, and
-//! what halfpower must report. It also contains the function that runs the situation once.
+//! The table of all situations in which something goes wrong. Each row states how the situation is
+//! produced and what halfpower must report, and has a function that runs the situation once.
 //!
-//! A situation is caught if halfpower reports the expected reason: in a verdict that is not valid,
-//! or as the message with which it refuses to run. Other reasons do not count.
+//! A situation is caught if halfpower reports the expected reason, either in a verdict that is not
+//! valid or in the error with which it refuses to run. Other reasons do not count.
 
 mod device;
 mod earlier;
@@ -28,12 +28,12 @@ pub struct Situation {
     pub must: &'static str,
     /// Texts of which the report must contain at least one.
     pub says: &'static [&'static str],
-    /// Runs the situation once and checks the report.
+    /// Function that runs the situation once and checks the report.
     pub run: fn(&Context, &[&str]) -> Result<Check>,
 }
 
-/// All situations: one for each check of the methodology, then situations that an earlier version
-/// missed.
+/// All situations: first one for each check in docs/methodology.md, then those that an earlier
+/// version of halfpower did not report.
 pub const ALL: [&[Situation]; 6] = [
     requests::SITUATIONS,
     device::SITUATIONS,
@@ -43,11 +43,12 @@ pub const ALL: [&[Situation]; 6] = [
     sweeps::SITUATIONS,
 ];
 
-/// Checks of the methodology that the campaign does not test, with the reason.
+/// Checks in docs/methodology.md that the campaign does not test, each with the reason.
 pub const NOT_MADE: &[(&str, &str)] = &[
     (
         "too few requests in flight on average",
-        "every engine reaches its depth, is refused, or completes requests in the submit call",
+        "every engine reaches the requested depth, rejects it with an error, or completes \
+         requests at submission",
     ),
     ("the steady state was not reached", "each test would take ten minutes"),
     (

@@ -1,10 +1,10 @@
-//! Stable devices: halfpower and fio measure the rate of a device in turns. The intervals of
-//! halfpower are compared with the true rate.
+//! Stable devices: halfpower and fio measure a device in turns, and the intervals of halfpower are
+//! compared with the true rate.
 //!
-//! For a device with a rate limit, the true rate is this limit. For a device with a delay, the path
-//! to the device adds an unknown time to the delay. The median of fio over all runs then counts as
-//! the truth, and the campaign tests whether both programs agree. A failed run counts as an
-//! interval that does not contain the truth.
+//! If the device has a rate limit, this limit is the true rate. If the device has a delay, the true
+//! rate is unknown, because the path to the device takes additional time. The median rate of all
+//! runs of fio then counts as the truth, so the campaign only tests whether both programs agree. A
+//! failed run counts as an interval that does not contain the truth.
 
 use super::server::{Server, Target};
 use crate::bench::statistics::quantile;
@@ -24,13 +24,13 @@ pub struct Device {
     pub word: &'static str,
     /// Description of the device.
     pub what: &'static str,
-    /// Direction and order of the requests: read, randread, randwrite and so on.
+    /// Direction and order of the requests, as in fio: `read`, `randread`, `randwrite` and so on.
     pub rw: &'static str,
     /// Request size (bytes).
     pub request_bytes: u64,
     /// Queue depth.
     pub depth: u32,
-    /// Length of the warm-up, which is not measured and uses up the burst of the device (ms).
+    /// Length of the warm-up (ms). It uses up the burst that the rate limit allows at the start.
     pub ramp_ms: u32,
     /// Source of the true rate.
     pub truth: Truth,
@@ -41,15 +41,15 @@ pub struct Device {
 /// The source of the true rate of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Truth {
-    /// The true rate is the limit with which the device is configured (requests per second).
+    /// The true rate is the configured limit of the device (requests per second).
     Limit(f64),
-    /// The true rate is the median of fio over all runs.
+    /// The true rate is the median rate of all runs of fio.
     Fio,
 }
 
-/// Time that is enough to use up the burst of a token bucket (ms).
+/// Length of a warm-up that uses up the burst of a rate limit (ms).
 const BURST_MS: u32 = 200;
-/// Number of trials of a run. The interval of six trials has a confidence level of about 97%.
+/// Number of trials of a run. With six trials, the interval has a confidence level of about 97%.
 const TRIALS: u32 = 6;
 /// Duration of a run of fio (ms).
 const FIO_MS: u32 = 2500;
@@ -73,8 +73,8 @@ const fn limit(word: &'static str, what: &'static str, load: (u64, f64), make: M
     Device { word, what, rw, request_bytes: load.0, depth: 1, ramp_ms: BURST_MS, truth, make }
 }
 
-/// Returns the request size 64 KiB, and the rate of such requests at a throughput limit
-/// (requests per second).
+/// Converts a throughput limit to a load: the request size 64 KiB (bytes), and the limit in
+/// requests of this size per second.
 const fn of_64k(bytes_per_s: f64) -> (u64, f64) {
     (K64, bytes_per_s / K64 as f64)
 }
@@ -85,7 +85,7 @@ pub const ALL: &[Device] = &[
     delay("delay-2ms-8", "nbdkit, delay of 2 ms, depth 8", 8, |context| delayed(context, 2)),
     delay("delay-10ms-1", "nbdkit, delay of 10 ms, depth 1", 1, |context| delayed(context, 10)),
     delay("delay-10ms-8", "nbdkit, delay of 10 ms, depth 8", 8, |context| delayed(context, 10)),
-    delay("null-1ms", "QEMU, null device of 1 ms, depth 1", 1, |context| {
+    delay("null-1ms", "QEMU, null device with 1 ms latency, depth 1", 1, |context| {
         let null = "driver=null-co,node-name=top,size=67108864,read-zeroes=on";
         let line = format!("--blockdev {null},latency-ns=1000000");
         Ok(Target::of(Server::qemu(context, &line)?))
@@ -133,7 +133,7 @@ fn rated(context: &Context, bits_per_s: &str) -> Result<Server> {
     Server::nbdkit(context, &line)
 }
 
-/// Starts QEMU with a null device whose rate is limited by a throttle group.
+/// Starts QEMU with a null device and a rate limit, for example `iops-total=500`.
 pub fn throttled(context: &Context, limit: &str) -> Result<Server> {
     let line = format!(
         "--object throttle-group,id=group,limits.{limit} --blockdev \
@@ -159,15 +159,15 @@ fn ext4_on_a_rate(context: &Context) -> Result<Target> {
 pub struct Stated {
     /// Median rate (requests per second).
     pub median: f64,
-    /// Lower end of the interval of the median (requests per second).
+    /// Lower end of the confidence interval of the median (requests per second).
     pub low: f64,
-    /// Upper end of the interval of the median (requests per second).
+    /// Upper end of the confidence interval of the median (requests per second).
     pub high: f64,
     /// Whether the verdict is valid.
     pub is_valid: bool,
 }
 
-/// The results of one device.
+/// The results of all runs on one device.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Rates of the successful runs of fio (requests per second).
@@ -176,7 +176,8 @@ pub struct Found {
     pub stated: Vec<Stated>,
     /// Number of runs of halfpower or fio that failed.
     pub failed: u32,
-    /// Reasons of verdicts that were not valid, with the number of their occurrences.
+    /// How often each reason made a verdict suspect or invalid. Numbers in the reasons are replaced
+    /// by N.
     pub reasons: BTreeMap<String, u32>,
 }
 
@@ -234,7 +235,7 @@ impl Found {
     }
 }
 
-/// Replaces numbers by N, so that reasons that differ only in their numbers are counted together.
+/// Replaces each number by N. Reasons that differ only in a number are thus counted together.
 fn without_digits(reason: &str) -> String {
     let mut text = String::new();
     let mut in_number = false;
@@ -283,7 +284,8 @@ fn by_halfpower(context: &Context, device: &Device, path: &str) -> Result<Run> {
     Ok(stated(&context.place()?.run(&line)?))
 }
 
-/// Parses the result of a run of halfpower. The error of a failed run contains its error output.
+/// Parses the result of a run of halfpower. If the run printed no result, the error contains its
+/// standard error.
 fn stated(ended: &Ended) -> Run {
     let document: Value = serde_json::from_str(&ended.stdout)
         .map_err(|_| format!("exit {:?}: {}", ended.code, ended.stderr.trim()))?;

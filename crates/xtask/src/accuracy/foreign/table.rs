@@ -1,6 +1,6 @@
-//! The two tables as Markdown: stable devices and situations, with their totals and limits.
+//! Formats the tables of stable devices and of situations as Markdown, with totals and limits.
 //!
-//! Every case is a row and every run counts. A failed run counts as an interval that does not
+//! Each case has a row, and every run counts. A failed run counts as an interval that does not
 //! contain the truth. A case that could not be set up counts as a missed limit. Only cases whose
 //! tools are not installed are skipped.
 
@@ -10,8 +10,8 @@ use crate::bench::statistics::quantile;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Minimum share of intervals that must contain the truth, for devices whose truth has a closed
-/// form. The interval of six trials has a confidence level of 97%.
+/// Minimum share of intervals that must contain the true rate, for devices with a rate limit. The
+/// intervals of six trials have a confidence level of 97%.
 const COVERAGE_MIN: f64 = 0.93;
 /// Maximum share of runs of stable devices that may raise a false alarm.
 const ALARMS_MAX: f64 = 0.02;
@@ -31,7 +31,7 @@ pub enum Outcome<T> {
 pub struct Tried {
     /// Number of repetitions.
     pub tries: u32,
-    /// Output of each try that raised no alarm.
+    /// What halfpower reported in each repetition without the expected alarm.
     pub missed: Vec<String>,
 }
 
@@ -41,10 +41,11 @@ pub type Measured = (&'static Device, Outcome<Found>);
 /// Totals of the table of stable devices.
 #[derive(Debug, Default, PartialEq)]
 struct Totals {
-    /// Number of runs of devices whose truth has a closed form, and the number of such runs whose
-    /// interval contains the truth.
+    /// Number of runs on devices with a rate limit, and number of these runs whose interval
+    /// contains the true rate.
     closed: (usize, usize),
-    /// Number of all runs, and of runs whose interval contains the truth.
+    /// Number of runs on all devices, and number of these runs whose interval contains the true
+    /// rate.
     all: (usize, usize),
     /// Number of runs with a false alarm.
     alarms: usize,
@@ -75,7 +76,8 @@ fn percent(part: usize, of: usize) -> String {
     if of == 0 { "-".to_string() } else { format!("{:.1}%", 100.0 * part as f64 / of as f64) }
 }
 
-/// Formats the table of the stable devices with its totals, and returns whether the limits are met.
+/// Formats the table of the stable devices with its totals. Also returns whether all limits are
+/// met.
 pub fn devices(measured: &[Measured]) -> (String, bool) {
     let mut text =
         "| device and load | truth, requests/s | source of truth | fio, median | fio, spread | \
@@ -157,7 +159,7 @@ fn cells(by: Truth, found: &Found) -> String {
     )
 }
 
-/// Formats one line about a device for the terminal.
+/// Formats the outcome of a device as one line for the terminal.
 pub fn device_line(device: &Device, outcome: &Outcome<Found>) -> String {
     match outcome {
         Outcome::Skipped(why) => format!("skipped: {why}"),
@@ -166,7 +168,7 @@ pub fn device_line(device: &Device, outcome: &Outcome<Found>) -> String {
     }
 }
 
-/// Formats one line about a situation for the terminal.
+/// Formats the outcome of a situation as one line for the terminal.
 pub fn situation_line(outcome: &Outcome<Tried>) -> String {
     match outcome {
         Outcome::Skipped(why) => format!("skipped: {why}"),
@@ -177,7 +179,8 @@ pub fn situation_line(outcome: &Outcome<Tried>) -> String {
     }
 }
 
-/// Formats the table of the situations, and returns the number of missed alarms and failed set-ups.
+/// Formats the table of the situations. Also returns the number of missed alarms plus failed
+/// set-ups.
 pub fn situations(tried: &[(&'static Situation, Outcome<Tried>)]) -> (String, usize) {
     let mut text = "| what goes wrong | how it is produced | what must be reported | caught |\n\
                     |---|---|---|---:|\n"

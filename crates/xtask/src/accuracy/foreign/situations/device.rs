@@ -1,5 +1,5 @@
-//! Situations in which the rate of a device changes, or in which the device stalls, is too slow for
-//! the requested percentiles, is too fast for the load generator, or is used by another program.
+//! Situations in which a device stalls, changes its rate, is too slow for the requested
+//! percentiles, is too fast for the load generator, or is used by another program.
 
 use super::Situation;
 use super::gear::{QUIET, alarm, run_and_check, with_command};
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The situations, one for each check.
+/// The situations of this module, one for each check of halfpower.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "trials-differ",
@@ -26,15 +26,15 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "stall",
-        wrong: "nothing completes for a second",
+        wrong: "no request completes for a second",
         made: "the server is stopped by SIGSTOP for a second",
-        must: "suspect: nothing completed",
+        must: "suspect: no request completed",
         says: &["no request completed for"],
         run: stall,
     },
     Situation {
         word: "falls",
-        wrong: "the rate falls within a trial",
+        wrong: "the rate drops during a trial",
         made: "the limit of nbdkit's rate filter is halved in the middle of the trial",
         must: "suspect: the rate fell",
         says: &["the rate fell from"],
@@ -90,7 +90,7 @@ pub const SITUATIONS: &[Situation] = &[
     },
 ];
 
-/// Starts a server with a rate filter whose limit can be changed later (Mbit/s).
+/// Starts nbdkit with a rate limit (Mbit/s) that can be changed later.
 fn adjustable(context: &Context, megabits_per_s: u64) -> Result<Server> {
     let server = Server::nbdkit(
         context,
@@ -100,8 +100,8 @@ fn adjustable(context: &Context, megabits_per_s: u64) -> Result<Server> {
     Ok(server)
 }
 
-/// Runs `halfpower LINE` and meanwhile changes the limit of the server. Each element of `rates` is
-/// a pause (ms) and the limit that is set after the pause (Mbit/s).
+/// Runs `halfpower LINE` and meanwhile changes the rate limit of the server. Each element of
+/// `rates` is a pause (ms), followed by the limit to set after the pause (Mbit/s).
 fn with_rates(
     context: &Context,
     server: &Server,
@@ -126,7 +126,7 @@ fn trials_differ(context: &Context, says: &[&str]) -> Result<Check> {
 }
 
 fn stall(context: &Context, says: &[&str]) -> Result<Check> {
-    let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=2ms")?;
+    let mut server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=2ms")?;
     let place = context.place()?;
     let line = format!(
         "run {} --rw randread --bs 4k --iodepth 4 --trials 1 --runtime 4 {QUIET}",
@@ -140,7 +140,7 @@ fn stall(context: &Context, says: &[&str]) -> Result<Check> {
     Ok(with_command(&line, alarm(&running.ended()?, says)))
 }
 
-/// Changes the limit of the server in the middle of the trial.
+/// Changes the rate limit from `before` to `after` (Mbit/s) in the middle of the trial.
 fn changes(context: &Context, says: &[&str], [before, after]: [u64; 2]) -> Result<Check> {
     let server = adjustable(context, before)?;
     let line = format!("run {} --rw randread --bs 64k --trials 1 --runtime 4", server.file());
@@ -156,14 +156,14 @@ fn drifts(context: &Context, says: &[&str]) -> Result<Check> {
     Ok(with_command(&line, alarm(&ended, says)))
 }
 
-/// A compressed block device in memory, removed on drop.
+/// A zram device (a compressed block device in memory), removed on drop.
 pub struct Zram(String);
 
 /// Folder with the kernel's interface to create and remove zram devices.
 const ZRAM: &str = "/sys/class/zram-control";
 
 impl Zram {
-    /// Creates a device of this size. The device completes requests within the submitting call.
+    /// Creates a zram device, which completes requests within the submitting call.
     pub fn new(bytes: u64) -> Result<Zram> {
         let Ok(number) = fs::read_to_string(format!("{ZRAM}/hot_add")) else {
             return Err(Missing("this kernel cannot create zram devices".to_string()).into());

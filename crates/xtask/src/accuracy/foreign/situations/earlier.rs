@@ -1,5 +1,5 @@
-//! Regression tests: situations that an earlier version of halfpower did not report. A single run
-//! is enough to test each of them.
+//! Regression tests: situations that an earlier version of halfpower did not report. Each situation
+//! needs only one run of halfpower.
 
 use super::Situation;
 use super::gear::{contains_any, run_and_check, short, with_command};
@@ -14,11 +14,11 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::fs;
 
-/// The situations, for each of which a single run is enough.
+/// The situations of this module.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-wrap",
-        wrong: "random buffered reads hit the page cache, on a device without counters",
+        wrong: "random buffered reads hit the page cache, on a device without I/O counters",
         made: "random buffered reads of an 8 MiB file of nbdfuse, depth 8",
         must: "invalid: repeated reads come from the page cache",
         says: &["repeated reads come from the page cache"],
@@ -52,7 +52,7 @@ pub const SITUATIONS: &[Situation] = &[
         word: "again-one",
         wrong: "one request in one trial",
         made: "`--size 4k --trials 1` on nbdkit with a delay of 1 ms",
-        must: "suspect: one request in all trials",
+        must: "suspect: all trials together have only one request",
         says: &["all trials together have only 1 request"],
         run: one_request,
     },
@@ -79,7 +79,8 @@ pub const SITUATIONS: &[Situation] = &[
         word: "again-left",
         wrong: "`soak` runs a command that leaves a process running",
         made: "`sh` starts a busy loop of 3 s in the background and exits",
-        must: "the process is reported with its PID, or the upper bound includes its CPU time",
+        must: "the PID of the process is reported, or the upper bound on CPU time includes the \
+               process",
         says: &["the command left a process running, ", " processes running, "],
         run: left_behind,
     },
@@ -124,9 +125,9 @@ fn one_request(context: &Context, says: &[&str]) -> Result<Check> {
 
 /// Script that exits while a busy loop still runs in the background. The loop ends after 3 s.
 const LEAVES: &str = "timeout 3 sh -c 'while :; do :; done' &\n";
-/// Duration of the busy loop that the script starts (ms).
+/// Duration of the busy loop in `LEAVES` (ms).
 const LOOP_MS: u64 = 3000;
-/// Smallest upper bound on CPU time that counts as including the busy loop (ns).
+/// A reported upper bound of CPU time that is at least this value includes the busy loop (ns).
 const LOOP_NS: f64 = 2.4e9;
 
 fn left_behind(context: &Context, says: &[&str]) -> Result<Check> {
@@ -143,7 +144,7 @@ fn left_behind(context: &Context, says: &[&str]) -> Result<Check> {
         line,
         ensure(upper >= LOOP_NS || contains_any(&said, says), || {
             let verdict = short(&document["verdict"].to_string());
-            format!("upper bound {:.0} ms, {verdict}", upper / 1e6)
+            format!("the upper bound on CPU time is {:.0} ms; verdict: {verdict}", upper / 1e6)
         }),
     ))
 }

@@ -1,4 +1,4 @@
-//! Helpers of the situations: the check of a report, busy programs, control groups, Python.
+//! Helpers for the situations: check a report, keep a CPU busy, create control groups, find Python.
 
 use crate::faults::device::soon;
 use crate::faults::place::{Context, Place};
@@ -13,8 +13,8 @@ use std::process::Command;
 /// Flags for a run whose JSON document is checked.
 pub const QUIET: &str = "--no-store --json --quiet";
 
-/// Checks that halfpower reported one of the texts in `says`: as a reason of a verdict that is not
-/// valid, or as the message with which it refused to run.
+/// Checks that halfpower reported one of the texts in `says`, either as a reason of a verdict that
+/// is not valid or in the error with which it refused to run.
 pub fn alarm(ended: &Ended, says: &[&str]) -> Check {
     ensure(!ended.hung, || "did not end".to_string())?;
     let Ok(document) = serde_json::from_str::<Value>(&ended.stdout) else {
@@ -48,7 +48,7 @@ fn rates(document: &Value) -> String {
     format!("{rate:.1} requests/s in {trials} trials")
 }
 
-/// Runs `halfpower LINE` in a new folder and checks for the alarm.
+/// Runs `halfpower LINE` in a new folder and checks that it reports one of the texts in `says`.
 pub fn run_and_check(context: &Context, line: &str, says: &[&str]) -> Result<Check> {
     Ok(with_command(line, alarm(&context.place()?.run(&format!("{line} {QUIET}"))?, says)))
 }
@@ -58,7 +58,7 @@ pub fn with_command(line: &str, check: Check) -> Check {
     check.map_err(|missed| format!("halfpower {line}: {missed}"))
 }
 
-/// Keeps a CPU busy until the returned value is dropped. `cpu` is None for any CPU.
+/// Keeps `cpu` busy until the returned value is dropped. If `cpu` is None, any CPU is used.
 pub fn hog(place: &Place<'_>, cpu: Option<usize>) -> Result<Running> {
     let mut command = match cpu {
         Some(cpu) => {
@@ -72,7 +72,7 @@ pub fn hog(place: &Place<'_>, cpu: Option<usize>) -> Result<Running> {
     place.start_command(command)
 }
 
-/// Returns the path of Python, preferably of the Python that belongs to the system.
+/// Returns the path of Python. A Python in /usr/bin or /usr/local/bin has precedence over the PATH.
 pub fn python() -> Result<PathBuf> {
     let found = ["/usr/bin/python3", "/usr/local/bin/python3"].map(PathBuf::from);
     let found = found.into_iter().find(|path| path.is_file());
@@ -83,11 +83,11 @@ pub fn python() -> Result<PathBuf> {
 /// A control group, removed on drop.
 pub struct Group(PathBuf);
 
-/// Mount point of the control groups.
+/// Mount point of the cgroup file system.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 impl Group {
-    /// Creates a group with a limit on reads of a block device.
+    /// Creates a group that limits reads from a block device.
     pub fn reads(device: &str, bytes_per_s: u64) -> Result<Group> {
         let sys = device.replacen("/dev/", "/sys/block/", 1) + "/dev";
         let number = fs::read_to_string(&sys).with_context(|| format!("cannot read {sys}"))?;
@@ -120,8 +120,8 @@ impl Group {
             (PathBuf::from(GROUPS), new_setting)
         };
         if root == Path::new(GROUPS) {
-            // The controller may be enabled already. If it cannot be enabled, the write of its
-            // setting below fails.
+            // An error can be ignored: if the controller is not enabled, the write of its setting
+            // below fails.
             let _ = fs::write(root.join("cgroup.subtree_control"), format!("+{new}"));
         }
         let group = Group(root.join(name));
@@ -134,7 +134,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Returns the shell command with which a shell enters the control group.
+    /// Returns a shell command that moves the shell into the control group.
     pub fn enter(&self) -> String {
         format!("echo $$ > {}/cgroup.procs", self.0.display())
     }
@@ -142,7 +142,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel removes ended processes from the group with a delay.
+        // A process stays in the group for a moment after its end. Until then, the group cannot be
+        // removed.
         if !soon(|| fs::remove_dir(&self.0).is_ok() || !self.0.exists()) {
             eprintln!("cannot remove {}", self.0.display());
         }

@@ -1,5 +1,5 @@
-//! Situations in which other programs take CPU time, the host limits requests, or there is too
-//! little data.
+//! Situations in which other programs use the CPUs, a control group limits the program, or a run is
+//! interrupted or has too few trials or requests.
 
 use super::Situation;
 use super::device::Zram;
@@ -12,7 +12,7 @@ use crate::faults::tally::Check;
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-/// The situations, one for each check.
+/// The situations of this module, one for each check of halfpower.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "io-max",
@@ -72,7 +72,7 @@ pub const SITUATIONS: &[Situation] = &[
     },
 ];
 
-/// Runs halfpower in a control group that limits reads to 8 MB/s, and checks for the alarm.
+/// Runs halfpower in a control group that limits reads to 8 MB/s, and checks the report.
 pub fn io_max(context: &Context, says: &[&str], load: &str) -> Result<Check> {
     let target = Target::loop_on(Server::nbdkit(context, "memory 64M")?)?;
     let group = Group::reads(&target.path, 8_000_000)?;
@@ -104,7 +104,7 @@ fn few_requests(context: &Context, says: &[&str]) -> Result<Check> {
     run_and_check(context, &line, says)
 }
 
-/// Runs halfpower on a CPU on which a busy loop also runs, and checks for the alarm.
+/// Runs halfpower on the same CPU as a busy loop, and checks the report.
 pub fn waited(context: &Context, says: &[&str], path: &str, depth: u32) -> Result<Check> {
     let place = context.place()?;
     let cpu = last_allowed_core()?;

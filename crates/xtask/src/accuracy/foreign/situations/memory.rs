@@ -1,5 +1,5 @@
-//! Situations in which memory serves the requests instead of a device, or buffers are not on huge
-//! pages.
+//! Situations in which requests are served from memory instead of a device, or in which buffers are
+//! not on huge pages.
 
 use super::Situation;
 use super::gear::{QUIET, alarm, python, run_and_check, with_command};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The situations, one for each check.
+/// The situations of this module, one for each check of halfpower.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "tmpfs",
@@ -25,15 +25,15 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "loop-fuse",
-        wrong: "direct requests are served by memory",
+        wrong: "direct requests are served from memory",
         made: "a loop device without direct I/O on a file of nbdfuse that was read once before",
-        must: "suspect: the image is in, or goes through, the page cache",
+        must: "suspect: the image is in the page cache, or is read through the page cache",
         says: &["is in the page cache", "its image through the page cache"],
         run: loop_on_fuse,
     },
     Situation {
         word: "wrap",
-        wrong: "buffered reads read their region repeatedly, on a device without counters",
+        wrong: "a region is read repeatedly with buffered I/O, on a device without I/O counters",
         made: "sequential buffered reads of a 16 MiB file of nbdfuse",
         must: "invalid: repeated reads come from the page cache",
         says: &["repeated reads come from the page cache"],
@@ -49,12 +49,12 @@ pub const SITUATIONS: &[Situation] = &[
     },
 ];
 
-/// A file system in memory, unmounted on drop.
+/// A mounted tmpfs, unmounted on drop.
 pub struct Tmpfs(TempDir);
 
 impl Tmpfs {
-    /// Mounts a file system and creates a file of random bytes on it. Returns the file system and
-    /// the path of the file.
+    /// Mounts a tmpfs and creates a file of `bytes` random bytes on it. Returns the tmpfs and the
+    /// path of the file.
     pub fn with_file(context: &Context, bytes: u64) -> Result<(Tmpfs, PathBuf)> {
         let folder = tempfile::tempdir_in(&context.folder)?;
         let point = folder.path().display().to_string();
@@ -95,7 +95,8 @@ fn wrap(context: &Context, says: &[&str]) -> Result<Check> {
     run_and_check(context, &line, says)
 }
 
-/// Python script that disables huge pages for itself (PR_SET_THP_DISABLE) and executes a program.
+/// Python script that disables huge pages for its process (PR_SET_THP_DISABLE) and then executes a
+/// program in this process.
 const WITHOUT_HUGE_PAGES: &str = "\
 import ctypes, os, sys
 if ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) != 0:

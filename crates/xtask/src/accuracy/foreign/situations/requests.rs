@@ -1,5 +1,5 @@
-//! Situations in which requests fail, read holes, are served from a cache, are issued too late, or
-//! do not reach the queue depth.
+//! Situations in which requests fail, read holes, are served from a cache or are issued too late,
+//! or in which the queue depth is not reached.
 
 use super::Situation;
 use super::gear::{QUIET, alarm, python, run_and_check, with_command};
@@ -11,13 +11,13 @@ use anyhow::Result;
 use std::fs::{self, File};
 use std::process::Command;
 
-/// The situations, one for each check.
+/// The situations of this module, one for each check of halfpower.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "errors",
         wrong: "requests fail",
         made: "nbdkit's error filter fails 5% of the reads",
-        must: "refused, or invalid: requests failed",
+        must: "invalid: requests failed; or the run ends with an I/O error",
         says: &["requests failed", "input/output error"],
         run: errors,
     },
@@ -31,9 +31,9 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "pages-left",
-        wrong: "pages stay in the page cache after the scrub",
+        wrong: "pages stay in the page cache although halfpower tries to drop them",
         made: "another process maps the file and locks its pages",
-        must: "invalid: stayed in the page cache",
+        must: "invalid: pages stayed in the page cache",
         says: &["stayed in the page cache"],
         run: pages_left,
     },

@@ -1,5 +1,5 @@
-//! Situations with commands that measure many points: surveys, studies, sweeps, and predictions
-//! from sweeps.
+//! Situations with commands that measure many points (`survey`, `study` and `sweep`) or predict
+//! from a sweep (`whatif`).
 
 use super::Situation;
 use super::gear::{QUIET, contains_any, short, with_command};
@@ -10,13 +10,14 @@ use crate::faults::tally::{Check, ensure};
 use anyhow::{Result, anyhow};
 use serde_json::Value;
 
-/// The situations, which an earlier version of halfpower did not report.
+/// The situations of this module. An earlier version of halfpower did not report them.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-survey",
         wrong: "a survey of a device with a cache that holds the region",
-        made: "nbdkit's cache filter on a device with 50 MB/s, a delay of 1 ms and 512 MiB",
-        must: "a best read rate of at most 75 MB/s, or not valid: a cache holds the region",
+        made: "a device of 512 MiB with 50 MB/s and a delay of 1 ms, behind nbdkit's cache filter",
+        must: "the best read rate is at most 75 MB/s, or the survey is not valid: a cache holds \
+               the region",
         says: &["a cache of the device holds"],
         run: survey,
     },
@@ -39,7 +40,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-whatif-d",
         wrong: "`whatif` predicts a depth that the sweep did not cover",
-        made: "calibrated on depths 1 to 4, predicted for depth 64",
+        made: "the calibration covers depths 1 to 4; `whatif` predicts depth 64",
         must: "outside the calibrated range",
         says: &["outside the calibrated range"],
         run: |context, says| whatif(context, says, "--iodepth-to 64"),
@@ -47,18 +48,18 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-whatif-s",
         wrong: "`whatif` predicts a request size that the sweep did not cover",
-        made: "calibrated on 4 KiB and 16 KiB, predicted for 1 MiB",
+        made: "the calibration covers 4 KiB and 16 KiB; `whatif` predicts 1 MiB",
         must: "outside the calibrated range",
         says: &["outside the calibrated range"],
         run: |context, says| whatif(context, says, "--bs-to 1m"),
     },
 ];
 
-/// Maximum ratio of the best rate of a survey to the rate of the device without its cache.
+/// Maximum ratio of the best rate in a survey to the rate of the device without its cache.
 const ABOVE_MAX: f64 = 1.5;
 /// Throughput of the surveyed device without its cache (bytes/s).
 const UNCACHED_BYTES_PER_S: f64 = 50e6;
-/// Maximum relative difference between two measurements of one workload.
+/// Maximum relative difference between the rates of a sweep and a single run at the same depth.
 const APART_MAX: f64 = 0.25;
 
 fn document(line: &str, ended: &Ended) -> Result<Value> {
@@ -84,7 +85,7 @@ fn survey(context: &Context, says: &[&str]) -> Result<Check> {
     let verdict = || short(&verdict.to_string());
     Ok(with_command(
         &line,
-        ensure(is_met, || format!("best read rate {:.0} MB/s, {}", best / 1e6, verdict())),
+        ensure(is_met, || format!("best read rate {:.0} MB/s; verdict {}", best / 1e6, verdict())),
     ))
 }
 
@@ -120,7 +121,7 @@ fn sweep(context: &Context, _says: &[&str]) -> Result<Check> {
     let is_met = (within / alone - 1.0).abs() <= APART_MAX;
     Ok(with_command(
         &line,
-        ensure(is_met, || format!("{within:.0} requests/s, in a single run {alone:.0}")),
+        ensure(is_met, || format!("{within:.0} requests/s in the sweep, {alone:.0} in one run")),
     ))
 }
 
